@@ -1,1 +1,1 @@
-"""Reads source and predicts. A call of the package runs `graphsafe.api.scan`."""
+"""Reads source and predicts findings. `graphsafe.api.scan` is the public function for it."""

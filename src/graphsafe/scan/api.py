@@ -1,4 +1,4 @@
-"""Scans paths, and makes the report."""
+"""Scans paths and makes the report."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def scan_paths(
     buffers: Mapping[Path, bytes] = MappingProxyType({}),
     hot: dict[str, set[Lines]] | None = None,
 ) -> Report:
-    """Lint the hot code of files and folders; the rest of the project is read to find code that calls them and code
-    that they call.
+    """Lint the hot code of the given files and folders. The rest of the project is read too, to find calls to and from
+    them.
 
     `cache` is the folder that keeps results; None keeps nothing. `jobs` is the number of processes that index files;
-    None means one per core if there is enough to do. The report is the same. `progress` is called with the number of
-    files read and of all files, `complain` with a line about a cache that cannot be used, which costs time but changes
-    no report. `buffers` holds an editor's unsaved contents by absolute path; the files need not exist, and nothing is
-    kept of such a scan. `hot` is filled with the statements of hot code, by the absolute paths of the files. Raises
-    RulebookError for a bad pack or an unknown code in `select` or `ignore`.
+    None means one per core if there is enough to do. The report does not depend on `jobs`. `progress` is called with
+    the number of files read so far and the number of all files. `complain` is called with one line if the cache cannot
+    be used; this costs time but changes no report. `buffers` holds an editor's unsaved contents by absolute path. These
+    files need not exist, and a scan with buffers keeps no results. `hot` is filled with the statements of hot code, by
+    the absolute paths of the files. Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or rulebook_of(config)
     rulebook.selected(config.select, config.ignore)
@@ -68,7 +68,7 @@ def scan_paths(
         left_out.update(dict.fromkeys(unmatched_settings(config, files)))
     wanted = [str(path) for path in given]
     kept = ScanCache(None if buffers else cache, files, wanted, config, confidence, rulebook, complain)
-    known = kept.report() if hot is None else None  # the cache does not keep the hot statements
+    known = kept.report() if hot is None else None  # the cache does not hold the hot statements
     if known is not None:
         return replace(known, created=_now(), limits=(*known.limits, *left_out))
     candidates = find_candidates(files, wanted, config, root_patterns(config, rulebook))
@@ -84,7 +84,7 @@ def scan_paths(
     read = _reading(driver, candidates, jobs, progress)
 
     def scan() -> Report:
-        # All work runs in one thread, because a second thread would not reuse the memory that the first has freed.
+        # All work runs in one thread, because a second thread would not reuse the memory that the first one freed.
         read()
         linter = Linter(
             driver.project,
@@ -109,7 +109,7 @@ def scan_paths(
 def explain_path(
     name: str, paths: Sequence[Path], config: Config, jobs: int | None = 1, progress: Progress | None = None
 ) -> list[Hotness]:
-    """Return the reasons why the functions that `name` refers to are hot, or not hot, in the project of `paths`.
+    """Return why the functions that `name` refers to are hot, or not hot, in the project of `paths`.
 
     Every root of the project counts, however few files are given. Raises RequestError.
     """
@@ -130,7 +130,7 @@ def _files(
     left_out: dict[Limit, None],
     buffers: Mapping[Path, bytes] = MappingProxyType({}),
 ) -> tuple[Files, list[Path]]:
-    """Return the files to read, and the files to report on. Files that are left out become limits."""
+    """Return the files to read, and the files to report on. Each file that is left out becomes a limit."""
 
     def complain(kind: str, what: str, why: str) -> None:
         left_out[Limit(kind, from_here(what), why)] = None
@@ -143,7 +143,7 @@ def _files(
 
     project = list(filter(can_be_named, _project_files(paths, config, complain))) if paths else []
     given = list(filter(can_be_named, _given(paths, config, project, complain)))
-    for path in _absolute(paths):  # a link that the user named was read
+    for path in _absolute(paths):  # a link that the user named is followed, so it is not reported as a limit
         left_out.pop(Limit("outside-link", from_here(str(path)), OUTSIDE), None)
     return Files(sorted({*project, *given}), {str(path): data for path, data in buffers.items()}), sorted(given)
 
@@ -174,8 +174,8 @@ def _absolute(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _project_files(paths: Iterable[Path], config: Config, complain: Complaint) -> list[Path]:
-    """Return the files that may call or be called: the files of the project or, without a project, the neighbours of
-    the given files."""
+    """Return the files that may call the given files or be called by them. These are the files of the project or,
+    without a project, the neighbours of the given files."""
     root = config.root
     if _is_project(config):
         return list(_absolute(python_files(root, config.exclude, root, complain)))
@@ -198,7 +198,7 @@ def _is_project(config: Config) -> bool:
 
 
 def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress: Progress | None) -> Callable[[], None]:
-    """Read the candidates in several processes if there are many. Return the work that is left for this process."""
+    """Read the candidates in several processes if there are many. Return the work that remains for this process."""
     paths, done = candidates.paths, 0
 
     def count_one() -> None:
@@ -213,7 +213,7 @@ def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress:
             driver.read(driver.look_into(path))
         driver.finish()
 
-    # For a few files, the number of functions to read is limited, so one process reads them in a fixed order.
+    # For a few files, the number of functions to read is limited. One process then reads them, in a fixed order.
     count = process_count(jobs, len(paths)) if candidates.scope is None else 1
     if jobs is None:
         count = min(count, MAX_READERS)
@@ -231,7 +231,8 @@ def _report(
     wanted: Sequence[str],
     op_table: str,
 ) -> Report:
-    """Make the report. `others` are wanted files whose text names no root: they are only checked to be legal Python."""
+    """Make the report. `others` are wanted files whose source names no root; they are only checked to be legal
+    Python."""
     for path in others:
         driver.project.files.check(path)
     return Report(

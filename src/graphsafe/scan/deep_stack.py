@@ -11,8 +11,11 @@ from typing import TypeVar
 STACK_BYTES = 512 * 1024 * 1024
 RECURSION = 20_000
 FRAME_SLOTS = (1 << 20) + 1
-"""In bytes, this is just over half of a power of two, so nearly half of the piece is left for called frames. The system
-never has to provide the 8 MB of this frame, because nothing uses them."""
+"""The stack size of `_with_room`'s frame, in slots of 8 bytes.
+
+This is just over 8 MB, so CPython allocates 16 MB, and the frames of called functions use the other half. Nothing
+writes to the 8 MB, so the system never provides memory for them.
+"""
 
 Result = TypeVar("Result")
 
@@ -20,8 +23,9 @@ Result = TypeVar("Result")
 def run_deep(work: Callable[[], Result]) -> Result:
     """Run `work` in a separate thread; return its result, or raise its error.
 
-    Syntax trees are freed by their reference counts; the collector would visit all other objects again for each tree,
-    which doubled the time of a small project and multiplied the time of a large one.
+    The garbage collector is off meanwhile, because reference counts already free the syntax trees. The collector would
+    visit all other objects again for each tree, which doubled the time for a small project and multiplied it for a
+    large one.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -47,8 +51,8 @@ def run_deep(work: Callable[[], Result]) -> Result:
         if collecting:
             gc.enable()
     if errors:
-        # The error refers to this frame, so keeping it in the frame would make a cycle, which is never freed while the
-        # collector is off.
+        # The error refers to this frame. If the frame kept the error, the two would form a cycle, which is never freed
+        # while the collector is off.
         raise errors.pop()
     return results[0]
 
@@ -56,10 +60,10 @@ def run_deep(work: Callable[[], Result]) -> Result:
 def _with_room(work: Callable[[], Result]) -> Result:
     """Run `work` where a hundred thousand frames fit into one piece of memory, and return its result.
 
-    CPython 3.11 and later take memory for frames from the system in pieces of 16 KB, and give each back as soon as it
-    is empty. Recursion crosses the end of a piece again and again, which took a tenth of a scan. A piece is larger only
-    if one frame needs more: the piece then has the size of the next power of two, and the frames of called functions
-    use the rest of it.
+    CPython 3.11 and later allocate memory for frames in pieces of 16 KB, and free each piece as soon as it is empty.
+    Recursion crosses the end of a piece again and again, which took a tenth of a scan. CPython allocates a larger piece
+    only if a single frame needs it. The size of the piece is then the next power of two, and the frames of called
+    functions use the rest.
     """
     return work()
 

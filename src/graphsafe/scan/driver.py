@@ -1,10 +1,12 @@
-"""Reads a project: from the roots of each file to a record of all code that they lead to.
+"""Reads a project from the roots of each file, and records all code that the roots lead to.
 
-All files share one engine, since models share nearly all of the code that they run. Its answers do not depend on the
-order in which files and roots are read, so several processes can read a part each (`reading_pool.py`). When all roots
-have been read, they exchange three facts: which functions are called, which values calls put into the fields of plain
-classes, and which values calls pass to methods of which only the name is known. A second round of reading uses the last
-two facts.
+A root is a function at which hot code (code that runs in every step) begins.
+
+All files share one engine, since models share nearly all of the code that they run. The engine's answers do not depend
+on the order in which files and roots are read, so several processes can each read a part (`reading_pool.py`). When all
+roots have been read, the processes exchange three facts: which functions are called, which values calls of classes give
+to attributes, and which values calls pass to methods of which only the name is known. A second round of reading uses
+the last two facts.
 """
 
 from __future__ import annotations
@@ -72,30 +74,32 @@ StepKind = Literal[
 ]
 """The kinds of steps.
 
-A `root`, `closure` or `public` function is a root, a `perhaps` function is a root only if it returns tensors. A
-`factory` makes roots, `loops` are the loops of a function that runs once, a `script` makes objects and begins loops, a
-`site` holds a capture, a `target` is a configured target's factory, a `between` method runs between steps, and a `file`
-holds the facts that were recorded in the search for its roots.
+A `root`, `closure` or `public` function is a root. A `perhaps` function is a root only if it returns tensors. A
+`factory` makes roots. `loops` are the loops of a function that runs once. A `script` makes objects and starts loops. A
+`site` holds a capture. A `target` is the factory of a configured target. A `between` method runs between steps. A
+`file` holds the facts that the search for its roots recorded.
 """
 _ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A place where reading begins: a root, a function that captures, or a target's factory."""
+    """A place where reading begins: a root, a function that captures, or a target's factory, for example. This is not a
+    step of the user's program."""
 
     kind: StepKind
     ref: str
     receiver: Value | None = None
     guarded: bool = False
     given: Passed | None = None
-    "The arguments with which the function is called, if known."
+    "The arguments of the call, if known."
     loops: tuple[int, ...] = ()
-    "For a function that runs once: its loops whose body runs in every step."
+    "For a function that runs once: the loops whose body runs in every step."
 
     @property
     def is_shareable(self) -> bool:
-        """Return whether any process can take the step: it refers to no syntax, and to no other process's targets."""
+        """Whether any process can take the step, because it refers neither to syntax nor to targets of another
+        process."""
         receiver = self.receiver
         is_plain = receiver is None or (type(receiver) is Instance and receiver.given is None)
         return is_plain and self.given is None and self.kind != "target"
@@ -129,29 +133,29 @@ class Driver:
         self._loops = LoopRoots(StepTakers(self._engine, candidates.step_names), self._paths)
         self._engine.loops_of = self._loops.loops_of
         self._targets: dict[str, str] = {}
-        "Factory -> the reason why its result is a root."
+        "Factory -> the reason why the step that it returns is a root."
         self._replaying: set[str] = set()
         "The files that capture or replay a graph."
         self._preparing: set[str] = set()
-        "The files that make what a capture reads."
+        "The files that may assign different tensors for a capture and for the steps (made_twice.py)."
         self._whys: dict[str, Reason] = {}
         self._looked_for_roots: list[str] = []
-        "The files that this process was given to read."
+        "The files that this process has to read."
         self._read: dict[Step, Summary] = {}
         self._looked_into: set[int] = set()
-        "The ids of summaries whose new roots are known; `_read` keeps these summaries alive."
+        "The ids of summaries whose new roots are known. `_read` keeps these summaries alive, so their ids stay unique."
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
-        "Method -> parameter -> the host tensor that is passed by calls that know only the method's name."
+        "Method -> parameter -> the host tensor that is passed to it by calls that know only the method's name."
         self.record = Record()
 
     @property
     def is_budget_spent(self) -> bool:
-        """Return whether a scan of a few files had to stop early because too many other files lead to them."""
+        """Whether a scan of a few files had to stop early because too many other files lead to them."""
         return self._engine.budget.is_spent()
 
     def look_into(self, path: str) -> list[Step]:
-        """Return the steps of a file; the steps of the pseudo-file TARGETS are the configured targets. The record lists
-        failures."""
+        """Return the steps of a file, or the configured targets for the pseudo-file TARGETS. Failures go into the
+        record."""
         if path == TARGETS:
             self._targets.update(configured_factories(self.project, self._config))
             return [Step("target", ref) for ref in self._targets]
@@ -175,7 +179,8 @@ class Driver:
         self.conclude([self.outcome()])
 
     def reached(self) -> frozenset[str]:
-        """Return the roots and the functions that hot code calls, as far as this process has read the project."""
+        """Return the roots, and the functions that hot code calls, in the part of the project that this process has
+        read."""
         summaries = included(self._read.values())
         called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
         return frozenset(called.union(self._whys))
@@ -185,20 +190,20 @@ class Driver:
         return Learnt(self._whys, passed_by_name(summaries), constructions(summaries))
 
     def again(self, learnt: Learnt) -> list[Step]:
-        """Return the steps to take in the second round, with the facts that all processes found in the first round."""
+        """Return the steps of the second round, which uses the facts that all processes found in the first round."""
         engine = self._engine
         self._whys = dict(learnt.whys)
         self._on_host = on_host(learnt.passed)
         engine.attributes.learn(learnt.constructions)
-        engine.invalidate(self._may_be_other)
-        # Closures are left out: they are found again, with the values that they see then.
+        engine.invalidate(self._may_have_changed)
+        # Closures are left out: the second round finds them again, with the values that their variables have then.
         steps = [step for step in self._read if step.kind not in ("file", "closure")]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
         self._looked_into.clear()
         return steps
 
     def outcome(self) -> Outcome:
-        """Return the findings of this process and free its summaries; after that, nothing can be read."""
+        """Return the findings of this process and free its summaries. After that, nothing can be read."""
         steps = sorted(self._read, key=repr)
         record = gather([self._read[step] for step in steps if not self._is_doubtful(step)])
         include_uncertain(record, gather([self._read[step] for step in steps if self._is_doubtful(step)]))
@@ -217,7 +222,7 @@ class Driver:
         self.record = joined(self.project, [outcome.record for outcome in outcomes], texts)
 
     def assumed(self, reached: Set[str]) -> list[Step]:
-        """Return the functions whose form shows that they run in a step, if hot code has not reached them."""
+        """Return the functions that look as if they run in a step, if hot code has not reached them."""
         return [*self._assumed(reached)]
 
     def _assumed(self, reached: Set[str]) -> Iterator[Step]:
@@ -229,7 +234,7 @@ class Driver:
             with_public = path in self._candidates.public
             generating = self._loops.generating(file)
             for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, with_public):
-                # A pipeline's `__call__` runs once; only the lines in its loops run in every step.
+                # A pipeline's `__call__` runs once. Only the lines in its loops run in every step.
                 is_beside = path in self._candidates.beside_steps and why in (*BY_FORM, PERHAPS)
                 if is_beside or (why in RUNS_ONCE and ref in generating):
                     continue
@@ -258,8 +263,8 @@ class Driver:
                 if ref not in known and self._engine.budget.holds(ref):
                     yield Step("script", ref, loops=self._loops.loops_of(ref) or ())
 
-    def _may_be_other(self, key: Hashable) -> bool:
-        """Return whether the value of an attribute may have changed, now that constructions are known."""
+    def _may_have_changed(self, key: Hashable) -> bool:
+        """Return whether an attribute's value may have changed, now that the calls of constructors are known."""
         if not isinstance(key, tuple) or key[0] not in ("attribute", "constructed"):
             return False
         kind, ref, given, *name = key
@@ -280,7 +285,7 @@ class Driver:
             if not engine.budget.holds(ref):
                 continue
             if why == FORWARD and self._loops.is_pipeline(file, ref):
-                continue  # a pipeline, which runs once
+                continue  # a pipeline runs once
             self._note_why(ref, why, 0)
             steps.append(Step("root", ref, receiver))
         steps += [Step("site", site) for site in capture_sites(self.project, file)]
@@ -292,7 +297,7 @@ class Driver:
         return NONE
 
     def take(self, step: Step) -> list[Step]:
-        """Read a step, and return the steps that it leads to; none if it was read before."""
+        """Read a step and return the steps that it leads to. Return no steps if this step was read before."""
         if step in self._read or (step.kind == "root" and self._engine.budget.is_spent()):
             return []
         summary = self._engine.collect(lambda: self._take(step), step.ref)
@@ -314,11 +319,11 @@ class Driver:
         return steps
 
     def _is_doubtful(self, step: Step) -> bool:
-        """Return whether the findings of a step, and of the code that it leads to, are only possible."""
+        """Return whether findings in the code of a step, and in all code that it leads to, are only `possible`."""
         return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == PASSING_HOOK
 
     def _is_uncalled(self, step: Step) -> bool:
-        """Return whether a step is a public function of an application, and no known step calls it."""
+        """Return whether a step is a public function of an application that no known step calls."""
         return step.kind in ("public", "perhaps") and step.ref.partition("::")[0] in self._candidates.applied
 
     def _note_why(self, ref: str, why: str, others: int) -> None:
@@ -328,7 +333,11 @@ class Driver:
     def _take(self, step: Step) -> Value:
         engine = self._engine
         if step.kind in ("root", "public", "perhaps"):
-            told = arguments_of(step.given) if step.given is not None else Arguments(keywords=self._told(step.ref))
+            told = (
+                arguments_of(step.given)
+                if step.given is not None
+                else Arguments(keywords=self._host_parameters(step.ref))
+            )
             return engine.read(Call(step.ref, step.receiver, told, hot=True), guarded=step.guarded)
         if step.kind == "factory":
             for made in options(engine.read(Call(step.ref, depth=1))):
@@ -349,7 +358,9 @@ class Driver:
         path, _, name = step.ref.partition("::")
         if name:
             between = step.kind == "between" or comes_again(self.project.function_facts(step.ref))
-            return engine.read(Call(step.ref, step.receiver, self._told_to(step), loops=step.loops, between=between))
+            return engine.read(
+                Call(step.ref, step.receiver, self._constructor_arguments(step), loops=step.loops, between=between)
+            )
         file = self.project.files.index(path)
         if file is not None:
             tree = parse(self.project.files.source(path).text)
@@ -357,15 +368,16 @@ class Driver:
             statements.execute(frame, tree.body)
         return NONE
 
-    def _told_to(self, step: Step) -> Arguments:
-        """Return what calls of a class tell of the arguments of its constructor, which captures."""
+    def _constructor_arguments(self, step: Step) -> Arguments:
+        """Return the known constructor arguments of a class whose constructor captures; no arguments for any other
+        step."""
         cls, _, name = step.ref.rpartition(".")
         return (
             self._engine.attributes.told(cls, step.ref) if step.kind == "site" and name == "__init__" else Arguments()
         )
 
-    def _told(self, ref: str) -> dict[str, Value]:
-        """Return the parameters of an entry point that receive host tensors in calls by name."""
+    def _host_parameters(self, ref: str) -> dict[str, Value]:
+        """Return the parameters of an entry point for which calls by name pass host tensors."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}

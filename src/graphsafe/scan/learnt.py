@@ -1,4 +1,4 @@
-"""Facts that the first round of reading finds and the second round needs; they are joined over all processes."""
+"""Facts that the first round of reading finds and the second round needs. They are joined over all processes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from graphsafe.scan.domain.summary import Field
 from graphsafe.scan.domain.values import Tensor, Value
 
 Reason = tuple[int, int, str]
-"""The reason why a function is a root: a rank, whether callers gave the reason, and the words. The smallest reason is
-shown."""
+"""The reason why a function is a root: the rank of the reason, the rank of the way in which it was found, and the words
+to show. Of several reasons, the smallest one is shown."""
 NO_REASON: Reason = (0, 0, "")
 
 
@@ -23,7 +23,7 @@ class Learnt:
     passed: Mapping[str, Mapping[str, Sequence[Tensor]]]
     "Method -> parameter -> tensors that are passed by calls that know only the method's name."
     constructions: Mapping[Field, Sequence[Value]]
-    "Field of a class of plain fields -> the values that calls of the class put into it."
+    "Attribute or constructor parameter of a class -> the values that calls of the class give to it."
 
 
 def learnt_together(parts: Sequence[Learnt]) -> Learnt:

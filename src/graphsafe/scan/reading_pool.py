@@ -1,8 +1,9 @@
 """Reads a project in several processes. The report is the same as with one process.
 
-Each process has its own engine. It gets a few files and steps at a time, and sends back the steps that these lead to,
-so that each step is taken once. Each process reads the callees that its steps need. A process gets neighbouring
-files and the steps that it found itself, since these share most of their callees, and others only when it has none.
+Each process has its own engine. It gets a few files and steps at a time (a step is a `driver.Step`, a place where
+reading begins). It sends back the steps to which these lead, so that each step is taken only once. Each process itself
+reads the functions that its steps call. A process first gets neighbouring files and the steps that it found itself,
+since these share most of the functions that they call. It gets other work only when it has none of its own.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from graphsafe.scan.driver import Driver, Step
 from graphsafe.scan.learnt import learnt_together
 
 MOST_AT_ONCE = 8
-"The most files and steps that a process gets at once. It waits for each of them, as long as a small step takes."
+"The largest number of files and steps that a process gets at once. Waiting for work takes as long as a small step."
 
 
 def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Callable[[], None]) -> bool:
-    """Read the files in `count` processes; `progress` is called for each file.
+    """Read the files in `count` processes. `progress` is called for each file.
 
     Returns False, with nothing read, if the system cannot fork processes or if a process was killed from outside.
     """
     if count <= 1 or sys.platform != "linux":
-        # Elsewhere a new process does not inherit this process's data.
+        # On other systems, a new process does not inherit this process's data.
         return False
     try:
         with _processes(driver, count) as processes:
@@ -58,7 +59,8 @@ def _hand_out(
     seen: set[Step],
     progress: Callable[[], None],
 ) -> None:
-    """Give each process its own share bit by bit, and then the end of the largest share, until all is done.
+    """Give each process its own share, a few items at a time, and then items from the end of the largest share, until
+    all is done.
 
     `seen` holds the steps that some process has taken or will take.
     """
@@ -77,7 +79,7 @@ def _hand_out(
     idle, busy = [*processes], list[Connection]()
     while True:
         for process in [*idle]:
-            # The work at the end of another process's share has the least in common with the code that this other
+            # The items at the end of another process's share have the least in common with the code that the other
             # process is reading.
             own, largest = queues[process], max(queues.values(), key=len)
             if own or largest:
@@ -99,7 +101,8 @@ def _hand_out(
 
 
 def _at_once(queue: Sequence[str | Step]) -> int:
-    """Return how many items of a queue a process gets: fewer towards the end, so that all processes end together."""
+    """Return how many items of a queue a process gets. It gets fewer near the end, so that all processes finish
+    together."""
     return min(MOST_AT_ONCE, 1 + len(queue) // 16)
 
 
@@ -115,7 +118,7 @@ def _tell(processes: Sequence[Connection], what: object) -> None:
 @contextmanager
 def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
     """Start processes that inherit this process's data, and yield connections to them. They end with the context."""
-    # Forking is safe here: graphsafe has started no thread yet.
+    # Forking is safe here, because graphsafe has started no thread yet.
     context = multiprocessing.get_context("fork")
     ends: list[Connection] = []
     started = []
@@ -139,8 +142,8 @@ def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
 def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
-        # As long as this process holds copies of the others' connections, the others do not notice that the first
-        # process has exited.
+        # If this process kept copies of the other processes' connections, these would not notice that the first process
+        # has exited.
         end.close()
     # After any error, the first process reads everything itself, and then also reports the error.
     with suppress(Exception):
@@ -155,7 +158,7 @@ def _serve(driver: Driver, connection: Connection) -> None:
     connection.send(_shareable(driver, driver.assumed(connection.recv()), sent))
     _take_part(driver, connection, sent)
     connection.send(driver.learnt())
-    # A process repeats its own steps, whose answers it has.
+    # Each process repeats its own steps, because it has their answers in memory.
     again = driver.again(connection.recv())
     connection.send([found for step in again for found in _shareable(driver, driver.take(step), sent)])
     _take_part(driver, connection, sent)
@@ -164,7 +167,7 @@ def _serve(driver: Driver, connection: Connection) -> None:
 
 
 def _take_part(driver: Driver, connection: Connection, sent: set[Step]) -> None:
-    """Receive files and steps, examine them, and send back the steps that follow from them. End when None is
+    """Receive files and steps, examine them, and send back the steps that follow from them. Stop when None is
     received."""
     while (items := connection.recv()) is not None:
         files = [item for item in items if isinstance(item, str)]
@@ -173,8 +176,8 @@ def _take_part(driver: Driver, connection: Connection, sent: set[Step]) -> None:
 
 
 def _shareable(driver: Driver, steps: Iterable[Step], sent: set[Step]) -> list[Step]:
-    """Return the steps that any process can take and that were not `sent`, after those are read that only this process
-    can."""
+    """Return the steps that any process can take and that were not `sent`. Steps that only this process can take are
+    read first."""
     shareable, waiting = [], [*steps]
     while waiting:
         step = waiting.pop()

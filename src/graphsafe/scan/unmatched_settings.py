@@ -1,5 +1,5 @@
-"""Finds patterns and targets of the configuration that the project does not have, and marks that are on no function: a
-name was mistyped, or code has moved."""
+"""Finds patterns and targets of the configuration that match nothing in the project, and marks that are on no function.
+A name was mistyped, or code has moved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KIND = "unmatched-setting"
 
 def unmatched_settings(config: Config, files: Files) -> Iterator[Limit]:
     """Yield a limit for each pattern of `hot-paths`, `cold-paths` and `per-file-ignores` that matches no file, and for
-    each target whose factory is not among the files."""
+    each target whose factory is not in the project's files."""
     shown = HotnessRules(config)
     relative = {path: shown.relative(path) for path in files.names}
     for key, patterns in (("hot-paths", config.hot_paths), ("cold-paths", config.cold_paths)):
@@ -37,7 +37,7 @@ def unmatched_settings(config: Config, files: Files) -> Iterator[Limit]:
 
 
 def stray_marks(files: Files, path: str, shown: str) -> Iterator[Limit]:
-    """Yield a limit for each comment of a file that looks like a mark and marks no function."""
+    """Yield a limit for each comment of a file that looks like a mark but marks no function."""
     file = files.indexes.get(path)
     for line in file.stray_marks if file is not None else ():
         text = files.source(path).lines[line - 1]
@@ -49,7 +49,7 @@ def stray_marks(files: Files, path: str, shown: str) -> Iterator[Limit]:
 
 
 def _missing(target: Target, config: Config, files: Files) -> str | None:
-    """Return why a target's factory is not found, or None if its file has its name somewhere."""
+    """Return why a target's factory is not found, or None if its file contains its name somewhere."""
     where, _, factory = target.factory.rpartition(":")
     if where.endswith(".py"):
         path = str((config.root / where).resolve())
@@ -67,7 +67,7 @@ def _missing(target: Target, config: Config, files: Files) -> str | None:
 
 
 def _may_match(pattern: FunctionPattern, path: str, relative: str, files: Files) -> bool:
-    """Return whether a file has the path of the pattern and its text defines a function with the pattern's last
+    """Return whether a file has the path of the pattern and defines a function with the last part of the pattern's
     name."""
     module, _ = files.names[path]
     last = pattern.function.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Digests the files of a project, and checks that they are still the same when a scan is over."""
+"""Digests the files of a project, and checks after a scan that they have not changed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from graphsafe.scan.sources.source import Unreadable, digest, read_bytes
 
 TICK_SECONDS = 2.0
-"""The resolution in seconds of the coarsest file system clock (FAT): a file younger than this may have been written
-twice under one timestamp."""
+"""The resolution in seconds of the coarsest file system clock (FAT). A file younger than this may have been written
+twice with the same timestamp."""
 Stamp = tuple[int, int, int]
 
 

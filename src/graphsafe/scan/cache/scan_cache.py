@@ -1,7 +1,7 @@
-"""Takes over results from earlier scans of the project: the whole report, or else the index of each file.
+"""Reuses results of earlier scans of the project: the whole report, or else the index of each file.
 
 A kept report is valid only if everything that it depends on is unchanged: every file of the project, the configuration,
-the rules, and the versions of the tools that read them. If there is any doubt, the project is scanned.
+the rules, and the versions of the tools that read them. If there is any doubt, the project is scanned again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from graphsafe.version import __version__
 
 MAX_REPORTS = 16
 MAX_INDEXES = 50_000
-"Number of indexes that are kept, of about 2 kB each; the oldest are removed first."
+"Number of indexes that are kept, at about 2 kB each; the oldest are removed first."
 MAX_VERSIONS = 4
 "Number of cache files that are kept: one per version of graphsafe, Python and libcst. The oldest are removed first."
 LEGAL = ""
-"Stands for the index of a legal file that was not indexed."
+"The value stored for a file that is legal Python but has no index."
 
 
 class ScanCache:
@@ -53,23 +53,24 @@ class ScanCache:
         rulebook: Rulebook,
         complain: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`wanted` are the files to report on. Without a `folder` nothing is known and nothing is kept."""
+        """`wanted` are the files to report on. Without a `folder`, nothing is read from a cache and nothing is kept."""
         self._rows = _rows(folder, complain) if folder is not None else None
         self._files = files
         self._read = Contents(files.names if self._rows is not None else ())
         self._keys = {path: _index_key(path, *files.names[path], text) for path, text in self._read.digests.items()}
-        """Path -> the key of its index. The key includes the module's name, which changes when a package appears or
-        disappears."""
+        """Path -> the key of the file's index. The key includes the module's name, which changes when a package appears
+        or disappears."""
         self._key = _report_key(wanted, config, confidence, rulebook, self._keys.values())
         self._known: set[str] = set()
 
     def report(self) -> Report | None:
-        """Return the kept report if it is still valid, or None. Only its time may differ from a new scan's."""
+        """Return the kept report if it is still valid, else None. It differs from a new scan's report only in
+        its time."""
         text = self._rows.text("reports", self._key) if self._rows is not None else None
         return _report(text) if text is not None else None
 
     def indexes(self) -> frozenset[str]:
-        """Give `files` the known indexes. Returns the files that are known to be legal Python but have no index."""
+        """Add the known indexes to `files`. Return the files that are known to be legal Python but have no index."""
         known = self._rows.texts("indexes") if self._rows is not None else {}
         legal: set[str] = set()
         for path, key in self._keys.items():
@@ -82,7 +83,7 @@ class ScanCache:
         return frozenset(legal)
 
     def keep(self, report: Report, checked: Iterable[str]) -> None:
-        """Keep the results of a scan, unless a file was edited meanwhile.
+        """Keep the results of a scan, unless a file was edited during the scan.
 
         `checked` are files that are known to be legal Python but have no index.
         """
@@ -104,7 +105,7 @@ class ScanCache:
 
 
 def _rows(folder: Path, complain: Callable[[str], None]) -> SealedRows | None:
-    """Open the file of this version; return None if the user's secret cannot be read or made."""
+    """Open the cache file of this version. Return None if the user's secret can be neither read nor made."""
     try:
         secret = secret_key()
     except OSError as error:
@@ -116,7 +117,7 @@ def _rows(folder: Path, complain: Callable[[str], None]) -> SealedRows | None:
 
 
 def _forget_old(own: Path) -> None:
-    """Remove the files of other versions, except those written last."""
+    """Remove the cache files of other versions, except the most recent ones."""
     with contextlib.suppress(OSError):
         others = [file for file in own.parent.glob("scan-*.db") if file != own and is_own(file)]
         for old in sorted(others, key=lambda file: -file.stat().st_mtime)[MAX_VERSIONS - 1 :]:
@@ -124,7 +125,7 @@ def _forget_old(own: Path) -> None:
 
 
 def _tools() -> str:
-    """Return a digest of the tools that read the code: the modules of the scan (developers change them), Python and
+    """Return a digest of the tools that read the code: the scan's own modules (developers change them), Python and
     libcst."""
     found = hashlib.blake2b(_own_modules(), digest_size=8)
     libcst = sorted(entry.name for folder in sys.path for entry in Path(folder or ".").glob("libcst-*.dist-info"))
@@ -138,15 +139,16 @@ def _own_modules() -> bytes:
 
 
 def _index_key(path: str, module: str, is_package: bool, content: str) -> str:
-    """Return a key of everything that an index is made from; `content` is the file's digest."""
+    """Return the key of a file's index, a digest of everything that the index depends on. `content` is the file's
+    digest."""
     return digest(f"{path}\0{module}\0{is_package}\0{content}".encode("utf-8", "surrogateescape"))
 
 
 def _report_key(
     wanted: Sequence[str], config: Config, confidence: Confidence, rulebook: Rulebook, indexes: Iterable[str]
 ) -> str:
-    """Return a key of everything that a report depends on, including the working directory, since paths are shown
-    relative to it."""
+    """Return the key of a report, a digest of everything that the report depends on. The working directory is part of
+    it, since paths are shown relative to it."""
     ops = [digest(file.read_bytes()) for file in sorted((rulebook.home / "ops").glob("*.json"))]
     parts = (list(wanted), repr(config), confidence, rulebook.digest, ops, os.getcwd(), sorted(indexes))
     return digest(repr(parts).encode("utf-8", "surrogateescape"))
@@ -168,7 +170,7 @@ def text_of(index: FileIndex) -> str:
 
 
 def index_of(path: str, text: str) -> FileIndex | None:
-    """Return the index that a text holds; None if it is no index of that file."""
+    """Return the index that a JSON string holds, or None if it is not an index of that file."""
     try:
         data = json.loads(text)
         functions = {name: FunctionFacts(**_with_tuples(facts)) for name, facts in data.pop("functions").items()}
@@ -185,7 +187,7 @@ def _members(facts: FileIndex | FunctionFacts | ClassFacts) -> dict[str, object]
 
 
 def _with_tuples(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the members with tuples where an index has them; JSON knows only lists."""
+    """Return the members with tuples where an index has tuples; JSON has only lists."""
     for name in ("bases", "decorators"):
         if name in facts:
             facts[name] = tuple(facts[name])

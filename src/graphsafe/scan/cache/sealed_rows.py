@@ -1,8 +1,8 @@
-"""Texts by key, in tables of an SQLite file. Each row is sealed with the user's secret.
+"""Stores strings by key in tables of an SQLite file. Each row is sealed with the user's secret.
 
-A row with a wrong seal counts as missing: it is damaged, or somebody else wrote it, for example the repository that is
-scanned. A damaged file of graphsafe's own is replaced. Any other file, and a file that is locked or cannot be written,
-is left alone; this scan then keeps nothing, and says so in one line.
+A row with a wrong seal counts as missing: the row is damaged, or somebody else wrote it (the scanned repository, for
+example). A damaged file that graphsafe made is replaced. Any other file, and a file that is locked or cannot be
+written, is not touched; the scan then keeps nothing, and reports this in one line.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 from graphsafe.scan.cache.folder import make_folder
 
 LOCK_SECONDS = 1.0
-"Seconds that a scan waits, once, for a file that another process writes."
+"Seconds that a scan waits, once, for a file that another process is writing."
 OWNER = 0x67736663
-"The number in the header of each file that graphsafe makes (`PRAGMA application_id`)."
+"The number that graphsafe writes into the header of each of its files (`PRAGMA application_id`)."
 _OWNER_AT = 68
-"The position of that number in the header of an SQLite file."
+"The position of OWNER in the header of an SQLite file."
 _MAGIC = b"SQLite format 3\0"
 _SEAL_LENGTH = 32
 _LOGS = ("-journal", "-wal", "-shm")
-"""Files beside a database that SQLite reads to repair the database.
+"""Suffixes of files that SQLite reads to repair the database beside them.
 
 A journal also names a file that SQLite deletes afterwards, so a foreign journal could make SQLite delete any file of
 the user.
@@ -35,12 +35,12 @@ _COLUMNS = "(key text primary key, data text)"
 
 
 class SealedRows:
-    """The tables of one file. It is safe to share between processes and to delete at any time."""
+    """The tables of one file. Processes may share the file, and it may be deleted at any time."""
 
     def __init__(
         self, file: Path, tables: Sequence[str], secret: bytes, complain: Callable[[str], None] = lambda line: None
     ) -> None:
-        """`complain` takes one line if the file cannot be used."""
+        """`complain` is called with one line if the file cannot be used."""
         self._file: Path | None = file
         self._tables = tables
         self._schema = frozenset(f"CREATE TABLE {table} {_COLUMNS}".encode() for table in tables)
@@ -49,15 +49,15 @@ class SealedRows:
         self._reading: sqlite3.Connection | None = None
 
     def text(self, table: str, key: str) -> str | None:
-        """Return the text under a key, or None."""
+        """Return the string stored under a key, or None."""
         return self._select(table, "where key = ?", [key]).get(key)
 
     def texts(self, table: str) -> dict[str, str]:
-        """Return all texts of a table by key."""
+        """Return all strings of a table by key."""
         return self._select(table)
 
     def write(self, table: str, rows: Iterable[tuple[str, str]], limit: int) -> None:
-        """Write keys with their texts. After that, the table keeps only the `limit` rows that were written last."""
+        """Write strings under their keys. The table then keeps only the `limit` rows that were written last."""
         if self._file is None:
             return
         try:
@@ -95,7 +95,7 @@ class SealedRows:
         return hashlib.blake2b(content, key=self._secret, digest_size=_SEAL_LENGTH // 2).hexdigest()
 
     def _opened(self, table: str, key: object, data: object) -> str | None:
-        """Return the text of a row, or None if graphsafe did not write it under this key of this table."""
+        """Return the string of a row, or None if graphsafe did not write it under this key of this table."""
         if not isinstance(key, bytes) or not isinstance(data, bytes):
             return None
         seal, text = data[:_SEAL_LENGTH], data[_SEAL_LENGTH:]
@@ -104,20 +104,20 @@ class SealedRows:
         return text.decode("utf-8", "surrogatepass")
 
     def _open(self) -> sqlite3.Connection:
-        """Open the database. Raises sqlite3.Error, also for a database with other tables or views in it (a view may
-        never end)."""
+        """Open the database. Raises sqlite3.Error, also if the database has other tables, or views (a view may never
+        end)."""
         assert self._file is not None
         if os.path.islink(self._file) or (os.path.lexists(self._file) and not os.path.isfile(self._file)):
             raise sqlite3.OperationalError("not a regular file")
         for beside in (f"{self._file}{suffix}" for suffix in _LOGS):
             if os.path.lexists(beside):
                 raise sqlite3.OperationalError(f"remove {beside}, which graphsafe did not write")
-        # Deeply nested code is read in another thread (deep_stack.py) while the first thread waits.
+        # Deeply nested code is read in a second thread (deep_stack.py) while the first thread waits.
         connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS, check_same_thread=False)
         try:
             connection.execute("pragma trusted_schema = off")
             connection.execute("pragma cell_size_check = on")
-            # graphsafe never writes a log, so an existing log is foreign. A file that a crash damages is replaced.
+            # graphsafe never writes a log, so an existing log is foreign. A file that a crash has damaged is replaced.
             connection.execute("pragma journal_mode = memory")
             connection.text_factory = bytes
             schema = {sql for (sql,) in connection.execute("select sql from sqlite_master where sql is not null")}
@@ -129,8 +129,8 @@ class SealedRows:
         return connection
 
     def _give_up(self, error: sqlite3.Error | UnicodeError | OSError) -> None:
-        """Remove a damaged file of graphsafe's own, so that the next write makes a new one; otherwise keep nothing in
-        this scan."""
+        """Remove a damaged file that graphsafe made, so that the next write makes a new one. Otherwise keep nothing
+        during this scan."""
         if self._reading is not None:
             self._reading.close()
             self._reading = None
@@ -152,7 +152,7 @@ class SealedRows:
 
 
 def is_own(file: Path) -> bool:
-    """Return whether the header of a file says that graphsafe made it."""
+    """Return whether a file's header says that graphsafe made it."""
     if file.is_symlink() or not file.is_file():  # opening a pipe would wait
         return False
     with contextlib.suppress(OSError), open(file, "rb") as opened:

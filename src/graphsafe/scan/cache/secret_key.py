@@ -1,4 +1,4 @@
-"""This user's secret, with which cached rows are sealed, so that nobody else can make a row that a scan accepts."""
+"""The user's secret, with which cached rows are sealed. Nobody else can make a row that a scan accepts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ NAME = "cache-key"
 
 
 def secret_key() -> bytes:
-    """Return the secret from the user's cache folder; the first call makes it. Raises OSError."""
+    """Return the secret from the user's cache folder; the first call makes one. Raises OSError."""
     file = user_cache() / NAME
     with contextlib.suppress(FileNotFoundError):
         key = read_regular(file, LENGTH)
         if len(key) == LENGTH:
             return key
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Only the user can read the file, and it is never half written. If two processes start together, the file of the
-    # last one stays.
+    # Only the user can read the file, and it is never half written. If two processes write it at the same time, the
+    # later file stays.
     descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=f".{NAME}.")
     try:
         with os.fdopen(descriptor, "wb") as made:

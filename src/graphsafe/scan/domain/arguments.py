@@ -12,7 +12,7 @@ from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import UNKNOWN, Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
-"""Number of levels of methods that are read for the attributes they assign.
+"""Number of levels of methods that are read for the attributes that they assign.
 
 The methods of each level get their attributes from the level below.
 """
@@ -20,12 +20,12 @@ The methods of each level get their attributes from the level below.
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of a call, evaluated."""
+    """The evaluated arguments of a call."""
 
     positional: tuple[Value, ...] = ()
     keywords: Mapping[str, Value] = field(default_factory=dict)
     open: bool = False
-    "Whether `*args` or `**kwargs` may pass more."
+    "Whether `*args` or `**kwargs` may pass more arguments."
 
     def get(self, position: int, name: str) -> Value | None:
         if name in self.keywords:
@@ -52,7 +52,7 @@ def arguments_of(passed: Passed | None) -> Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of the project that is to be read for these arguments."""
+    """A function of the project, and the arguments for which it is to be read."""
 
     ref: str
     bound: Value | None = None
@@ -60,25 +60,23 @@ class Call:
     hot: bool = False
     "Whether the function's lines emit events."
     depth: int = 0
-    "The depth of the call, as in `Frame.depth`; `level` is also as in the frame."
+    "The depth of the call, as in `Frame.depth`. `level` is `Frame.level`."
     level: int = TOP_LEVEL
     plain: bool = False
-    "Whether the call runs the function itself, without its decorators."
+    "Whether the call bypasses the function's decorators."
     captured: bool = False
-    "Whether a capture calls the function, so that cold-paths do not apply to it."
+    "Whether a capture calls the function, so that the `cold-paths` setting does not apply to it."
     loops: tuple[int, ...] = ()
-    "The first lines of the function's loops whose body runs in every step; the code around them runs once."
+    "The first line of each loop whose body runs in every step. The code around these loops runs once."
     between: bool = False
-    """Whether the function's lines run occasionally between steps: they emit no events, but their changes of state are
-    noted."""
+    """Whether the function runs occasionally, between steps. Its lines then emit no events, but their changes of state
+    are recorded."""
     composes: bool = False
-    """Whether the function assembles the objects of a step.
-
-    If so, calls are followed further, and each object has its own attributes.
-    """
+    """Whether the function assembles the objects of a step. If so, calls are followed further, and each object has its
+    own attributes."""
 
     def question(self, out_of_scope: int) -> tuple[Hashable, ...]:
-        """Return the key of the query for the summary; its last four parts describe the kind of the arguments."""
+        """Return the key of the query for the summary. Its last four parts are the receiver and the arguments."""
         given = self.arguments
         return (
             "read", self.ref, self.hot, self.depth, self.level, self.plain, self.captured, self.loops, self.between,
@@ -87,7 +85,7 @@ class Call:
 
 
 def unknown_result(arguments: Arguments) -> Unknown:
-    """Return the result of an unknown call: unknown, but derived from the arguments."""
+    """Return the result of an unknown call: an unknown value that derives from the arguments."""
     given = tuple(arguments.values())
     state = reduce(both_states, map(state_of, given), NO_STATE)
     return Unknown(any(map(depends_on_step, given)), any(map(holds_device, given)), state=state)

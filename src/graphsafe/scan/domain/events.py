@@ -1,4 +1,5 @@
-"""The events that a walk over hot code emits: few kinds, which rules match as data (`rulebook/vocabulary.py`)."""
+"""The events that reading hot code emits. There are few kinds, and rules match them as data
+(`rulebook/vocabulary.py`)."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.domain.frozen import dataclass
 
 Span = tuple[int, int, int, int]
-"First line, first column, last line, column after the last, as `ast` counts: lines from 1, columns from 0 in bytes."
+"First line, first column, last line, and the column after the last, counted as in `ast`: columns are bytes from 0."
 
 
 @dataclass(frozen=True, slots=True)
 class CompileTest:
-    """A test such as `if not is_compiling():`, which lets only some captures through."""
+    """A test such as `if not is_compiling():`, which only some captures pass."""
 
     compiling: bool
     "Whether the line runs only under torch.compile (True) or only without it (False)."
@@ -27,8 +28,9 @@ class CompileTest:
 class Event:
     """One thing that a line of hot code does.
 
-    `words` fills the placeholders of a rule's message: `expr` (the source text) is always there, `value` says what is
-    known of the value (`` `lengths`, a device tensor from the step's inputs``), others depend on the kind.
+    `words` holds the values for the placeholders of a rule's message. `expr` (the source code) is always present.
+    `value` describes the value (`` `lengths`, a device tensor from the step's inputs``). Other words depend on the
+    kind.
     """
 
     kind: EventKind
@@ -36,22 +38,22 @@ class Event:
     span: Span
     confidence: Confidence = "likely"
     guard: str | None = None
-    "The condition that keeps this line out of captures; its finding is a note at most."
+    "The condition that keeps this line out of captures. The event's finding is then a note at most."
     level: Level | None = None
-    "The level, if the event decides the level instead of its rule."
+    "The finding's level, if the event decides it instead of the rule."
     words: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
-    "Whether the line runs only if a value is missing, and makes that value, so that no step after a warm-up runs it."
+    "Whether the line runs only to make a missing value, so that no step after a warm-up runs it."
     compile_test: CompileTest | None = None
     "The innermost test for torch.compile around the line."
 
 
 _LEVELS = ("error", None, "warning", "note")
-"From severe to mild; None is the level of the event's rule."
+"Levels from severe to mild; None is the level of the event's rule."
 
 
 def plainness(event: Event) -> tuple[bool, bool, int]:
-    """Rank events at one place, the plainest first: unguarded, then more certain, then more severe."""
+    """Return a sort key for events at one place: unguarded events first, then certain ones, then severe ones."""
     return event.guard is not None, event.confidence == "possible", _LEVELS.index(event.level)
 
 
@@ -60,5 +62,6 @@ def span_of(node: Any) -> Span:
 
 
 def precedence(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
-    """Rank two events at one place: the unguarded event counts, then the more certain event."""
+    """Return the rank of an event among those at one place. An unguarded event ranks above a guarded one, and then a
+    `likely` event above a `possible` one."""
     return guard is None, confidence != "possible"

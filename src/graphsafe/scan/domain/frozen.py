@@ -1,7 +1,7 @@
-"""Frozen dataclasses that are as cheap to make as any others, and copies of them with a few fields changed.
+"""Frozen dataclasses that are as cheap to make as ordinary ones, and copies of them with a few fields changed.
 
-The type checker refuses assignments to their fields, as for `dataclass(frozen=True)`. The standard decorator also
-refuses them at run time, and therefore sets each field through `object.__setattr__`. This makes creating a value four
+The type checker rejects assignments to their fields, as for `dataclass(frozen=True)`. The standard decorator also
+rejects them at run time, and therefore sets each field through `object.__setattr__`. This makes creating an object four
 times as slow, and a large project needs millions of values. `replace` takes half the time of `dataclasses.replace`.
 """
 
@@ -28,7 +28,7 @@ else:
             names = kind.__match_args__
             if len(names) != sum(field.init for field in dataclasses.fields(kind)):
                 raise TypeError(f"{kind.__name__} takes fields as keywords only: use the replace of dataclasses")
-            # For a single name the getter does not return a tuple.
+            # For a single name, the getter returns the value itself instead of a tuple.
             get = attrgetter(*names) if len(names) > 1 else lambda one: (getattr(one, names[0]),)
             _FIELDS[kind] = get, {name: at for at, name in enumerate(names)}
         get, positions = _FIELDS[kind]

@@ -10,7 +10,7 @@ from graphsafe.scan.domain.numbers import NO_STATE, both_states, entry
 from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Union, Unknown, Value
 
 MAX_NESTED = 3
-"Number of levels of nested containers that are distinguished."
+"Number of levels of nested containers that keep separate names."
 
 
 def held_in(value: Value, key: str, depth: int = 0) -> Value:
@@ -42,26 +42,26 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
 
 
 def weights(ref: str) -> str:
-    """Return the name of all parameters and buffers of a module class, as one state."""
+    """Return the name that stands for all parameters and buffers of a module class together."""
     return f"{ref}.<weights>"
 
 
 def not_held(container: Value) -> Value:
-    """Return a new container of the same elements; any other value stays as it is."""
+    """Return a new container with the same elements that no attribute or global holds; any other value is unchanged."""
     if isinstance(container, (Sequence, Dict)) and container.held_by is not None:
         return replace(container, held_by=None)
     return join_all(map(not_held, container.options)) if type(container) is Union else container
 
 
 def kept(value: Value) -> Value:
-    """Return a value as a cache or table keeps it: an object of this step is still there in later steps."""
+    """Return a value as it is after a cache or table has stored it: an object made in this step outlives the step."""
     if type(value) is Instance and value.made:
         return replace(value, made=False)
     return join_all(map(kept, value.options)) if type(value) is Union else value
 
 
 def state_of(value: Value) -> tuple[str, ...]:
-    """Return the attributes and globals from which a number, or a container's elements, were computed."""
+    """Return the attributes and globals from which a number or a container's elements were computed."""
     kind = type(value)
     if kind is Number or kind is Unknown:
         return value.state  # type: ignore[union-attr]

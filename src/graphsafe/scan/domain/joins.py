@@ -1,4 +1,4 @@
-"""The join of abstract values: one value that describes both of them."""
+"""The join of two abstract values: one value that describes both."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from graphsafe.scan.domain.values import (
 
 MAX_OPTIONS = 8
 MAX_FUNCTIONS = 24
-"The largest number of functions or classes that a join keeps apart."
+"The largest number of functions or classes that a join keeps as separate options."
 MAX_ITEMS = 64
 
 
@@ -48,7 +48,7 @@ def join_all(values: Iterable[Value]) -> Value:
 
 
 def join(a: Value, b: Value) -> Value:
-    """Join two values; depending on the path, one of them exists at run time."""
+    """Return one value that describes both values. At run time, the path taken decides which of the two exists."""
     if a is b:
         return a
     kind, other = type(a), type(b)
@@ -77,14 +77,14 @@ def join(a: Value, b: Value) -> Value:
 
 
 def _join_unknown(a: Value, b: Value) -> Value:
-    """Return the join of a known and an unknown value: an unknown value that keeps the hints."""
+    """Join two values, at least one of which is unknown. The result keeps the hints of both."""
     if type(b) is NoneValue:
         return a
     if type(a) is NoneValue:
         return b
     functions = tuple(dict.fromkeys(option for value in (a, b) for option in _options(value) if _can_be_called(option)))
     if functions and len(functions) <= MAX_FUNCTIONS:
-        # Functions among the options are followed; for the rest the result is unknown.
+        # Calls of the functions among the options are followed; calls of the rest have unknown results.
         return Union((*functions, UNKNOWN))
     on_host = _is_kept(a) and _is_kept(b)
     state = reduce(both_states, (value.state for value in (a, b) if isinstance(value, (Number, Unknown))), NO_STATE)
@@ -92,7 +92,7 @@ def _join_unknown(a: Value, b: Value) -> Value:
 
 
 def _is_kept(value: Value) -> bool:
-    """Return whether a place or a name says that the host keeps a value."""
+    """Return whether a value is on the host, according to its known device or to its name."""
     return all(
         option.host if type(option) is Unknown else type(option) is Tensor and option.where == "host"
         for option in options(value)
@@ -104,7 +104,7 @@ def _can_be_called(value: Value) -> bool:
 
 
 def _join_alike(a: Value, b: Value) -> Value | None:
-    """Join two values of one kind, if their join is more than a union; else return None."""
+    """Join two values of the same kind into one value of that kind; return None if this is impossible."""
     kind = type(a)
     if kind is not type(b):
         return None
@@ -178,8 +178,8 @@ def _join_dicts(a: Dict, b: Dict) -> Dict:
 
 
 def _perhaps_kept(value: Value, held_by: str | None, key: object) -> Value:
-    """Return an entry that only one branch assigns; after the other branch, the entry has the value that an earlier
-    step stored there."""
+    """Return an entry that only one branch assigns. After the other branch, the entry has its value from an earlier
+    step."""
     if held_by is None or type(value) is not Number:
         return value
     return replace(value, state=both_states(value.state, (entry(held_by, key),)))
@@ -202,14 +202,14 @@ def sequence(kind: SequenceKind, items: Iterable[Value]) -> Sequence:
 
 
 def element_of(value: Value) -> Value:
-    """Return an item of a value that is iterated over."""
+    """Return the join of the items that iterating over a value gives."""
     found: list[Value] = []
     for option in options(value):
         if isinstance(option, Sequence):
             found.append(option.elem)
         elif isinstance(option, Tensor):
             ndim = option.ndim - 1 if option.ndim is not None and option.ndim > 0 else None
-            # An element of a host tensor may be 0-d, and then behaves like a number.
+            # An element of a host tensor may be 0-d, and a 0-d tensor behaves like a number.
             sure = option.certain and not (option.where == "host" and option.ndim is None)
             found.append(replace(option, ndim=ndim, fresh=False, name=None, certain=sure))
         elif isinstance(option, Dict):
@@ -218,7 +218,7 @@ def element_of(value: Value) -> Value:
         elif isinstance(option, Array):
             found.append(NUMBER)
         elif isinstance(option, Number):
-            # The element of a text is a text; that of `tolist()`'s result may be a row.
+            # An element of a string is a string. An element of the result of `tolist()` may be a row.
             found.append(STR if option.type == "str" else NUMBER)
         elif isinstance(option, Unknown):
             found.append(option)

@@ -1,4 +1,4 @@
-"""Hints in the names of values: where a tensor is, that it is a mask, that it stays on the host."""
+"""Hints in names: the device of a tensor, whether it is a mask, and whether it stays on the host."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union, Unknown, Value, Where, depends_on_step
 
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
-"Words that engines use to name the host's copy of a tensor."
+"Words that engines use in names of the host's copy of a tensor."
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
-"Words that decide even if other facts about the value are known; the other words may also name a list."
+"""Words that count even if other facts about the value are known. The other words of HOST_NAME do not, because they may
+also name a list."""
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
-"Names of image sizes, which engines keep on the host and transformers sends to the device."
+"Names of image sizes. Engines keep them on the host; transformers sends them to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
-"Names of sizes. A size counts as being on the device only if there is evidence other than its name."
+"Names of sizes. A tensor with such a name counts as a device tensor only if something other than the name shows it."
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
-"Names of masks; `use_attention_mask` is none, because it is a switch."
+"Names of masks. `use_attention_mask` is not one of them, because it is a switch."
 
 
 MODEL = "model|net|network|unet|transformer|dit|policy|actor|decoder|denoiser|denoise_fn|generator"
-"Names that loops around steps use for models."
+"Names that step loops use for models."
 
 
 def where_of(name: str, otherwise: Where) -> Where:
@@ -31,7 +32,7 @@ def where_of(name: str, otherwise: Where) -> Where:
 
 
 def names_host(node: ast.AST) -> bool:
-    """Return whether the name of an expression says that the host keeps it: `batch.seq_lens_cpu[0]`,
+    """Return whether a name in an expression says that the value is on the host: `batch.seq_lens_cpu[0]`,
     `table["lens_cpu"]`."""
     while isinstance(node, ast.Subscript):
         key = node.slice
@@ -42,12 +43,12 @@ def names_host(node: ast.AST) -> bool:
 
 
 def last_name(node: ast.AST) -> str:
-    """Return `b` of `a.b`, `a` of `a`, and an empty text for any other expression."""
+    """Return `b` for `a.b`, `a` for `a`, and an empty string for any other expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def bound_to(value: Value, name: str) -> Value:
-    """Return a value under a new name, which suggests where a tensor is if nothing else shows it."""
+    """Return a value under a new name. The name suggests where a tensor is if nothing else shows it."""
     kind = type(value)
     if kind is Unknown:
         return known_by(value, name)  # type: ignore[arg-type]
@@ -57,7 +58,7 @@ def bound_to(value: Value, name: str) -> Value:
         return value
     where, maybe_host, aside = _hints_of_name(name)
     is_open = value.where == "any"
-    # Each assignment of a tensor comes here, and `replace` takes four times as long.
+    # This runs for each assignment of a tensor, and `replace` takes four times as long.
     return Tensor(
         where if is_open else "host" if aside else value.where, value.dtype, value.ndim, value.pinned, value.step,
         value.literal, name, value.attr, value.fresh, value.certain, value.maybe_host or (is_open and maybe_host),
@@ -66,7 +67,7 @@ def bound_to(value: Value, name: str) -> Value:
 
 
 def known_by(value: Unknown, name: str) -> Unknown:
-    """Return an unknown value; its name may say that it stays on the host."""
+    """Return an unknown value, marked as staying on the host if its name says so."""
     return Unknown(value.step, host=True) if _hints_of_name(name)[2] else value
 
 

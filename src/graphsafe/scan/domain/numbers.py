@@ -1,4 +1,4 @@
-"""Numbers of the host: their known values, and the results of Python's operators on them."""
+"""Numbers on the host: their known values, and the results of Python's operators on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_STATES = 4
 "The largest number of attributes and globals that are recorded as the sources of a number."
 NO_STATE: tuple[str, ...] = ()
 MAX_FOLDED = 1000
-"The largest number of characters (of a text) or bits (of a number) that a folded constant may have."
+"The largest number of characters (of a string) or bits (of a number) that a folded constant may have."
 
 _FOLD: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -39,25 +39,25 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 def const_of(value: Value | None) -> Any:
-    """Return a value's constant, or UNSET if the value is unknown or not a number."""
+    """Return a value's constant, or UNSET if it is not known or the value is not a number."""
     return value.const if type(value) is Number else UNSET
 
 
 def type_of(value: Value | None) -> str | None:
-    """Return the type of a number (`int`, `str` and so on), or None if the type is not known or the value is not a
-    number."""
+    """Return the type of a number (such as `int` or `str`), or None if it is not known or the value is not a number."""
     return value.type if type(value) is Number else None
 
 
 def both_states(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the state from which a value is computed if it comes from two other values."""
+    """Return the state from which a result is computed, given the states of its two operands."""
     if left == right or not right:
         return left
     return tuple(sorted({*left, *right})[:MAX_STATES]) if left else right
 
 
 def entry(key: str, name: object) -> str:
-    """Return the name of a dict's entry whose key the source shows."""
+    """Return the name of a dict entry's state, `key['name']`. If the entry's key is not a string, return the dict's own
+    name."""
     return f"{key}[{name!r}]" if isinstance(name, str) else key
 
 
@@ -78,19 +78,19 @@ def folded(op: ast.operator, left: Number, right: Number) -> Number:
 
 
 def _is_small(op: ast.operator, left: object, right: object) -> bool:
-    """Return whether the result of an operator on two constants is small: `"ab" * 500_000_000` would take a
+    """Return whether the result of an operator on two constants is small. `"ab" * 500_000_000` would take a
     gigabyte."""
     sizes = _size(left), _size(right)
     if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
         times = right if isinstance(left, (str, bytes)) else left
         return isinstance(times, int) and max(times, 0) * max(sizes) <= MAX_FOLDED
     if isinstance(op, ast.Mod) and not isinstance(left, (int, float)):
-        return False  # a text may contain a width: `b"%999999999d" % 1`
+        return False  # a format string may contain a width: `b"%999999999d" % 1`
     return sum(sizes) <= MAX_FOLDED
 
 
 def _size(const: object) -> int:
-    """Return the number of characters of a text or of bits of a number. Any other constant counts as too large."""
+    """Return the number of characters of a string or of bits of a number. Any other constant counts as too large."""
     if isinstance(const, (str, bytes)):
         return len(const)
     if isinstance(const, int):
@@ -99,7 +99,7 @@ def _size(const: object) -> int:
 
 
 def negated(op: ast.unaryop, value: Number) -> Number:
-    """Return `-value`, `+value` or `~value`; an unknown number stays as it is."""
+    """Return `-value`, `+value` or `~value`. A number without a known value is unchanged."""
     if value.const is UNSET:
         return value
     try:
@@ -110,14 +110,14 @@ def negated(op: ast.unaryop, value: Number) -> Number:
 
 
 def is_same(left: Number, right: Number) -> bool | None:
-    """Return the result of `is` for two numbers; None if a number is not known."""
+    """Return the result of `is` for two numbers, or None if one of them is not known."""
     if UNSET in (left.const, right.const):
         return None
     return left.const is right.const or (left.const == right.const and type(left.const) is type(right.const))
 
 
 def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
-    """Return the answer of `==`, `<` and the like, with its value if both numbers are known."""
+    """Return the result of a comparison such as `==` or `<`, with its value if both numbers are known."""
     answer = Number(state=both_states(left.state, right.state), type="bool")
     if isinstance(op, (ast.Eq, ast.NotEq)) and _are_of_other_types(left, right):
         return replace(answer, const=isinstance(op, ast.NotEq))
@@ -131,7 +131,7 @@ def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
 
 
 def _are_of_other_types(left: Number, right: Number) -> bool:
-    """Return whether, by their types, one operand is a text and the other one a number: `zero_division: float` is never
+    """Return whether exactly one operand is a string, by the types of both: `zero_division: float` never equals
     "warn"."""
     from_outside = ("environment", "platform")
     types = {left.type, right.type}

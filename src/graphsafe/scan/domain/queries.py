@@ -1,10 +1,12 @@
 """Answers that are computed once, and do not depend on the order of the questions.
 
 An answer may need other answers. If a question needs its own answer (recursion), the inner question gets a provisional
-answer. Results that are based on it are valid only while the outer question, the head of this cycle, is being answered.
-The questions of a cycle are one strongly connected component of the graph of questions, as it is explored from that
-head. Each question gets the answer that it would get if it were the first question. To ensure this, an answer that
-depends on a cycle is not used while another part of that cycle is being answered, but is computed again.
+answer. Results that are based on a provisional answer are valid only while the outer question, the head of this cycle,
+is being answered.
+
+The questions of a cycle are one strongly connected component of the graph of questions, explored from the head. Each
+question gets the answer that it would get if it were the first question. Therefore an answer that depends on a cycle is
+not used while another question of the cycle is being answered. It is then computed again.
 
 When some answers change, all answers that depend on them become doubtful. A question with a doubtful answer first
 repeats the questions that it asked before. If their answers are the same, its own answer is the same too.
@@ -33,12 +35,12 @@ class _Activation:
         self.start()
 
     def start(self) -> None:
-        """Reset to the state before any question."""
+        """Reset to the state before any other question was asked."""
         self.head = self.position
         "The position on the stack of the outermost question whose provisional answer was used."
         self.asked: set[int] = set()
         self.owned: list[int] = []
-        "Questions whose answers are valid only while a head is being answered."
+        "Questions whose answers are valid only while this question's head is being answered."
         self.cycles: set[int] = set()
 
 
@@ -50,7 +52,7 @@ class _Doubt:
     def __init__(self, answer: Any, asked: tuple[int, ...] | None, cycles: frozenset[int]) -> None:
         self.answer = answer
         self.asked = asked
-        "The questions on which the answer depends; None if one of them is known to have changed."
+        "The questions on which the answer depends, or None if one of their answers is known to have changed."
         self.cycles = cycles
 
 
@@ -58,9 +60,9 @@ class Queries:
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
         self._answers: list[Any] = []
-        "Question -> answer; _MISSING if there is none."
+        "Question -> its answer, or _MISSING."
         self._provisional: dict[int, tuple[Any, int]] = {}
-        "Question -> answer, and the position of its head."
+        "Question -> its provisional answer, and the position of its head on the stack."
         self._stack: list[_Activation] = []
         self._active: dict[int, int] = {}
         "Question -> position on the stack."
@@ -71,48 +73,47 @@ class Queries:
         self._cycles: dict[int, frozenset[int]] = {}
         "Question -> the cycles on which its answer depends."
         self._cycle_sets: dict[frozenset[int], frozenset[int]] = {}
-        "One shared object for equal sets of cycles, since many answers depend on the same set."
+        "One shared object for each set of cycles, since many answers depend on the same set."
         self._members: dict[int, array[int]] = {}
         "Question -> the cycles that contain it; there may be hundreds."
         self._open_cycles: dict[int, int] = {}
         "Cycle -> the number of its members that are being answered."
         self._cycle_count = 0
         self._heads: set[int] = set()
-        "Heads: questions whose own provisional answers were used to answer them."
+        "Questions that were answered with the help of their own provisional answers."
         self._doubts: dict[int, _Doubt] = {}
         self._changed: set[int] = set()
-        "Questions whose answers have changed, or are not settled yet."
+        "Questions whose answers have changed or are not settled yet."
         self._keys: list[Hashable] = []
-        "The keys of questions by number, once answers are in doubt."
+        "The keys of the questions by number, once some answers are in doubt."
         self._ask_again: Callable[[Hashable], bool] = lambda key: False
         self._is_same: Callable[[Any, Any], bool] = lambda old, new: False
 
     @property
     def depth(self) -> int:
-        """Return how many questions are being answered."""
+        """The number of questions that are being answered."""
         return len(self._stack)
 
     def ask(
         self, key: Hashable, work: Callable[[], Answer], provisional: Callable[[], Answer], layer: int = 0
     ) -> Answer:
-        """Return the answer that `work` computes; while it runs, the same question gets the answer of `provisional`.
-
-        Raises TypeError for a key without a hash.
+        """Return the answer that `work` computes. While `work` runs, the same question gets the answer of
+        `provisional`.
 
         A question asks only questions of its own layer and of lower layers, so that no cycle contains questions of two
-        layers.
+        layers. Raises TypeError for a key without a hash.
         """
         return self.answer(self.number(key), work, provisional, layer)
 
     def known(self, key: Hashable) -> int | None:
-        """Return the number of a question, if it was asked before."""
+        """Return the number of a question, or None if it was not asked before."""
         try:
             return self._numbers.get(key)
         except TypeError:
             return None
 
     def number(self, key: Hashable) -> int:
-        """Return the number of a question. Raises TypeError for a key without a hash."""
+        """Return the number of a question; a new question gets one. Raises TypeError for a key without a hash."""
         number = self._numbers.setdefault(key, len(self._answers))
         if number == len(self._answers):
             self._answers.append(_MISSING)
@@ -120,7 +121,7 @@ class Queries:
         return number
 
     def answer(self, number: int, work: Callable[[], Answer], provisional: Callable[[], Answer], layer: int) -> Answer:
-        """Answer the question that has this number, as `ask` does."""
+        """Answer the question with this number, as `ask` does."""
         answer = self._answers[number]
         if answer is not _MISSING:
             cycles = self._cycles.get(number, _NOTHING)
@@ -141,7 +142,8 @@ class Queries:
         return self._work_out(number, work, layer)
 
     def rest_on_all(self) -> None:
-        """Keep the running answers only for the outermost question, because they depend on the stack of questions."""
+        """Make the running answers valid only during the outermost question, because they depend on the stack of
+        questions."""
         self._rest_on(0)
 
     def _rest_on(self, position: int) -> None:
@@ -172,7 +174,7 @@ class Queries:
         except BaseException:
             self._forget(activation.owned)
             if len(self._stack) > 1:
-                # Code that handles the exception depends on the questions that led to it.
+                # The code that handles the exception depends on the questions that raised it.
                 self._stack[-2].asked |= activation.asked
             raise
         finally:
@@ -239,8 +241,8 @@ class Queries:
     ) -> None:
         """Mark the answers to `changed` questions, and all answers that depend on them, as doubtful.
 
-        `ask_again` asks the question of a key and returns True, or returns False if it cannot. `is_same` tells whether
-        answers that depend on an old answer also hold with the new answer; the old answer is then kept.
+        `ask_again` asks the question with a given key and returns True, or returns False if it cannot. `is_same` tells
+        whether answers that depend on an old answer also hold with the new answer. If so, the old answer is kept.
         """
         self._ask_again, self._is_same = ask_again, is_same
         self._keys = list(self._numbers)
@@ -250,8 +252,7 @@ class Queries:
         self._changed |= certain
         doubted = set(certain)
         settled = [*reversed(dict.fromkeys(reversed(self._settled)))]
-        # They are in the order in which they were settled, so that an answer comes after the answers on which it
-        # depends.
+        # An answer is settled after the answers on which it depends, and `settled` keeps this order.
         for number in settled:
             asked = self._asked[number] or ()
             if number in doubted or not doubted.isdisjoint(asked):
@@ -264,7 +265,7 @@ class Queries:
         self._settled = array("I", (number for number in settled if number not in doubted))
 
     def _hold(self, asked: Iterable[int]) -> bool:
-        """Return whether all of these questions have the same answers as before."""
+        """Return whether all of these questions still have the same answers."""
         for number in asked:
             if number in self._doubts and not self._ask_again(self._keys[number]):
                 return False

@@ -1,4 +1,7 @@
-"""The result of reading: events by place, call edges, roots, state, and code that was not followed."""
+"""The result of reading: events by place, call edges, roots, state, and code that was not followed.
+
+A root is a function at which hot code (code that runs in every step) begins.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,26 @@ from graphsafe.scan.domain.state_log import StateLog
 ENTRY_POINT = "an entry point of an engine"
 AROUND_GRAPHS = "an entry point of an engine, around its graphs"
 TARGET = "target "
-"The beginning of the reason of a configured target; its name follows."
+"The prefix of a configured target's reason; the target's name follows."
 RETURNED = "returned by the factory "
-"The beginning of the reason of a factory that is not configured but looks like a target's."
+"The prefix of the reason for a factory that is not configured but looks like the factory of a target."
 COMPILED = "torch.compile"
-"The beginning of the reason of a compiled root."
+"The prefix of a compiled root's reason."
 HANDED = "handed to a loop"
 WRAPPED = "captured by "
-"The beginning of the reason of a function that a wrapper captures; the wrapper's name follows."
+"The prefix of the reason for a function that a wrapper captures; the wrapper's name follows."
 HOOK = "a hook of a module or tensor"
 PASSING_HOOK = "a hook that records, and is removed again"
-"""The reason for a forward hook that its file removes: such a hook watches some runs of a model, and is removed before
-a capture."""
+"""The reason for a forward hook that its own file removes. Such a hook watches some runs of a model, and is removed
+before a capture."""
 REPLACED_FORWARD = "put in place of a forward"
 LOOP = "runs once an iteration, around graphs or models"
 SITE = "code inside torch.cuda.graph"
 
 
 def reason_weight(why: str) -> int:
-    """Rank a root's reason: first torch.compile, then a configured target, then all others."""
+    """Return the rank of a root's reason. torch.compile ranks highest, then a configured target, then all other
+    reasons."""
     return 2 if why.startswith(COMPILED) else 1 if why.startswith(TARGET) else 0
 
 
@@ -46,7 +50,7 @@ class Place:
 
     @property
     def ref(self) -> str:
-        """Return the function: `path::Class.method`."""
+        """The function, as `path::Class.method`."""
         return f"{self.path}::{self.function}"
 
 
@@ -60,7 +64,7 @@ class Edge:
 
 @frozen.dataclass(frozen=True, slots=True)
 class Failure:
-    """Code that was not followed to its end; `kind` is the kind of the report's limit."""
+    """Code that was not followed to its end. `kind` is the kind of the limit in the report."""
 
     kind: str
     ref: str
@@ -71,12 +75,12 @@ class Failure:
 class Record:
     events: dict[Place, Event] = field(default_factory=dict)
     edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
-    "Function -> the places that call it."
+    "Function -> its call sites."
     roots: dict[str, str] = field(default_factory=dict)
-    "Root function -> the reason why it is one."
+    "Root function -> the reason why it is a root."
     state: StateLog = field(default_factory=StateLog)
     replays: dict[Place, Event] = field(default_factory=dict)
-    "Events around replays, in hot and in cold code."
+    "Events at replays, in hot and in cold code."
     failures: dict[Failure, None] = field(default_factory=dict)
 
     def edge(self, callee: str, edge: Edge) -> None:

@@ -10,25 +10,26 @@ from graphsafe.scan.domain.events import CompileTest, Span
 from graphsafe.scan.domain.values import Value
 
 Place = tuple[str, Span]
-"The path and span."
+"A path and a span in that file."
 UseKind = Literal["operand", "index", "branch", "argument"]
 
 
 @frozen.dataclass(frozen=True, slots=True)
 class Write:
-    """An assignment to an attribute, a global, or an element of a container held by one."""
+    """An assignment to an attribute or a global, or to an element of a container that an attribute or a global
+    holds."""
 
     key: str
-    """The written state: `path::Class.attr` for an attribute, where the class is the one that the code names, or
-    `path::name` for a global."""
+    """The written state: `path::name` for a global, `path::Class.attr` for an attribute. The class is the one that the
+    code names."""
     text: str
-    "The target as the code writes it: `self.count`."
+    "The target as written in the code: `self.count`."
     path: str
     function: str
     span: Span
     value: Value
     before: Value | None
-    "The value before the step, as far as it is known from constructors."
+    "The value before the step, as far as constructors show it."
     augmented: bool
     reads_self: bool
     "Whether the new value was computed from the old one."
@@ -38,18 +39,18 @@ class Write:
     "Whether the write is to an element of a container (`self.cache[key] = …`)."
     guard: str | None
     grows: bool = False
-    "Whether the write concatenates to the old value, appends to it, or enlarges it if it is too small."
+    "Whether the write concatenates to the old value, appends to it, or enlarges it because it is too small."
     past_maximum: bool = False
-    "Whether a table grows only if a step needs more than the maximum that the constructor made the table for."
+    "Whether the write enlarges a table only if a step exceeds the maximum for which the constructor made the table."
     borrowed: bool = False
-    "Whether the object belongs to the step's arguments, so that it may be another one in the next step."
+    "Whether the object belongs to the step's arguments, so that the next step may have another object."
     lasting: bool = False
     """Whether the state belongs to `self`, the file, a torch module, or an object that a caller passes.
 
-    An object from a container (`for batch in batches: batch.ids = ids`) may not be the graph's.
+    An object from a container (`for batch in batches: batch.ids = ids`) may not be the one that the graph uses.
     """
     alone: bool = True
-    "For a lazy value: whether the line runs only if the value is missing."
+    "For a lazy value: whether the line runs only if this value is missing."
     rare: bool = False
     "Whether most steps skip the write."
     remade: bool = False
@@ -58,17 +59,17 @@ class Write:
     "Whether the write only converts the value, or is part of the code that makes another missing value."
     compile_test: CompileTest | None = None
     replaces: bool = False
-    "For an element of a table: whether the constructor has put tensors into the table."
+    "For an element of a table: whether the constructor put tensors into the table."
     dropped: bool = True
     "For an element of a table: whether some line empties the table."
     between: bool = False
     "Whether the write is in code that runs between steps."
     sources: frozenset[str] = frozenset()
-    "For a lazy value: the attributes whose tensors it was computed from."
+    "For a lazy value: the attributes from whose tensors the value was computed."
 
     @property
     def ref(self) -> str:
-        """Return the function: `path::Class.method`."""
+        """The function, as `path::Class.method`."""
         return f"{self.path}::{self.function}"
 
     @property
@@ -88,24 +89,24 @@ class Use:
 
     @property
     def ref(self) -> str:
-        """Return the function: `path::Class.method`."""
+        """The function, as `path::Class.method`."""
         return f"{self.path}::{self.function}"
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Return the place. Two uses at one place count once."""
+        """The key of the use; two uses at the same place count once."""
         return self.key, self.path, self.line
 
 
 @frozen.dataclass(frozen=True, slots=True)
 class Read:
-    """A read of an attribute by hot code."""
+    """A read of an attribute in hot code."""
 
     key: str
     ref: str
-    "The function that reads."
+    "The function that reads the attribute."
     captured: bool = False
-    "Whether a captured block of the function itself reads it."
+    "Whether the read is in a captured block of the function."
 
 
 @dataclass(slots=True)
@@ -113,14 +114,14 @@ class StateLog:
     """The state of all roots together. The order of reads, uses and writes is recorded for each root."""
 
     writes: dict[Place, list[Write]] = field(default_factory=dict)
-    "Writes by place; several writes at one place differ in the arguments of the enclosing function."
+    "Writes by place. Several writes at one place differ in the arguments of the enclosing function."
     between: dict[Place, list[Write]] = field(default_factory=dict)
-    "Writes of code that runs occasionally between steps, such as the iterations of an outer loop."
+    "Writes in code that runs occasionally between steps, such as the iterations of an outer loop."
     uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)
     inputs: set[str] = field(default_factory=set)
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
     read_before: set[Place] = field(default_factory=set)
-    "Places that write state which the same step has read before."
+    "Places of writes to state that the same step read before."
     readers: dict[str, set[Read]] = field(default_factory=dict)
     "Attribute or global -> its reads."
     used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""The summary of a function for given arguments: its value, and the effects of its lines."""
+"""The summary of a function for given arguments: its value, and the effects of its lines.
+
+Code that runs in every step is hot; all other code is cold.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from graphsafe.scan.domain.state_log import Read, Use, Write
 from graphsafe.scan.domain.values import Passed, Tensor, Value
 
 Field = tuple[str, str]
-"The class and the attribute."
+"A class and an attribute."
 Placed = tuple[Place, Event]
 
 
@@ -28,12 +31,12 @@ class NewRoot:
 
     ref: str
     receiver: Value | None
-    "The object whose method the function is; a closure is its own receiver."
+    "The object on which the method is called. A closure is its own receiver."
     why: str
-    "The reason why the function is a root; empty for a function that is called from hot code."
+    "The reason why the function is a root, or an empty string for a function that is called from hot code."
     guarded: bool = False
     given: Passed | None = None
-    "The arguments with which the function is called, if known."
+    "The arguments of the call, if known."
 
 
 @frozen.dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class RootSite:
 
 @frozen.dataclass(frozen=True, slots=True)
 class PassedByName:
-    """A tensor that is passed to a method of which only the name is known; `name` is the name of the parameter."""
+    """A tensor that is passed to a method of which only the name is known. `name` is the name of the parameter."""
 
     method: str
     tensor: Tensor
@@ -60,15 +63,15 @@ class StepInput:
 
 @dataclass(slots=True)
 class Included:
-    """A call: the summary of the called function, at its place in the order of lines."""
+    """A call: the summary of the called function, in its place among the effects of the lines."""
 
     summary: Summary
     guarded: bool
-    "Whether captures never reach the call."
+    "Whether no capture reaches the call."
     without_uses: bool = False
-    "Whether the call is in a condition that does not affect the device's work, so that its uses do not count."
+    "Whether the call is in a condition that does not affect the device's work. The callee's uses then do not count."
     once: bool = False
-    "Whether the call runs only to fill a missing value. A graph that is captured in it is replayed later."
+    "Whether the call runs only to fill a missing value. A graph that is captured in such a call is replayed later."
 
 
 Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Failure | Read | Use | Write
@@ -76,28 +79,28 @@ Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Fai
 
 @dataclass(slots=True)
 class Effects:
-    """The effects of lines while they are being read: items in the order of the step, events by place."""
+    """The effects of lines while they are being read: items in the order of the step, and events by place."""
 
     outer: Effects | None = None
     "The effects of the calling function."
     items: list[Item] = field(default_factory=list)
     noted: set[int] = field(default_factory=set)
-    "The ids of the items that must be recorded only once."
+    "The ids of items that must be recorded only once."
     events: dict[Place, Placed] = field(default_factory=dict)
     written: dict[Field, list[Value]] = field(default_factory=dict)
-    "Attribute -> values that cold code and its callees assign, in order."
+    "Attribute -> values that cold code and its callees assign to it, in order."
     expected: dict[Field, list[Value]] = field(default_factory=dict)
-    "Attribute that is None at first -> values that its annotation promises."
+    "Attribute that is None at first -> values that its annotation allows."
     constructed: dict[Field, list[Value]] = field(default_factory=dict)
-    "Field of a class of plain fields -> values that calls of the class put into it."
+    "Attribute or constructor parameter of a class -> the values that calls of the class give to it."
 
     def has_used(self, since: int) -> bool:
-        """Return whether state of the host has been used after the first `since` items."""
-        # Most conditions record nothing.
+        """Return whether state of the host is used in the items from index `since` on."""
+        # The length is compared first, because most conditions record nothing.
         return len(self.items) > since and any(map(has_uses, self.items[since:]))
 
     def forget_uses(self, since: int, end: int) -> None:
-        """Drop the uses in these items, because their condition decides nothing on the device."""
+        """Drop the uses in the items from `since` to `end`, because their condition decides nothing on the device."""
         condition = self.items[since:end]
         for item in condition:
             if type(item) is Included:
@@ -106,7 +109,7 @@ class Effects:
 
 
 class Shared:
-    """Keeps one of several equal objects, since a function that is read for different arguments records nearly the same
+    """Keeps one object for several equal ones. A function that is read for different arguments records nearly the same
     items each time."""
 
     def __init__(self) -> None:
@@ -119,7 +122,7 @@ class Shared:
         try:
             return self._items.setdefault(item, item)
         except TypeError:
-            # The item contains a constant without a hash.
+            # The item contains a constant that has no hash.
             return item
 
     def read(self, key: str, ref: str, captured: bool) -> Read:
@@ -152,16 +155,16 @@ class Summary:
     expected: Mapping[Field, Sequence[Value]]
     constructed: Mapping[Field, Sequence[Value]]
     has_uses: bool
-    "Whether state of the host decides the device's work, here or in called functions."
+    "Whether state of the host decides the device's work, in this function or in functions that it calls."
 
     @property
     def is_empty(self) -> bool:
-        """Return whether a summary contains nothing about hot code, so that callers do not refer to it."""
+        """Whether the summary contains nothing about hot code, so that callers need not refer to it."""
         return not (self.items or self.events or self.constructed)
 
     def stands_for(self, other: Summary) -> bool:
-        """Return whether callers see no difference between two summaries; if so, this summary also takes over the
-        other's remaining parts."""
+        """Return whether callers see no difference between two summaries. If so, this summary takes over the items and
+        events of the other one."""
         if self.is_empty and not other.is_empty:
             return False
         seen = (self.value, self.written, self.expected, self.constructed, self.has_uses)

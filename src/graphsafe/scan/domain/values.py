@@ -40,7 +40,7 @@ class Unknown:
     host: bool = False
     "Whether the value's name says that the value stays on the host."
     compared: bool = False
-    "Whether it is a comparison that may involve a device tensor: a mask if it is an index or has a tensor's method."
+    "Whether the value is a comparison, perhaps of device tensors. Used as an index or like a tensor, it is a mask."
     state: tuple[str, ...] = ()
     "The state from which the value was computed, as for a number, because the value may be a number."
 
@@ -75,7 +75,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A value that the host knows: int, float, bool, str, bytes, or an enum; with `const` if the source shows it."""
+    """A value that the host knows: int, float, bool, str, bytes, or an enum. `const` is its value if the source shows
+    it."""
 
     const: Any = UNSET
     overridable_by: str | None = None
@@ -105,7 +106,7 @@ class DtypeValue:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeObject:
-    """An object of the runtime or a library with methods of its own: stream, event, generator, graph, logger."""
+    """An object of the runtime or of a library with its own methods: stream, event, generator, graph, logger."""
 
     kind: str
     detail: str | None = None
@@ -132,7 +133,7 @@ class ClassValue:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The arguments that a call passes, with a hash."""
+    """The arguments that a call passes, as a hashable object."""
 
     positional: tuple[Value, ...] = ()
     keywords: tuple[tuple[str, Value], ...] = ()
@@ -145,7 +146,7 @@ class Instance:
     declared: bool = False
     "Whether the class is known only from an annotation, so that the object may be of a subclass."
     made: bool = False
-    "Whether the object was made in this step and does not outlive it, so that writes to it are not state."
+    "Whether the object was made in this step and does not outlive the step, so that writes to it are not state."
     given: Passed | None = None
     "The constructor's arguments, if known; objects with different arguments have separate attributes."
 
@@ -162,14 +163,14 @@ class Function:
     closure: Mapping[str, Value] | None = field(default=None, compare=False, repr=False)
     closure_id: int = field(default=0, repr=False)
     cached: bool = False
-    "Whether the function is decorated by `functools.cache` or the like."
+    "Whether the function has a decorator such as `functools.cache`."
     plain: bool = False
-    "Whether the value stands for the function itself, without its decorators."
+    "Whether the value stands for the function without its decorators."
     kept: bool = False
     "Whether the function is a closure made before the step, so that its environment is state."
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle a function without the code and the environment of a nested one."""
+        """Pickle a function without the code and the environment of a nested function."""
         names = self.ref, self.bound, self.partial, self.partial_keywords
         return Function, (*names, None, None, self.closure_id, self.cached, self.plain, self.kept)
 
@@ -184,7 +185,7 @@ class Sequence:
     held_by: str | None = None
     "The attribute or global that holds the container, as for a tensor (held.py)."
     names: tuple[str, ...] = ()
-    "The names of a named tuple's items."
+    "The names of the items of a named tuple."
     weight: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -218,7 +219,7 @@ class Union:
 
 
 MAX_WEIGHT = 512
-"The largest number of values in a container, nested ones included; without it, loops would nest without end."
+"The largest number of values in a container, nested ones included. Without it, loops would nest without end."
 
 
 def _weight(value: Value) -> int:
@@ -231,7 +232,7 @@ def _weight(value: Value) -> int:
 
 
 def _lighten(container: Sequence | Dict) -> int:
-    """Keep only the join of the elements or, if that is too large too, their origin; return the new weight."""
+    """Keep only the join of the elements, or only its origin if the join is too large. Return the new weight."""
     elem = container.elem
     if _weight(elem) > MAX_WEIGHT // 2:
         object.__setattr__(container, "elem", Unknown(depends_on_step(elem), holds_device(elem)))
@@ -266,7 +267,7 @@ FLOAT = Number(type="float")
 BOOL = Number(type="bool")
 STR = Number(type="str")
 ON_CUDA = Number(True, overridable_by="platform", type="bool")
-"The answer of `x.is_cuda` for an unknown tensor: a step for a graph runs on CUDA."
+"The answer of `x.is_cuda` for an unknown tensor, because a step for a graph runs on CUDA."
 ARRAY = Array()
 SIZE = Sequence("size", None, INT)
 
@@ -321,12 +322,12 @@ def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
 
 
 def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
-    """Return the confidence of a finding about a tensor; `certain` if the value cannot be anything else."""
+    """Return the confidence of a finding about a tensor. `certain` means that the value cannot be anything else."""
     return "likely" if certain and tensor.certain and not tensor.maybe_host else "possible"
 
 
 def together(tensors: Iterable[Tensor]) -> Where:
-    """Return the device of an operation on these tensors: torch mixes devices only if the host tensor is 0-d."""
+    """Return the device of an operation on these tensors. torch mixes devices only if the host tensor is 0-d."""
     where: Where = "host"
     on_host = False
     for tensor in tensors:
@@ -340,7 +341,7 @@ def together(tensors: Iterable[Tensor]) -> Where:
 
 
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
-    """Return whether some tensors are not known to be on the host, but all of these have names that suggest it."""
+    """Return whether some tensors are not known to be on the host, and the names of all of these suggest the host."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
     return bool(hints) and all(hints)
 
@@ -372,7 +373,7 @@ def holds_device(value: Value, depth: int = 0) -> bool:
 
 
 def is_for_host(value: Value, depth: int = 0) -> bool:
-    """Return whether a value consists only of numbers and texts (None is ignored)."""
+    """Return whether a value consists only of numbers and strings (None is ignored)."""
     if isinstance(value, (Number, Array)):
         return True
     if depth <= 4 and isinstance(value, (Sequence, Dict)):

@@ -1,6 +1,6 @@
-"""Widening of arguments: details that seldom matter are dropped, so that few summaries serve many calls.
+"""Widening of arguments: details that seldom matter are dropped, so that a few summaries serve many calls.
 
-The dropped details depend on the argument alone, never on the number of other arguments.
+The argument alone decides which of its details are dropped, never the number of other arguments.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from graphsafe.scan.domain.values import (
 )
 
 MAX_INT = 16
-"Larger numbers count as sizes, whose values no branch depends on."
+"The largest integer whose value is kept. A larger number counts as a size, and no branch depends on its value."
 MAX_TEXT = 32
-"The largest number of characters of a string that is followed."
+"The largest number of characters of a string whose value is kept."
 MAX_ITEMS = 8
-"The items of a list are distinguished up to this number."
+"A list keeps its items separate only if it has at most this many items."
 MAX_HELD = 32
-"The largest number of values, nested ones included, in a list whose items are still distinguished."
+"A list keeps its items separate only if it contains at most this many values, nested ones included."
 MAX_NESTING = 4
 """The largest number of levels of nested containers and partial calls.
 
@@ -71,7 +71,7 @@ def _tensor(value: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8192)
 def _without_name(value: Tensor) -> Tensor:
-    # The parameter gives the value a new name.
+    # The parameter gives the tensor a new name.
     return replace(value, name=None)
 
 
@@ -113,7 +113,7 @@ def _dict(value: Dict) -> Value:
 
 
 def _is_deep(value: Sequence | Dict) -> bool:
-    # Each container counts itself and the values that it joins.
+    # A container's weight counts the container itself and the values that it joins.
     return value.weight > 2 * MAX_NESTING and _holds_deep(value, MAX_NESTING)
 
 
@@ -139,9 +139,9 @@ def _function(value: Function) -> Value:
 
 
 def _nesting(value: Value) -> int:
-    """Return how many closures hold one another in a value, in containers and arguments too, up to the limit.
+    """Return how many closures are nested in a value, through containers and arguments too, up to the limit.
 
-    Each environment counts once, where it is first reached, because the number of paths through environments may be
+    Each environment counts only where it is first reached, because the number of paths through environments may be
     huge.
     """
     seen: set[int] = set()
@@ -156,7 +156,7 @@ def _nesting(value: Value) -> int:
 
 
 def _closures(values: Iterable[Value]) -> Iterator[Function]:
-    """Return the closures in values, without the closures inside other closures."""
+    """Return the closures in values, but not the closures inside other closures."""
     seen: set[int] = set()
     waiting = list(values)
     while waiting:

@@ -1,1 +1,1 @@
-"""The execution of a function over abstract values: the frame that handlers are given, and the budget of calls."""
+"""The execution of a function over abstract values: the frame that handlers receive, and the budget of calls."""

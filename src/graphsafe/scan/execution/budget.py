@@ -1,4 +1,4 @@
-"""The budget of calls: all are followed, unless the scan is about only a few files of a large project."""
+"""The budget of calls. All calls are followed unless the scan is about only a few files of a large project."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from graphsafe.scan.execution.kinds import ArgumentKinds
 from graphsafe.scan.symbols.project import Project
 
 MAX_COLD = 2
-"""The largest number of levels to which calls of constructors and other cold code are followed; deeper code says little
-about attributes."""
+"""The largest number of levels to which calls of constructors and other cold code (code outside the steps) are
+followed. Deeper code says little about attributes."""
 MAX_COMPOSING = 6
-"Number of levels for code that assembles the objects of a step."
+"The same number of levels for code that assembles the objects of a step."
 MAX_OUT_OF_SCOPE = {True: 3, False: 1}
-"The largest number of levels to which calls are followed out of the scope, from hot and from cold code."
+"The largest number of levels to which calls are followed out of the scope, from hot code (True) and cold code (False)."
 MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
 "The same numbers for the last quarter of the budget."
 BYTES_PER_READING = 4000
-"Bytes of other files whose index costs as much as reading a function."
+"Number of bytes of other files whose indexing costs as much as reading one function."
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +25,22 @@ class Scope:
     """The files that are read if the scan is about only a few files of a large project."""
 
     paths: frozenset[str]
-    "The files that the scan is about, the nearest files whose roots lead to them, and the files between."
+    "The files that the scan is about, the nearest files whose roots lead to them, and the files between these."
     readings: int
-    "Number of functions that may be read."
+    "The number of functions that may be read."
 
 
 class CallBudget:
     def __init__(self, project: Project, scope: Scope | None) -> None:
         self.readings = 0
-        "Number of functions that have been read."
+        "The number of functions that have been read."
         self.kinds = ArgumentKinds()
         self._scope = scope
         self._project = project
 
     def holds(self, ref: str) -> bool:
-        """Return whether a file, or the file of a function, is in scope; calls of other functions are followed only for
-        their values."""
+        """Return whether a file, or the file of a function, is in scope. Other functions are followed only for their
+        values."""
         return self._scope is None or ref.partition("::")[0] in self._scope.paths
 
     def is_spent(self) -> bool:
@@ -52,10 +52,10 @@ class CallBudget:
         return self.readings + self._project.asked_bytes // BYTES_PER_READING
 
     def out_of_scope(self, ref: str, hot: bool, depth: int, caller: int, composes: bool = False) -> int | None:
-        """Return how many calls lie between the scope and a function, or None if there are too many calls for the
-        function to be read.
+        """Return how many calls separate a function from the scope, or None if there are too many to read the function.
 
-        `caller` is that number for the calling function, which lies `depth` calls deep in cold code.
+        `caller` is this number for the calling function. `depth` is the number of nested calls of cold code at the
+        caller.
         """
         if not hot and depth >= (MAX_COMPOSING if composes else MAX_COLD):
             return None

@@ -1,7 +1,7 @@
 """The frame that each handler, model and hazard receives: the call that is being interpreted, and its engine.
 
-`Engine` declares the questions that handlers may ask the engine. They cannot import the engine itself, because it is
-built from them.
+`Engine` declares the questions that handlers may ask the engine. Handlers cannot import the engine itself, because it
+is built from them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class LazyTest:
-    """A test like `if self.plan is None:`, after which code runs on the first step only."""
+    """A test such as `if self.plan is None:`, which makes code run on the first step only."""
 
     target: str
-    "The source text of the missing value: `self.plan`, `self.cache`."
+    "The missing value as written in the code: `self.plan`, `self.cache`."
     line: int
     alone: bool = True
     "False if the code may also run because of another condition: `if self.plan is None or self.size != n:`."
@@ -51,19 +51,19 @@ class Frame:
     "`path::Qual.name` of the function; `path::` at module level."
     env: dict[str, Value]
     hot: bool
-    "Whether the effects of lines are emitted. They are not emitted for constructors and class bodies."
+    "Whether the effects of lines are emitted. The effects of constructors and class bodies are not."
     depth: int = 0
-    """The depth of the call: 0 if the caller is not known, else 1 in hot code, and in cold code the number of cold
-    calls that led here."""
+    """The depth of the call. It is 0 if the caller is not known. Otherwise it is 1 in hot code, and in cold code it is
+    the number of cold calls that led here."""
     owner: str | None = None
-    "The class whose body holds the function, for `super()`."
+    "The class whose body contains the function, for `super()`."
     self_value: Value | None = None
     guards: list[str] = field(default_factory=list)
     "Conditions that keep the current line out of captures."
     unlikely: int = 0
     "Number of conditions around the current line that make it unlikely to run in a step (an exception handler)."
     seldom: int = 0
-    "Number of the conditions that hold only in some iterations of a loop: `if step % 100 == 0:`."
+    "Number of the conditions that are true only in some iterations of a loop: `if step % 100 == 0:`."
     returns: list[Value] = field(default_factory=list)
     yields: list[Value] = field(default_factory=list)
     contexts: list[str] = field(default_factory=list)
@@ -72,29 +72,29 @@ class Frame:
     entered: list[ast.expr] = field(default_factory=list)
     "The context managers of the `with` statements around the current line, outermost first."
     node: Definition | None = None
-    "The function itself; None at module level."
+    "The function's syntax tree; None at module level."
     lazy: list[LazyTest] = field(default_factory=list)
     "Tests for a missing attribute or key around the current line."
     globals: set[str] = field(default_factory=set)
     out_of_scope: int = 0
-    "Number of calls that lead here from the last file in scope (budget.py)."
+    "Number of calls from the last file in scope to here (budget.py)."
     level: int = TOP_LEVEL
-    "The level of the call (arguments.py)."
+    "`Call.level` (arguments.py)."
     captured: bool = False
-    "Whether the code is inside a capture, or a capture calls it although cold-paths name it."
+    "Whether the code is inside a capture, or is called by a capture although the `cold-paths` setting names it."
     composes: bool = False
-    "Whether the call composes (arguments.py)."
+    "`Call.composes` (arguments.py)."
     between: bool = False
-    "Whether the code runs between steps (arguments.py)."
+    "`Call.between` (arguments.py)."
     cells: str | None = None
-    "The function that made this closure, if the closure outlives the step; its variables are then state."
+    "The function that made this closure, if the closure outlives the step. The closure's variables are then state."
     step_loops: tuple[int, ...] = ()
-    "The first lines of the function's loops that run in every step, if the rest of the function runs once."
+    "The first lines of the loops that run in every step, if the rest of the function runs once."
     nonlocals: set[str] = field(default_factory=set)
     touches_device: bool = False
     "Whether the lines since the innermost condition do more than update state of the host."
     compile_tests: list[CompileTest] = field(default_factory=list)
-    "Conditions under which captures reach the current line only with torch.compile, or only without."
+    "Conditions under which captures reach the current line only with torch.compile, or only without it."
     project: Project = field(init=False)
     ops: OpTable = field(init=False)
     attributes: Attributes = field(init=False)
@@ -105,11 +105,11 @@ class Frame:
 
     @property
     def guard(self) -> str | None:
-        """Return the innermost condition that keeps the current line out of all captures."""
+        """The innermost condition that keeps the current line out of all captures."""
         if self.guards:
             return self.guards[-1]
         last = self.compile_test
-        # `if is_compiling():` around `if not is_compiling():`
+        # Such a condition is also `if not is_compiling():` inside `if is_compiling():`.
         return last.text if last and any(test.compiling is not last.compiling for test in self.compile_tests) else None
 
     @property
@@ -118,7 +118,7 @@ class Frame:
 
     @property
     def conditions(self) -> tuple[int, int]:
-        """Return the numbers of guards and tests around the current line, which `leave` restores."""
+        """The numbers of guards and tests around the current line. `leave` restores them."""
         return len(self.guards), len(self.compile_tests)
 
     def leave(self, conditions: tuple[int, int]) -> None:
@@ -134,13 +134,13 @@ class Frame:
     def function(self) -> str:
         return self.ref.partition("::")[2]
 
-    # shortcuts for the most frequent questions of handlers
+    # shortcuts for the questions that handlers ask most often
 
     def evaluate(self, node: ast.expr) -> Value:
         """Return the value of an expression, and record its effects."""
         kind = type(node)
         if kind is ast.Name:
-            # Half of all expressions are names, and most names are local.
+            # This is fast because half of all expressions are names, and most names are local.
             local = self.env.get(node.id)  # type: ignore[attr-defined]
             if local is not None and node.id not in self.globals:  # type: ignore[attr-defined]
                 return local
@@ -167,7 +167,7 @@ class Frame:
         level: Level | None = None,
         **words: str,
     ) -> None:
-        """Record an effect of a hot line, for rules to match."""
+        """Emit an event for an effect of a hot line. Rules match events."""
         if self.hot:
             self.engine.emit(self, kind, how, node, confidence, level, words)
 
@@ -177,11 +177,11 @@ class Frame:
             self.engine.use_number(self, value, kind, node)
 
     def note_call(self, node: ast.AST, ref: str, line: int = 1) -> None:
-        """Record that hot code calls a function; `line` is given if the node has none."""
+        """Record that hot code calls a function. `line` is the line of the call if the node has none."""
         self.engine.note_call(self, node, ref, line)
 
     def call(self, node: ast.AST, function: Function, arguments: Arguments) -> Value:
-        """Return the function's result for these arguments; its effects count as effects of the calling line."""
+        """Return the function's result for these arguments. Its effects count as effects of the calling line."""
         return self.engine.call(self, node, function, arguments)
 
     def call_value(self, node: ast.Call, value: Value, arguments: Arguments) -> Value:
@@ -189,15 +189,15 @@ class Frame:
         return self.engine.call_value(self, node, value, arguments)
 
     def call_later(self, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Schedule the reading of a possible callee, with unknown arguments."""
+        """Schedule the reading of a function that may be called, with unknown arguments."""
         self.engine.call_later(self, node, ref, receiver)
 
     def attribute(self, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
-        """Return the value of an attribute; `text` is its spelling in the code."""
+        """Return the value of an attribute. `text` is the expression as written in the code."""
         return self.engine.attribute(self, node, owner, name, text)
 
     def set_attribute(self, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
-        """Perform `setattr(owner, name, value)`; `name` is None if it is only known at run time."""
+        """Perform `setattr(owner, name, value)`. `name` is None if the name is known only at run time."""
         self.engine.set_attribute(self, node, owner, name, value)
 
 
@@ -228,7 +228,7 @@ class Globals(Protocol):
 
 
 class Closures(Protocol):
-    """The functions and lambdas that are defined inside others."""
+    """The functions and lambdas that are defined inside other functions."""
 
     @property
     def given(self) -> dict[str, tuple[list[str], Arguments]]: ...
@@ -237,7 +237,7 @@ class Closures(Protocol):
 
 
 class Engine(Protocol):
-    """The questions that handlers may ask the engine; interpreter/interpreter.py documents and answers them."""
+    """The questions that handlers may ask the engine. interpreter/interpreter.py documents and answers them."""
 
     effects: Effects
 
@@ -300,7 +300,7 @@ class Engine(Protocol):
     def run(self, frame: Frame, node: Definition) -> Value: ...
     def is_cold(self, ref: str) -> bool: ...
 
-    # where hot code begins
+    # roots
 
     def add_root(self, ref: str, receiver: Value | None, why: str, given: Passed | None = ...) -> None: ...
     def add_root_site(self, frame: Frame) -> None: ...

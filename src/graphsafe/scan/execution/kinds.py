@@ -1,9 +1,9 @@
-"""Limits the kinds of arguments for which functions are read, and constructed objects are distinguished.
+"""Limits for how many kinds of arguments a function is read, and how many kinds of constructed objects are kept
+separate.
 
-If each function calls the next one with several kinds of arguments, the number of combinations would grow without
-bound. The limit keeps the work of a scan in proportion to the functions that it reads: once there are far more readings
-than usual, no function is read for more than twenty kinds. Real projects have about four kinds for each function, far
-fewer than the limit.
+If each function calls the next one with several kinds of arguments, the number of combinations grows without bound. The
+limit keeps the work of a scan in proportion to the number of functions. Once there are far more readings than usual, no
+function is read for more than twenty kinds. In real projects, a function has about four kinds.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 MAX_KINDS = 20
-"The largest number of kinds of one function, once the total is above usual."
+"The largest number of kinds for one function, once the total is above the usual total."
 USUAL = 5000
 USUAL_FOR_EACH = 20
-"The usual total of kinds is a fixed number plus this number for each function that is read."
+"The usual total is USUAL plus this number for each function that is read."
 
 MANY_KINDS = "called in too many ways to follow each"
 
@@ -25,8 +25,7 @@ class ArgumentKinds:
         self._count = 0
 
     def has_room(self, ref: str, kind: Hashable) -> bool:
-        """Return whether a function or constructor may be read for this kind of arguments, and record the kind if
-        so."""
+        """Return whether a function or constructor may be read for this kind of arguments. If so, record the kind."""
         known = self._kinds.setdefault(ref, set())
         try:
             if kind in known:

@@ -1,1 +1,1 @@
-"""Hazards that a single line does not show: streams, random draws, devices written as text, captures and replays."""
+"""Hazards that span several lines: streams, random draws, fixed device names, captures and replays."""

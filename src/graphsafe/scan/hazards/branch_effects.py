@@ -15,8 +15,7 @@ BLOCKS = ("body", "orelse", "finalbody")
 
 
 def computes(frame: Frame, body: Iterable[ast.stmt]) -> bool:
-    """Return whether statements bind, return or change in place a tensor, or a number that could become an operand or
-    size."""
+    """Return whether statements bind, return or modify a tensor, or a number that could become an operand or a size."""
     for statement in _simple(body):
         if isinstance(statement, ast.Expr):
             if isinstance(statement.value, ast.Call) and changes_in_place(statement.value):
@@ -35,7 +34,7 @@ def call_touches_device(frame: Frame, call: ast.Call) -> bool:
 
 
 def _simple(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield all statements that bind a name, call a function or leave the block, including nested statements."""
+    """Yield all statements that bind a name, call a function or leave the block, including nested ones."""
     for statement in body:
         if isinstance(
             statement, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Continue, ast.Break)
@@ -57,7 +56,7 @@ def may_be_operand(value: Value) -> bool:
 
 
 def _runs_device_code(frame: Frame, call: ast.Call) -> bool:
-    """Return whether a call without a result works on the device: `self._follow()`, `self.optimizer.step()`."""
+    """Return whether a call whose result is not used works on the device: `self._follow()`, `self.optimizer.step()`."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr == "step":
         return True
@@ -70,13 +69,13 @@ def _runs_device_code(frame: Frame, call: ast.Call) -> bool:
 
 @memoize_on_node
 def _works_in_place(function: ast.AST) -> bool:
-    """Return whether a function itself calls a function of torch or changes a tensor in place."""
+    """Return whether the body of a function calls a function of torch or modifies a tensor in place."""
     calls = inside(function, ast.Call)
     return any(changes_in_place(call) or (dotted(call.func) or "").startswith("torch.") for call in calls)
 
 
 def changes_in_place(call: ast.Call) -> bool:
-    """Return whether a call changes its receiver in place, like `self.load.add_(x)`."""
+    """Return whether a call modifies its receiver in place, like `self.load.add_(x)`."""
     function = call.func
     return isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.startswith("_")
 

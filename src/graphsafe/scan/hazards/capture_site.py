@@ -21,17 +21,17 @@ AUTOCAST = frozenset(
     " torch.cuda.amp.autocast_mode.autocast".split()
 )
 _MOVES = frozenset("to cuda eval train half float double bfloat16 requires_grad_".split())
-"Methods of a module that return the module and call no kernel of its `forward`."
+"Methods of a module that return the module itself and run no kernel of its `forward`."
 TEST = re.compile(r"(^|\.)test_")
 "Matches the names of test modules and test functions. Tests capture on one known device."
 WARM_UP = re.compile("warm", re.IGNORECASE)
 CURRENT_DEVICE = re.compile(r"""["']cuda(:0)?["']|\.cuda\(\)|\bcurrent_device\(\)""")
-"Texts that code uses for the current device; device 0 is current from the start."
+"Matches code that uses the current device. Device 0 is current from the start."
 ANOTHER_DEVICE = re.compile(
     r"""cuda:(?!0["'])|device_count|set_device\((?!device\)|0\))|device_index|cuda\.device\b"""
     r"""|torch\.device\((?!device\)|["']cuda(:0)?["'](, 0)?\)|["']cuda["'], (torch\.cuda\.)?current_device\(\)\))"""
 )
-"Signs that code uses more than one device."
+"Matches code that uses more than one device."
 
 
 def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
@@ -55,15 +55,15 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def _has_stream(call: ast.Call) -> bool:
-    """Return whether a call names a stream (by keyword, as the third argument, or perhaps in `**options`) or takes the
-    current stream."""
+    """Return whether a call names a stream or uses the current stream. The stream is a keyword, the third argument, or
+    perhaps in `**options`."""
     if len(call.args) >= 3 or is_begin(call):
         return True
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)
 
 
 def _has_one_device(frame: Frame) -> bool:
-    """Return whether the file uses only the current device, on which the default capture stream also lies."""
+    """Return whether the file uses only the current device. The default capture stream is also on this device."""
     search = frame.project.files.search
     return bool(search(frame.path, CURRENT_DEVICE)) and not search(frame.path, ANOTHER_DEVICE)
 
@@ -101,7 +101,7 @@ def _caches_casts(frame: Frame, call: ast.Call) -> bool:
 
 
 def _is_off(given: ast.expr | None) -> bool:
-    """Return whether an option is off, or whether its value is not visible on this line."""
+    """Return whether an option is off or its value is not visible on this line."""
     return given is not None and not (isinstance(given, ast.Constant) and given.value is True)
 
 
@@ -114,11 +114,10 @@ def _name(frame: Frame, call: ast.Call) -> str:
 
 
 def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
-    """Return the confidence that the block calls a function that has not run before, or None if the function may have
-    run.
+    """Return the confidence that the block calls a function that has not run before, or None if it may have run.
 
-    A caller may have warmed it up. So any mention of a warm-up in the file counts, and callables among the arguments
-    count as warm, unless the function itself warms up something else or warms up after the capture.
+    A caller may have warmed the function up. So any mention of a warm-up in the file counts. Callables among the
+    arguments count as warm, unless this function warms up something else, or warms up after the capture.
     """
     captured = list(_calls(frame, node.body))
     if frame.node is None or not captured:
@@ -141,8 +140,8 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
 
 
 def _is_new(function: Function, called: ast.expr, line: int) -> bool:
-    """Return whether the function has made an object of a class, and up to this line has not called it, read one of its
-    attributes or handed it to anything that may call it: `net = Net().cuda()`."""
+    """Return whether the function has made `called` as a new object, and has not used it before this line. Any use may
+    call the object. An example is `net = Net().cuda()` directly before the capture."""
     uses = [one for one in inside(function, ast.Name) if isinstance(called, ast.Name) and one.id == called.id]
     made = [one.value for one in inside(function, ast.Assign) if [one.targets[0]] == uses[:1] and one.lineno < line]
     before = [one for one in uses if one.lineno < line]
@@ -160,8 +159,8 @@ def _makes_object(value: ast.expr) -> bool:
 
 
 def _is_called_once(frame: Frame, name: str | None) -> bool:
-    """Return whether a name is called only in the captured block: `self.net`, made by the constructor, or a method of
-    the class."""
+    """Return whether only the captured block calls a name. The name is `self.net`, made by the constructor, or a
+    private method."""
     owner, _, attribute = (name or "").rpartition(".")
     lines = frame.project.files.source(frame.path).lines
     if owner != "self" or sum(f".{attribute}(" in line for line in lines) != 1:

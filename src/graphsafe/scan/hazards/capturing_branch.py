@@ -1,4 +1,4 @@
-"""`if torch.cuda.is_current_stream_capturing():` around code that changes what the step computes."""
+"""Finds `if torch.cuda.is_current_stream_capturing():` around code that changes the result of the step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def branch(frame: Frame, node: ast.If) -> None:
     if ast.dump(ast.Module(node.body, [])) == ast.dump(ast.Module(node.orelse, [])):
         return
     if computes(frame, node.body) or computes(frame, node.orelse):
-        # Two branches that assign the same names, or pass on the same values, may compute the same values differently.
+        # Two branches that assign the same names, or pass on the same values, may compute the same result in two ways.
         same = bool(node.orelse) and _bound(node.body) >= _bound(node.orelse) != set()
         same = same or not _worked_on(node.body).isdisjoint(_worked_on(node.orelse))
         frame.emit("StreamOp", "capturing-branch", node.test, "possible" if same else "likely")
@@ -56,7 +56,8 @@ def _bound(body: list[ast.stmt]) -> set[str]:
 
 
 def _worked_on(body: list[ast.stmt]) -> set[str]:
-    """Return the names that a branch passes on, if it only calls functions: both branches may do the same work."""
+    """Return the variables that a branch passes to functions, if it only calls functions. If both branches pass the
+    same variables, they may do the same work."""
     values = [
         one.value for part in body for one in ast.walk(part) if isinstance(one, (ast.Expr, ast.Return, ast.Assign))
     ]
@@ -67,5 +68,5 @@ def _worked_on(body: list[ast.stmt]) -> set[str]:
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
-    """Return whether a branch raises or returns, and so has no other computation of the step."""
+    """Return whether a branch ends in `raise`, and so is not another way to compute the step."""
     return bool(body) and isinstance(body[-1], ast.Raise)

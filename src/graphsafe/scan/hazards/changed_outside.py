@@ -1,5 +1,5 @@
-"""Finds changes that a graph does not see: new weights and learning rates after its capture. Also finds captures that
-may fail unnoticed."""
+"""Finds changes after a capture that the graph does not see: new weights and new learning rates. Also finds captures
+whose failure nobody may notice."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _other_weights(table: GraphTensors) -> Iterator[Line]:
-    """Yield lines that give another tensor to a module that the captured block calls, in a method that runs later."""
+    """Yield lines of later methods that assign a new tensor in a module which the captured block calls."""
     called = {
         text for call in table.captured_calls if (text := place(call.func)) is not None and text.startswith("self.")
     }
@@ -87,7 +87,7 @@ def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
 
 
 def _keeps_state(table: GraphTensors, optimizer: str) -> bool:
-    """Return whether an optimizer may keep tensors as its state; SGD without momentum keeps none."""
+    """Return whether an optimizer may keep tensors as its state. SGD without momentum keeps none."""
     nodes = [node for function in table.functions.values() for _, node in own_nodes(function)]
     made = [node.value for node in nodes if isinstance(node, ast.Assign) and optimizer in map(place, node.targets)]
     plain = [one for one in calls_in(made) if called_name(one) == "SGD" and len(one.args) < 3]
@@ -95,8 +95,8 @@ def _keeps_state(table: GraphTensors, optimizer: str) -> bool:
 
 
 def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> bool:
-    """Return whether a line of a function surely runs between the capture and a replay, without another capture after
-    it."""
+    """Return whether a line of a function certainly runs between the capture and a replay, and no other capture follows
+    the line."""
     made = [*table.blocks, *table.handing]
     holding = {one: [node for node in made if node in parents_in(node_of)] for one, node_of in table.functions.items()}
     if holding[name]:
@@ -118,13 +118,13 @@ def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> 
 
 @memoize_on_node
 def _depends_on_mode(tree: ast.Module) -> bool:
-    """Return whether a file names a layer that acts differently in training mode."""
+    """Return whether a file names a layer that behaves differently in training mode."""
     names = [*(node.attr for node in inside(tree, ast.Attribute)), *(node.id for node in inside(tree, ast.Name))]
     return any(map(_BY_MODE.search, names))
 
 
 def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
-    """Return whether replays follow a switch to evaluation, and the module was captured in training mode."""
+    """Return whether a module was captured in training mode, and replays follow its switch to evaluation mode."""
     module = (dotted(call.func) or "").removesuffix(".eval")
     own = calls_in([table.functions[name]])
     later = [one for one in own if one.lineno >= call.lineno]
@@ -144,8 +144,8 @@ def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
 
 @memoize_on_node
 def turned_over(function: Function) -> Mapping[str, str]:
-    """Map loop variables to the modules that the loops go through: `p` to `self.net`, for a loop `for p in
-    self.net.parameters():`."""
+    """Map loop variables to the modules whose parameters or buffers the loops visit. `for p in self.net.parameters():`
+    maps `p` to `self.net`."""
     nodes = [node for _, node in own_nodes(function)]
     made = {place(node.targets[0]): node.value for node in nodes if isinstance(node, ast.Assign)}
     return {
@@ -175,7 +175,8 @@ def _walks(target: ast.expr, walked: ast.expr) -> Iterator[tuple[ast.expr, ast.C
 
 
 def _weight_put(node: ast.AST) -> str | None:
-    """Return the module or parameter that a line gives another tensor: `net.w = Parameter(…)`, `setattr(net, …)`."""
+    """Return the module or parameter to which a line assigns another tensor: `net.w = Parameter(…)`,
+    `setattr(net, …)`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         holder, value = node.targets[0], node.value
         is_new = holder.attr == "data" or _makes_parameter(value)
@@ -196,8 +197,8 @@ def _makes_parameter(value: ast.expr) -> bool:
 
 
 def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield lines that replace a module of the captured block, in a method that a loop with replays calls: `self.policy
-    = copy.deepcopy(learner)`."""
+    """Yield lines that replace a module of the captured block, in a method that is called by a loop with replays:
+    `self.policy = copy.deepcopy(learner)`."""
     called = {place(call.func) for call in table.captured_calls}
     replaying = {name.rpartition(".")[2] for name in table.replaying}
     for name, function in table.functions.items() if replaying else ():
@@ -211,17 +212,17 @@ def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Line]:
 
 
 def _runs_beside(found: Tables, method: str, replaying: set[str]) -> bool:
-    """Return whether a loop of the file calls both a method and a replaying method."""
+    """Return whether one loop of the file calls both this method and a replaying method."""
     loops = [node for node in ast.walk(found.tree) if isinstance(node, LOOPS)]
     called = [{called_name(call) for call in calls_in(loop.body)} for loop in loops]
     return any(method in names and not replaying.isdisjoint(names) for names in called)
 
 
 def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield calls of `opt.zero_grad()` beside a replay that computes gradients, if the optimizer steps outside of the
+    """Yield calls of `opt.zero_grad()` beside a replay that computes gradients, if the optimizer steps outside the
     graph.
 
-    The replay is in the function itself or in an object that it calls.
+    The replay is in the same function or in an object that the function calls.
     """
     inside = table.captured_calls
     if not any(called_name(call) == "backward" for call in inside) or any(map(_is_optimizer_step, inside)):
@@ -245,11 +246,11 @@ def _is_false(given: ast.keyword | ast.expr) -> bool:
     return not (isinstance(value, ast.Constant) and value.value is True)
 
 
-# rates
+# learning rates
 
 
 def _steps_optimizer(found: Tables, function: Function) -> bool:
-    """Return whether the captured block of a function steps an optimizer, or calls a function of the file that does."""
+    """Return whether the captured block of a function steps an optimizer, itself or through a function of the file."""
     by_name = {name.rpartition(".")[2]: node for name, node, _ in found.functions}
     for block in captures_in(function):
         calls = calls_in(block.body)
@@ -265,8 +266,8 @@ def _is_optimizer_step(call: ast.Call) -> bool:
 
 
 def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
-    """Yield lines that give an optimizer's groups another learning rate: `for group in opt.param_groups: group["lr"] =
-    rate`."""
+    """Yield lines that change the learning rate of an optimizer's groups:
+    `for group in opt.param_groups: group["lr"] = rate`."""
     schedules = {f"{name}.step" for name in _schedules(found)}
     for name, function, _ in found.functions:
         if name in capturing:
@@ -289,8 +290,8 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
 
 
 def _schedules(found: Tables) -> Iterator[str]:
-    """Yield the names of schedulers whose optimizer's learning rate is not a tensor: `decay = ExponentialLR(opt,
-    0.9)`."""
+    """Yield the names of schedulers whose optimizer's learning rate is not a tensor:
+    `decay = ExponentialLR(opt, 0.9)`."""
     made = {
         place(node.targets[0]): node.value
         for node in ast.walk(found.tree)
@@ -312,7 +313,7 @@ def _is_groups(node: ast.expr) -> bool:
 
 
 def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Line]:
-    """Yield the handlers that swallow a capture's failure, if the capturing function is called inside `try` or
+    """Yield the handlers that swallow a capture's failure because the capturing function is called inside `try` or
     `suppress`."""
     names = {name.rpartition(".")[2] for name in capturing}
     unique = {name for name in names if found.functions_called(name) == 1}
@@ -330,7 +331,7 @@ def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Line]:
 
 
 def _own(functions: Mapping[str, Function], owner: str, call: ast.Call) -> Function | None:
-    """Return the function of the file that a call in a method of `owner` runs: `fail(error)` or `self.fail(error)`."""
+    """Return the function of the file that is called in a method of `owner` by `fail(error)` or `self.fail(error)`."""
     text = dotted(call.func) or ""
     return functions.get(f"{owner}.{text.removeprefix('self.')}" if text.startswith("self.") else text)
 

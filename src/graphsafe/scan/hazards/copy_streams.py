@@ -1,8 +1,8 @@
 """Finds copies into a graph's input that run on a separate stream and are not ordered relative to the graph's replays.
 
-The copying stream must wait for the last replay, which may still read the old values, and the replaying stream must
-wait for the copy. Streams and events are known by their names: a local name within its function, an attribute of `self`
-within its class, and any other attribute by its last part.
+The copying stream must wait for the last replay, which may still read the old values. The replaying stream must wait
+for the copy. Streams and events are identified by name: a local name within its function, an attribute of `self` within
+its class, and any other attribute by its last part.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ HOST_WAITS = frozenset(("synchronize", "query", "elapsed_time"))
 _TRANSFERS = frozenset(
     "copy_ fill_ zero_ to cuda pin_memory record_stream current_stream stream zip enumerate range len".split()
 )
-"Calls that a block of copies may contain and still do nothing but copy."
+"Calls that do not change the fact that a block only copies."
 Name = tuple[str, str]
-"The owner of a name (a function, a class, or nothing) and the name."
+"The owner of a name (a function, a class, or an empty string) and the name."
 
 
 @dataclass(slots=True)
 class _Order:
-    """The streams and events of a file: which of them wait, and which others wait for."""
+    """The order of the streams and events of a file: which of them wait, and which of them are waited for."""
 
     waiting: set[Name] = field(default_factory=set)
-    "Streams that wait for others."
+    "Streams that wait for other streams or events."
     awaited: set[Name] = field(default_factory=set)
-    "Streams and events that others, or the host, wait for."
+    "Streams and events that other streams or the host wait for."
     recorded: dict[Name, set[Name]] = field(default_factory=dict)
     "Stream -> the events that are recorded on it."
     handed: set[Name] = field(default_factory=set)
-    "Streams and events that are passed on or kept under another name, so that other code may wait for them."
+    "Streams and events that are passed on or stored under another name, so that other code may wait for them."
     busy: set[Name] = field(default_factory=set)
     "Streams on which the code does more than copy."
     stops: bool = False
@@ -59,7 +59,7 @@ class _Order:
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    """Yield copies, on a side stream, into memory that the function did not make."""
+    """Yield copies on a side stream into memory that the function did not make."""
     order = _order_of(found)
     replays = any(map(is_plain_replay, inside(found.tree, ast.Call)))
     for name, function, _ in found.functions:
@@ -77,8 +77,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _among(name: Name, names: set[Name]) -> bool:
-    """Return whether a name may refer to the same object as one of several names; they may if one of the two owners is
-    unknown."""
+    """Return whether a name may refer to the same object as one of several names. Equal names may do so if one of their
+    two owners is unknown."""
     return name in names or any(other[1] == name[1] and "" in (other[0], name[0]) for other in names)
 
 
@@ -138,7 +138,7 @@ def _note_use(
 
 
 def _named(node: ast.expr, name: str, function: Function) -> Name | None:
-    """Return a stream or event by the function or class that its name belongs to."""
+    """Return the owner and the name of a stream or event."""
     while isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Name):
@@ -159,7 +159,7 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
 
 
 def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
-    """Yield the copies of a function's parameters, in a block that also replays, if the stream belongs to the function
+    """Yield the copies of a function's parameters in a block that also replays. The stream must belong to the function
     itself.
 
     A caller that does not know the stream computes the values on another stream.

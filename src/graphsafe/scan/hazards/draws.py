@@ -1,4 +1,4 @@
-"""Random numbers: generators that are registered with a graph, and numbers drawn on the host."""
+"""Random numbers: generators that are registered with a graph, and numbers that are drawn on the host."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ REGISTERED = re.compile(r"register_generator_state(?<=\bregister_generator_state
 
 
 def is_registered(frame: Frame, node: ast.Call) -> bool:
-    """Return whether graphs know the generator that a call draws from: the device's default generator, or a generator
-    that this file passes to `register_generator_state`."""
+    """Return whether graphs know the generator that a call draws from. This is the device's default generator, or a
+    generator that this file passes to `register_generator_state`."""
     given = next((keyword.value for keyword in node.keywords if keyword.arg == "generator"), None)
     if given is None:
         return False
@@ -43,8 +43,8 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
 
 
 def _holders(frame: Frame, name: str) -> Iterator[str | None]:
-    """Yield the class of the object whose generator of this name a function of the file registers: of `noise` in
-    `graph.register_generator_state(noise.generator)`; None if it is not known."""
+    """Yield the class of each object whose generator of this name the file registers, or None if the class is not
+    known. In `graph.register_generator_state(noise.generator)`, the object is `noise`."""
     file = frame.project.files.index(frame.path)
     lines = frame.project.files.source(frame.path).lines
     for facts in file.functions.values() if file is not None else ():
@@ -62,7 +62,7 @@ def _registers(call: ast.AST) -> bool:
 
 
 def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: FunctionFacts) -> str | None:
-    """Return the class of `self`, or of a parameter by its annotation."""
+    """Return the class of `self`, or the class in the annotation of a parameter."""
     head = holder.id if isinstance(holder, ast.Name) else ""
     if head == "self" and facts.owner is not None:
         return f"{frame.path}::{facts.owner}"
@@ -80,9 +80,9 @@ def is_for_arrays(frame: Frame) -> bool:
 
 
 def is_seeded(frame: Frame) -> bool:
-    """Return whether some function of the file seeds the host's generators and may be called in steps, so that eager
-    steps may repeat the draw as replays do. A script or a factory does not count, because it seeds only once, before
-    the steps."""
+    """Return whether some function of the file seeds the host's generators and may be called in steps. Eager steps may
+    then repeat the draw as replays do. A script or a factory does not count, because it seeds only once, before the
+    steps."""
     file = frame.project.files.index(frame.path)
     if file is None or not frame.project.files.search(frame.path, SEEDED):
         return False
@@ -95,7 +95,7 @@ def is_seeded(frame: Frame) -> bool:
 
 
 def only_in_training(frame: Frame, node: ast.Call) -> bool:
-    """Return whether `self.training` is asked before the draw, or before each use of the drawn number."""
+    """Return whether the code tests `self.training` around the draw or around each use of the drawn number."""
     if frame.node is None:
         return False
     asked = _training_lines(frame.node)
@@ -115,7 +115,7 @@ def only_in_training(frame: Frame, node: ast.Call) -> bool:
 
 
 def called_in_training(project: Project, record: Record, ref: str) -> bool:
-    """Return whether all callers of a function ask `self.training` before the call."""
+    """Return whether all callers of a function test `self.training` around the call."""
     edges = list(record.edges.get(ref, ()))
     callers = {edge.caller: project.function_node(edge.caller) for edge in edges}
     return bool(edges) and all(

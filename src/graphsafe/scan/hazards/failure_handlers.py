@@ -1,4 +1,4 @@
-"""Handlers that catch the failure of a capture: whether the program goes on after them."""
+"""Handlers that catch the failure of a capture, and whether the program continues after them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
 from graphsafe.scan.symbols.index import dotted
 
 FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "AcceleratorError"))
-"Exceptions that catch a failed capture, which raises RuntimeError or torch's AcceleratorError, derived from it."
+"""Exception classes whose handlers catch a failed capture. The capture raises RuntimeError, or AcceleratorError,
+torch's subclass of it."""
 _EXITS = frozenset("sys.exit exit quit os._exit _exit os.abort abort".split())
 "Calls that end the process."
 
 Called: TypeAlias = Callable[[ast.Call], "Function | None"]
-"Returns the function of the project that a call runs, if it is known."
+"A lookup of the project's function that a call runs. It returns None if this function is not known."
 
 
 def catches(caught: ast.expr | None) -> bool:
-    """Return whether `except caught:`, or a bare `except:` for None, catches the failure of a capture."""
+    """Return whether `except caught:` catches the failure of a capture. None stands for a bare `except:`."""
     if caught is None:
         return True
     return any(ast.unparse(part).rpartition(".")[2] in FAILURES for part in getattr(caught, "elts", [caught]))
 
 
 def swallows(handler: ast.ExceptHandler, function: Function | None, called: Called) -> bool:
-    """Return whether the program goes on after a handler of `function`: it neither raises nor ends the process, itself
-    or through a function that does nothing else, and no later line raises because of what it keeps."""
+    """Return whether the program continues after a handler of `function`. It does not if the handler raises or ends the
+    process, itself or through a function that always does so. It also does not if a later line raises because of a
+    value that the handler stored."""
     return not any(_ends(inner, called) for inner in _inside(handler.body)) and (
         function is None or not _raises_later(handler, function)
     )
@@ -49,7 +51,8 @@ def _is_exit(call: ast.Call) -> bool:
 
 
 def _never_returns(function: Function) -> bool:
-    """Return whether a function ends in `raise` or in the end of the process, and has no other way out."""
+    """Return whether a function always raises or ends the process, because its last line does so and it has no
+    `return`."""
     last = function.body[-1]
     is_end = isinstance(last, ast.Raise) or (
         isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and _is_exit(last.value)
@@ -58,7 +61,7 @@ def _never_returns(function: Function) -> bool:
 
 
 def _raises_later(handler: ast.ExceptHandler, function: Function) -> bool:
-    """Return whether a line behind the handler raises what the handler has kept, or raises under a test of it:
+    """Return whether a line after the handler raises a value that the handler stored, or raises after testing it:
     `if failure is not None: raise RuntimeError("no graph") from failure`."""
     kept = {text for inner in _inside(handler.body) for text in _kept(inner)}
     for _, node in own_nodes(function) if kept else ():
@@ -74,7 +77,7 @@ def _raises_later(handler: ast.ExceptHandler, function: Function) -> bool:
 
 
 def _kept(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a node of a handler gives a value, and the containers to which it appends."""
+    """Yield the names that a node of a handler assigns to, and the containers to which it appends."""
     if isinstance(node, ast.Assign):
         yield from map(ast.unparse, node.targets)
     elif isinstance(node, ast.AnnAssign):

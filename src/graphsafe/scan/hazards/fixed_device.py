@@ -1,4 +1,4 @@
-"""A device written into the step as text: `device="cuda"`, `.to("cuda:0")`."""
+"""Finds a device that the step names in a string: `device="cuda"`, `.to("cuda:0")`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def named(frame: Frame, node: ast.Call) -> None:
-    """Emit an event if a call makes or moves a tensor and names its device as text.
+    """Emit an event if a call makes or moves a tensor and names its device in a string.
 
-    `cuda` is the current device, which is the module's device if the project chooses it; `cuda:0` is right for only one
-    of several processes.
+    `cuda` is the current device, which is the module's device if the project sets it. `cuda:0` is right for only one of
+    several processes.
     """
     text = next(filter(None, map(_literal, _arguments(node))), None)
     if text is not None:

@@ -1,9 +1,7 @@
-"""Attributes that the graphs of a class read and write, from the point of view of code that holds an object of the
-class.
+"""Attributes that the graphs of a class read and write, as seen by code that holds an object of the class.
 
-`runner.ids = ids` gives an object a tensor that its graph does not read, and `kept.append(runner.step())` keeps a
-tensor that the next replay overwrites. The abstract values show which object and attribute a line of any file refers
-to.
+`runner.ids = ids` gives an object a tensor that its graph does not read. `kept.append(runner.step())` keeps a tensor
+that the next replay overwrites. The abstract values show which object and attribute a line of any file refers to.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _HANDS_OUT = KEEPS | {"set_result", "put_nowait", "send", "extend"}
 
 @dataclass(frozen=True, slots=True)
 class GraphAttributes:
-    """The attributes that a class's captures read and bind, without `self.`."""
+    """The attributes that a class's captures read (inputs) and bind (outputs), without `self.`."""
 
     inputs: frozenset[str] = frozenset()
     outputs: frozenset[str] = frozenset()
@@ -38,8 +36,8 @@ _NONE = GraphAttributes()
 
 
 def rebound(frame: Frame, owner: Instance, name: str, holder: str, value: Value, node: ast.AST) -> None:
-    """Emit an event if the graph input of another object is bound to another tensor: `runner.ids = ids`."""
-    # Lines in the file of the class itself are judged by stale_replays.py, which has a table of all methods.
+    """Emit an event if the graph input of another object is bound to a different tensor: `runner.ids = ids`."""
+    # stale_replays.py, which has a table of all methods, checks the lines in the file of the class itself.
     if not frame.hot or holder == "self" or owner.made:
         return
     known = of_class(frame, owner.ref)
@@ -54,7 +52,7 @@ def kept(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) ->
     if not frame.hot or not isinstance(node.func, ast.Attribute) or node.func.attr not in _HANDS_OUT:
         return
     if any(type(one) is Instance and frame.project.find_method(one.ref, node.func.attr) for one in options(receiver)):
-        return  # the code of that object decides whether the value is kept or copied
+        return  # the object's own method decides whether the value is stored or copied
     is_local = type(receiver) is Sequence and receiver.held_by is None
     if is_local and (frame.node is None or id(node) not in _in_loops(frame.node)):
         return
@@ -81,13 +79,13 @@ def _parts(values: Iterable[Value]) -> Iterator[Value]:
 
 @memoize_on_node
 def _in_loops(function: ast.AST) -> frozenset[int]:
-    """Return the ids of the calls in the loops of a function."""
+    """Return the ids of the calls that are in loops of a function."""
     loops = [loop for kind in _LOOPS for loop in inside(function, kind)]
     return frozenset(id(call) for loop in loops for call in inside(loop, ast.Call))
 
 
 def of_class(frame: Frame, ref: str) -> GraphAttributes:
-    """Return the attributes and methods of `self` that the captures of a class and of its bases use."""
+    """Return the attributes of `self` that the captures of a class and of its bases use."""
     return frame.engine.queries.ask(("graph-attributes", ref), lambda: _of_class(frame.project, ref), lambda: _NONE)
 
 
@@ -104,7 +102,7 @@ def _of_class(project: Project, ref: str) -> GraphAttributes:
 
 
 def _table(project: Project, ref: str) -> GraphTensors | None:
-    """Return the table of a class of the project that captures."""
+    """Return the table of a class, or None if it is not a class of the project that captures."""
     path, _, name = ref.partition("::")
     facts = project.class_facts(ref) if name else None
     if facts is None or not any(_captures(project, f"{path}::{method}") for method in facts.methods.values()):
@@ -118,7 +116,7 @@ def _captures(project: Project, method: str) -> bool:
 
 
 def _add_inherited(project: Project, ref: str, table: GraphTensors) -> None:
-    """Add the names of the methods that a captured block calls on `self` and that another class defines."""
+    """Add the code of the methods that a captured block calls on `self` and that another class defines."""
     own = {name.rpartition(".")[2] for name in table.functions}
     waiting = [name for code in table.captured_code for name in captured_names(code) if name not in own]
     seen: set[str] = set()

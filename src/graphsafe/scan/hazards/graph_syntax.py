@@ -1,4 +1,4 @@
-"""Finds graphs in syntax: captures, replays, the names of tensors, and the names that lines bind or write into."""
+"""Finds graphs in syntax: captures, replays, the names of tensors, and the names that lines bind or write to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOPS = ast.For, ast.AsyncFor, ast.While
 
 
 class Line(NamedTuple):
-    """A line that conflicts with a replay, with its function, the kind of conflict and the text to show."""
+    """A line that conflicts with a replay, with its function, the kind of conflict, and the source code to show."""
 
     function: str
     how: str
@@ -28,8 +28,8 @@ class Line(NamedTuple):
 
 
 def own_nodes(function: Function | ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yield the nodes of a function, each parent before its children, but not the nodes of nested functions and
-    classes."""
+    """Yield the nodes of a function, except those of nested functions and classes, each with its parent. Parents come
+    before their children."""
     stack: list[ast.AST] = [function]
     while stack:
         node = stack.pop()
@@ -50,7 +50,7 @@ def captures_in(function: Function) -> list[CaptureBlock]:
 
 
 def with_statements(node: ast.AST) -> list[CaptureBlock]:
-    """Return the `with` statements in a node, at any depth; `async` statements come last."""
+    """Return the `with` statements in a node, at any depth; `async with` statements come last."""
     return [*inside(node, ast.With), *inside(node, ast.AsyncWith)]
 
 
@@ -69,7 +69,7 @@ def calls_in(body: Sequence[ast.AST]) -> list[ast.Call]:
 
 
 def called_name(call: ast.Call) -> str:
-    """Return the last part of the name of the function that is called: `step` of `self.runner.step(x)` and of
+    """Return the last part of the called function's name: `step` for `self.runner.step(x)` and for
     `runner().step(x)`."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func) or ""
 
@@ -88,11 +88,11 @@ def loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | 
 
 MEASURES = re.compile(r"bench|profil|warm|test", re.I)
 _FEW = 16
-"A loop with at most this many rounds counts as a warm-up or an example."
+"A loop with at most this many iterations counts as a warm-up or an example."
 
 
 def is_short(loop: ast.stmt) -> bool:
-    """Return whether a loop has only a few rounds, as a warm-up does: `for _ in range(3)`, `for n in (1, 2, 4)`."""
+    """Return whether a loop has only a few iterations, as a warm-up has: `for _ in range(3)`, `for n in (1, 2, 4)`."""
     if not isinstance(loop, (ast.For, ast.AsyncFor)):
         return False
     if isinstance(loop.iter, (ast.Tuple, ast.List)):
@@ -119,8 +119,8 @@ def is_replay(call: ast.AST) -> bool:
 
 
 def place(node: ast.expr) -> str | None:
-    """Return the text of a name, of an attribute of a name, or of an entry under a constant key; None for anything
-    else."""
+    """Return the source code of a name, of an attribute of a name, or of an entry under a constant key. Return None for
+    any other expression."""
     if isinstance(node, ast.Subscript):
         base = place(node.value)
         return f"{base}[{node.slice.value!r}]" if base and isinstance(node.slice, ast.Constant) else None
@@ -133,11 +133,11 @@ def place(node: ast.expr) -> str | None:
 VIEWS = frozenset(
     "view view_as reshape flatten squeeze unsqueeze transpose permute expand narrow select detach t T mT".split()
 )
-"Methods and attributes that share the memory of their tensor."
+"Methods and attributes whose result shares the memory of the tensor."
 
 
 def stored_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the variables that some of the nodes bind."""
+    """Return the variables that the nodes assign to."""
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
@@ -149,12 +149,13 @@ def own_names(function: Function) -> set[str]:
 
 
 def head(text: str) -> str:
-    """Return the name in which an attribute or an entry begins: `batch` of `batch.ids` and of `batch['ids']`."""
+    """Return the name at the start of an attribute or an entry: `batch` for `batch.ids` and for `batch['ids']`."""
     return text.partition(".")[0].partition("[")[0]
 
 
 def entry(node: ast.expr) -> str | None:
-    """Return the text of an entry of an object's table under any key: `self.outs[]` of `self.outs[n]`."""
+    """Return the name for all entries of a table of `self`: `self.outs[]` for `self.outs[n]`. Return None for any other
+    expression."""
     if not isinstance(node, ast.Subscript) or isinstance(node.slice, (ast.Slice, ast.Tuple)):
         return None
     base = place(node.value)
@@ -162,11 +163,11 @@ def entry(node: ast.expr) -> str | None:
 
 
 def viewed(node: ast.expr) -> str | None:
-    """Return the tensor whose memory an expression shares: `self.y` of `self.y`, `self.y[:n]` and `self.y.view(-1)`,
-    `self.outs[]` of `self.outs[n][:k]`."""
+    """Return the tensor whose memory an expression shares. This is `self.y` for `self.y`, `self.y[:n]` and
+    `self.y.view(-1)`, and `self.outs[]` for `self.outs[n][:k]`."""
     while True:
         shows = node.func if isinstance(node, ast.Call) else node
-        # If an attribute `self.view` is not called, it is a tensor of that name.
+        # An attribute `self.view` that is not called is a tensor of that name.
         if isinstance(shows, ast.Attribute) and shows.attr in (VIEWS if isinstance(node, ast.Call) else ("T", "mT")):
             node = shows.value
         elif isinstance(node, ast.Subscript) and place(node) is None and _is_basic(node.slice):
@@ -189,8 +190,8 @@ def with_views(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> ast.expr:
 
 
 def _is_basic(index: ast.expr) -> bool:
-    """Return whether an index surely gives a view, because it consists of slices and constants. A name may hold a
-    tensor."""
+    """Return whether an index certainly gives a view, because it consists of slices and constants. A variable could be
+    a tensor, and indexing with a tensor copies."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     return all(isinstance(part, (ast.Slice, ast.Constant)) for part in parts)
 
@@ -217,7 +218,7 @@ def is_view_of(node: ast.expr, text: str) -> bool:
 
 
 def written(node: ast.Assign | ast.Call) -> ast.expr | None:
-    """Return the target of a write: `buf[:n]` of `buf[:n] = x` and `buf[:n].copy_(x)`, `buf` of `buf.zero_()`."""
+    """Return the target of a write: `buf[:n]` for `buf[:n] = x` and `buf[:n].copy_(x)`, `buf` for `buf.zero_()`."""
     if isinstance(node, ast.Assign):
         return node.targets[0] if len(node.targets) == 1 else None
     function = node.func

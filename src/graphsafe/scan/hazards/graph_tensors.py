@@ -1,7 +1,7 @@
 """The tensors that captures use, with the lines that make, rebind, fill and read each of them.
 
 One table holds the names of one owner: the attributes of a class, or the local names of a function and its inner
-functions. The table is made from the syntax alone, since functions around graphs are seldom hot.
+functions. A table is made from the syntax alone, since functions around graphs are seldom hot.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "setup", "buil
 
 @dataclass(slots=True)
 class GraphTensors:
-    """The tensors that the captures of one owner see, by their names in the code: `x`, `self.x`,
+    """The tensors that the captures of one owner use, by their names in the code: `x`, `self.x`,
     `self.inputs['ids']`."""
 
     scope: Function | ast.ClassDef | None = None
     inputs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
     updated: set[str] = field(default_factory=set)
-    "Tensors that captures write in place: every replay changes them."
+    "Tensors that captures write in place, so that every replay changes them."
     parts: set[str] = field(default_factory=set)
     "Inputs that captures read through views: `self.ids[:n]`."
     spread: set[str] = field(default_factory=set)
-    "Inputs that captured calls take apart: `model(*self.inputs)`."
+    "Inputs that captured calls unpack: `model(*self.inputs)`."
     blocks: list[CaptureBlock] = field(default_factory=list)
     handing: list[ast.Call] = field(default_factory=list)
     "Calls of helpers that capture their arguments."
     captured: list[Function] = field(default_factory=list)
     "The methods that captured blocks call, directly or not."
     functions: dict[str, Function] = field(default_factory=dict)
-    "The functions that share the names, by qualified name."
+    "The functions that share these names, by qualified name."
     bound: dict[str, list[tuple[str, ast.Assign]]] = field(default_factory=dict)
-    "Name -> the assignments to it outside of captures, each with its function, in the order of the code."
+    "Name -> the assignments to it outside captures, each with its function, in the order of the code."
     filled: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    "Name -> the functions and the lines that write into it outside of captures."
+    "Name -> the functions and the lines that write into the tensor outside captures."
     capturing: set[str] = field(default_factory=set)
-    "The functions that hold a capture."
+    "The functions that contain a capture."
     replaying: set[str] = field(default_factory=set)
     preparing: set[str] = field(default_factory=set)
     """Constructors, and the functions that constructors and capturing functions call. All of these run before the first
@@ -83,7 +83,7 @@ class GraphTensors:
         return self.outputs | self.updated
 
     def is_display(self, name: str) -> bool:
-        """Return whether a name is bound to a list or a dict, of which a line may replace one tensor."""
+        """Return whether a name is bound to a list or a dict. A line may replace a single tensor in it."""
         kinds = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
         return any(isinstance(made.value, kinds) for _, made in self.bound.get(name, ()))
 
@@ -103,11 +103,12 @@ class Tables:
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
 
     def functions_called(self, name: str) -> int:
-        """Return the number of functions of the file, in any class, that have this name."""
+        """Return the number of functions with this name in the file, in any class."""
         return sum(qualified.rpartition(".")[2] == name for qualified, _, _ in self.functions)
 
     def only_copies(self, method: str) -> bool:
-        """Return whether the file's methods with this name only copy their arguments: `self.rows[i].copy_(row)`."""
+        """Return whether all methods with this name in the file only copy their arguments:
+        `self.rows[i].copy_(row)`."""
         same = [node for name, node, _ in self.functions if name.endswith(f".{method}")]
         return bool(same) and all(map(_only_copies, same))
 
@@ -130,7 +131,7 @@ def tables(tree: ast.Module) -> Tables:
 
 
 def class_table(tree: ast.Module, name: str) -> GraphTensors | None:
-    """Return the table of a class by its qualified name; None if it captures nothing."""
+    """Return the table of a class by its qualified name, or None if the class captures nothing."""
     body: Iterable[ast.stmt] = tree.body
     scope: Function | ast.ClassDef | None = None
     for part in name.split("."):
@@ -153,8 +154,7 @@ def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: list[GraphTensors],
 
 
 def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
-    """Yield the functions and classes that a body defines, including conditional ones, but not the definitions inside
-    them."""
+    """Yield the functions and classes that a body defines, including conditional ones but not nested ones."""
     stack = list(body)
     while stack:
         node = stack.pop(0)
@@ -178,7 +178,7 @@ def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
 
 
 def note_uses(found: GraphTensors, scope: Function | ast.ClassDef, name: str) -> None:
-    """Add the functions of a table's owner, and their lines that use its tensors."""
+    """Add the functions of a table's owner, and the lines of these functions that use the table's tensors."""
     is_class = isinstance(scope, ast.ClassDef)
     found.functions.update(_functions(scope, name))
     filled = {text for node in found.functions.values() for text in _filled(node)}
@@ -201,7 +201,7 @@ def note_code(found: GraphTensors, scope: Function | ast.ClassDef, parts: Sequen
 
 
 def _called_functions(scope: Function | ast.ClassDef, parts: Sequence[ast.AST]) -> Iterator[Function]:
-    """Yield the methods and inner functions that captured code calls: the graph contains their work."""
+    """Yield the methods and inner functions that captured code calls. The graph contains their work."""
     known = {node.name: node for node in inside(scope, ast.FunctionDef) if node is not scope} if parts else {}
     methods = [node.name for node in _definitions(scope.body)] if isinstance(scope, ast.ClassDef) else []
     known.update({f"self.{name}": known.pop(name) for name in methods if name in known})
@@ -215,7 +215,7 @@ def _called_functions(scope: Function | ast.ClassDef, parts: Sequence[ast.AST]) 
 
 
 def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Iterator[str]:
-    """Yield the names that results of captured blocks are assigned to: `self.out = self._capture()`."""
+    """Yield the names to which results of captured blocks are assigned: `self.out = self._capture()`."""
     returning = {
         node.name
         for node in functions_in(scope)
@@ -237,7 +237,7 @@ def captured_names(body: CaptureBlock | Function) -> Iterator[str]:
 
 
 def note_captured(found: GraphTensors, block: Code) -> None:
-    """Add the names that captured code reads and binds, except a function's own local names."""
+    """Add the names that captured code reads and binds, except the local names of a called function."""
     own = own_names(block) - {"self"} if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef)) else ()
     body = [block.body] if isinstance(block, ast.Lambda) else block.body
     for inner in (inner for statement in body for inner in ast.walk(statement)):
@@ -258,7 +258,7 @@ def _read_by(node: ast.AST) -> list[ast.expr]:
     """Return the operands that a call, an operator or an assignment reads."""
     if isinstance(node, ast.Call):
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        # `model(*self.inputs)`: a tuple of inputs counts as one tensor.
+        # In `model(*self.inputs)`, the tuple of inputs counts as one tensor.
         return [value.value if isinstance(value, ast.Starred) else value for value in given]
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
@@ -266,15 +266,15 @@ def _read_by(node: ast.AST) -> list[ast.expr]:
 
 
 def _spread_by(node: ast.AST) -> Iterator[str]:
-    """Yield the containers that a call takes apart: `model(*self.inputs)`, `model(**self.inputs)`."""
+    """Yield the containers that a call unpacks: `model(*self.inputs)`, `model(**self.inputs)`."""
     if isinstance(node, ast.Call):
         given = [value.value for value in node.args if isinstance(value, ast.Starred)]
         yield from filter(None, map(place, (*given, *(word.value for word in node.keywords if word.arg is None))))
 
 
 def _changed_by(node: ast.AST) -> Iterator[str]:
-    """Yield the tensors that a line changes in place: `self.x.add_(d)`, `torch.mul(x, y, out=self.x)`, `self.x[:n] =
-    y`."""
+    """Yield the tensors that a line modifies in place: `self.x.add_(d)`, `torch.mul(x, y, out=self.x)`,
+    `self.x[:n] = y`."""
     changed: list[ast.expr] = []
     if isinstance(node, ast.Assign):
         changed += [one.value for one in _bound_by(node) if isinstance(one, ast.Subscript) and takes_slice(one)]
@@ -287,15 +287,15 @@ def _changed_by(node: ast.AST) -> Iterator[str]:
 
 
 def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the targets of an assignment; a tuple's targets are yielded one by one."""
+    """Yield the targets of an assignment. The elements of a tuple are yielded separately."""
     for target in node.targets if isinstance(node, ast.Assign) else ():
         yield from elements(target)
 
 
 def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the targets of an assignment with their values; targets and values of `a, b = c, d` are yielded in pairs.
+    """Yield the targets of an assignment with their values. `a, b = c, d` yields two pairs.
 
-    A target that unpacks an object, as in `a, b = kept[n]`, has no value.
+    A target that unpacks an object, as in `a, b = kept[n]`, has no value and is left out.
     """
     for target in node.targets:
         if not isinstance(target, (ast.Tuple, ast.List)):
@@ -305,7 +305,7 @@ def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def targets(node: ast.AST) -> Sequence[ast.expr]:
-    """Return the targets of a plain or augmented assignment; a tuple's targets are returned one by one."""
+    """Return the targets of a plain or augmented assignment. The elements of a tuple are separate."""
     if isinstance(node, ast.Assign):
         return [part for target in node.targets for part in elements(target)]
     return [node.target] if isinstance(node, ast.AugAssign) else []
@@ -333,7 +333,7 @@ def _filled(function: Function) -> Iterator[str]:
 
 
 def _note_touches(found: GraphTensors, function: str, node: Function, known: Set[str]) -> None:
-    """Add the uses of these tensors in a function, outside of captures, in order."""
+    """Add the uses of these tensors in a function, outside captures, in the order of the code."""
     inside = {id(inner) for block in found.blocks for statement in block.body for inner in ast.walk(statement)}
     own = [inner for _, inner in own_nodes(node)]
     if any(inner in found.blocks for inner in own):
@@ -367,7 +367,7 @@ def _makes_object(value: ast.expr) -> bool:
 
 def _note_preparing(found: GraphTensors, is_class: bool) -> None:
     """Record the functions that run before the first replay: constructors, capturing functions, and the methods that
-    these call."""
+    they call."""
     if not is_class:
         found.preparing = set(found.capturing)
         return
@@ -381,7 +381,7 @@ def _note_preparing(found: GraphTensors, is_class: bool) -> None:
         for qualified, node in found.functions.items()
     }
     waiting = [*found.capturing, *(by_name[name] for name in CONSTRUCTORS & by_name.keys())]
-    # Functions that capture again; such code may reassign any name before its capture.
+    # Functions that capture again. They may reassign any name before their capture.
     again: set[str] = set()
     for caller, called in calls.items():
         captures = [line for line, one in called if one in found.capturing]

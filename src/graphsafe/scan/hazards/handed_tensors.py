@@ -1,7 +1,7 @@
-"""Tensors that code hands to a helper which captures its arguments: `graph, out = capture(model, ids)`.
+"""Tensors that code passes to a helper which captures its arguments: `graph, out = capture(model, ids)`.
 
-The graph reads the memory of that call. So the tensors under these names of the caller (local names, or attributes of
-its object) are inputs of the graph.
+The graph reads the memory of these arguments. So the caller's tensors (its local names, or attributes of its object)
+are inputs of the graph.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
 Helpers = Mapping[str, Function]
-"Name in the code -> a function, or the constructor of a class, that captures."
+"Name in the code -> a function that captures, or the constructor of a class that captures."
 
 
 def own_helpers(found: Tables) -> Helpers:
@@ -39,7 +39,7 @@ def _is_plain(name: str) -> bool:
 
 
 def note(found: Tables, helpers: Helpers) -> None:
-    """Add a table for each function, and each class, that passes tensors or its own functions to a helper."""
+    """Add a table for each function or class that passes tensors or its own functions to a helper."""
     classes = {node.name: node for node in found.tree.body if isinstance(node, ast.ClassDef)}
     handed: dict[str, list[tuple[ast.expr, ast.Call]]] = {}
     for name, function, _ in found.functions if helpers else ():
@@ -72,7 +72,7 @@ def _table(scope: Function | ast.ClassDef, given: list[tuple[ast.expr, ast.Call]
 
 
 def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[ast.expr, ast.Call]]:
-    """Yield the tensors and functions that a function passes to helpers outside of its loops, each with the call."""
+    """Yield the tensors and functions that a function passes to helpers outside its loops, each with the call."""
     parents = parents_in(function)
     aliases = {place(node.value) for node in parents if isinstance(node, ast.Assign)}
     for call in [node for node in parents if isinstance(node, ast.Call)]:
@@ -87,8 +87,8 @@ def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[ast.expr, as
 
 
 def _given(call: ast.Call, helper: Function) -> Iterator[ast.expr]:
-    """Yield the arguments that the captured code of a helper reads or calls; the arguments in `*args` are yielded one
-    by one."""
+    """Yield the arguments that the captured code of a helper reads or calls. The arguments in `*args` are yielded
+    separately."""
     read = _captured(helper)
     yield from (value for value, parameter in matched(call, helper) if parameter.arg in read)
     if helper.args.vararg is not None and helper.args.vararg.arg in read:
@@ -98,7 +98,7 @@ def _given(call: ast.Call, helper: Function) -> Iterator[ast.expr]:
 
 @memoize_on_node
 def _captured(helper: ast.AST) -> Set[str]:
-    """Return the parameters of a helper that its captured code reads or calls, also in functions inside the helper."""
+    """Return the parameters that the captured code of a helper reads or calls, also in functions inside the helper."""
     assert isinstance(helper, (ast.FunctionDef, ast.AsyncFunctionDef))
     nested = {node.name: node for node in inside(helper, ast.FunctionDef) if node is not helper}
     parts: list[ast.AST] = [*captures_in(helper)]

@@ -1,7 +1,7 @@
-"""Graphs that are kept together with their tensors: `self.graphs[n] = (graph, x, y)`, an object of a class, a dict.
+"""Graphs that are stored together with their tensors in a tuple, an object or a dict: `self.graphs[n] = (graph, x, y)`.
 
-Code that replays such a graph takes it out again, under its own names. The names are matched by the part's index in the
-tuple, its field of the object, or its key in the dict. Results may also be kept alone: `self.outs[n] = out`.
+Code that replays such a graph unpacks it under names of its own. The two names of a tensor are matched by its index in
+the tuple, its attribute of the object, or its key in the dict. Results may also be stored alone: `self.outs[n] = out`.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Key = int | str
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The objects that are kept together with a graph."""
+    """The objects that are stored together with a graph."""
 
     kind: str
-    "tuple, attribute or key"
+    "`tuple`, `attribute` or `key`."
     size: int
-    "The number of elements of a tuple."
+    "The number of elements of the tuple."
     graph: Key
     inputs: frozenset[Key]
     outputs: frozenset[Key]
 
 
 def note(found: Tables) -> None:
-    """Add, for each function that replays a kept graph, its names for the graph's tensors."""
+    """For each function that replays a stored graph, add a table of its names for the graph's tensors."""
     fields = {node.name: _fields(node) for node in inside(found.tree, ast.ClassDef)}
     bundles = [
         bundle
@@ -62,11 +62,11 @@ def note(found: Tables) -> None:
             found.all.append(table)
 
 
-# the places where they are put together
+# places that store graphs
 
 
 def _made(function: Function, known: list[GraphTensors], fields: Mapping[str, Mapping[Key, str]]) -> Iterator[Bundle]:
-    """Yield the bundles in which a function puts the graph that it captures together with the graph's tensors."""
+    """Yield the bundles in which a function stores the graph that it captures together with the graph's tensors."""
     nodes = [node for _, node in own_nodes(function)]
     items = [item for node in nodes if isinstance(node, (ast.With, ast.AsyncWith)) for item in node.items]
     calls = [item.context_expr for item in items if is_capture(item) and isinstance(item.context_expr, ast.Call)]
@@ -104,7 +104,7 @@ def _parts(node: ast.AST, fields: Mapping[str, Mapping[Key, str]]) -> tuple[str,
 
 
 def _fields(cls: ast.ClassDef) -> Mapping[Key, str]:
-    """Return the attribute that each argument of a constructor is assigned to, by position and by name."""
+    """Return the attribute to which each argument of a constructor is assigned, by the argument's position and name."""
     constructor = next(
         (node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None
     )
@@ -118,11 +118,11 @@ def _fields(cls: ast.ClassDef) -> Mapping[Key, str]:
     return {**{parameters.index(name): to for name, to in kept}, **dict(kept)}
 
 
-# the places where they are taken out
+# places that read stored graphs
 
 
 def _names(name: str, function: Function, bundles: list[Bundle]) -> GraphTensors | None:
-    """Return the tensors of the kept graphs that a function replays, by the function's names for them."""
+    """Return the tensors of the stored graphs that a function replays, by the function's names for them."""
     nodes = [node for _, node in own_nodes(function)]
     found = GraphTensors(functions={name: function}, replaying={name})
     for call in [node for node in nodes if is_plain_replay(node)]:
@@ -150,11 +150,11 @@ def _taken_out(bundle: Bundle, graph: ast.expr, keys: frozenset[Key], nodes: lis
                 yield from filter(None, (names[key] for key in keys))  # type: ignore[index]
 
 
-# results that are kept without a graph
+# results that are stored without a graph
 
 
 def results_of(table: GraphTensors, function: Function) -> Set[str]:
-    """Return the names by which one of the owner's functions knows results that every replay overwrites: `self.out`,
+    """Return the names in one of the owner's functions for results that every replay overwrites: `self.out`,
     `self.outs[]`, and `out` after `out = self.outs[n]`."""
     found = set(table.overwritten)
     if isinstance(table.scope, ast.ClassDef):
@@ -162,7 +162,7 @@ def results_of(table: GraphTensors, function: Function) -> Set[str]:
     nodes = [node for _, node in own_nodes(function)]
     stored = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     first = min((node.lineno for node in nodes if is_plain_replay(node)), default=0)
-    # A name that is bound behind the replay, as in `out = out.clone()`, may hold something else.
+    # A name that is bound after the replay, as in `out = out.clone()`, may stand for another tensor.
     later = {name.id for name in stored if name.lineno > first > 0}
     names = [name.id for name in stored]
     taken = {
@@ -176,7 +176,7 @@ def results_of(table: GraphTensors, function: Function) -> Set[str]:
 
 
 def _kept(function: Function) -> Iterator[str]:
-    """Yield the attributes and tables in which a function keeps what its captures bind to local names."""
+    """Yield the attributes and tables in which a function stores tensors that its captures bind to local names."""
     for block in captures_in(function):
         end = block.end_lineno or block.lineno
         later = [node for _, node in own_nodes(function) if getattr(node, "lineno", 0) > end]

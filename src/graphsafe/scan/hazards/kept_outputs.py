@@ -1,7 +1,7 @@
 """Finds callers that keep an output of a graph past the next replay.
 
-A function gives an output if it returns the output itself (not a copy), alone or in a tuple, or if it returns the
-result of another function that gives an output.
+A function gives an output if it returns the output itself (not a copy), alone or in a tuple. It also gives an output if
+it returns the result of another function that gives one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, elements
 
 _GRAPHED = "<graphed>."
-"The prefix of names for callables whose graphs PyTorch captures."
+"The prefix for names of callables whose graphs PyTorch captures."
 _COMPILED = f"{_GRAPHED}<compiled>."
-"The prefix for callables that torch.compile makes; these invalidate their last outputs without copying inputs first."
+"The prefix for callables made by torch.compile. A call invalidates the last outputs before it copies inputs."
 KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
 HANDS_OUT = frozenset(("set_result", "put_nowait"))
-"Methods that hand a value to code which reads it at any later time."
+"Methods that pass a value to code which may read the value at any later time."
 Parents = Mapping[ast.AST, ast.AST]
 
 
@@ -44,10 +44,10 @@ class _Given:
 
     value: ast.expr
     parts: frozenset[int] | None = None
-    "The elements of the returned tuple that are outputs, or None if the whole value is one."
+    "The elements of the returned tuple that are outputs, or None if the whole value is an output."
 
     def names(self, target: ast.expr) -> frozenset[str]:
-        """Return the names that hold outputs if a call's result is bound to a target, or unpacked into it."""
+        """Return the names that hold outputs after a call's result is bound to a target or unpacked into it."""
         parts = enumerate(elements(target))
         whole = self.parts is None or isinstance(target, ast.Name)
         return frozenset(
@@ -100,7 +100,7 @@ def _line(function: str, node: ast.expr) -> Line:
     return Line(function, "output-kept", node, ast.unparse(node))
 
 
-# the functions that give outputs
+# functions that give outputs
 
 
 def _returned(function: Function, outputs: Set[str]) -> _Given | None:
@@ -126,7 +126,7 @@ def _passed_on(function: Function, giving: Mapping[str, _Given], names: Mapping[
             return _Given(inner.value, giving[names[called_name(inner.value)]].parts)
         if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call) and called_name(inner.value) in names:
             held |= giving[names[called_name(inner.value)]].names(inner.targets[0])
-    # A name that another line reassigns may hold something else when the function returns.
+    # A name that is assigned more than once may stand for another value when the function returns.
     stored = [inner.id for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and _is_stored(inner)]
     return _returned(function, {name for name in held if stored.count(name) == 1})
 
@@ -136,7 +136,7 @@ def _is_stored(node: ast.AST) -> bool:
 
 
 def _names(found: Tables, giving: Mapping[str, _Given]) -> dict[str, str]:
-    """Map a called name's last part to the full name of the function that gives outputs."""
+    """Map the last part of a called name to the full name of the function that gives outputs."""
     names = {
         _end(name): name for name in giving if name.startswith(_GRAPHED) or found.functions_called(_end(name)) == 1
     }
@@ -151,7 +151,7 @@ def _returns_self(function: Function) -> bool:
 
 def _class_made(call: ast.Call, chained: Set[str]) -> str | None:
     """Return the class of the object that a call makes: `Runner(model)`, or `Runner(model).build()` if `build` returns
-    the object."""
+    `self`."""
     function = call.func
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call):
         made = _class_made(function.value, chained)
@@ -160,7 +160,7 @@ def _class_made(call: ast.Call, chained: Set[str]) -> str | None:
 
 
 def called_objects(found: Tables, functions: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the names of objects whose `__call__` is one of these functions, with that function."""
+    """Yield the names of objects whose `__call__` is one of these functions, each with that function."""
     methods = {name.rpartition(".")[0]: name for name in functions if name.endswith(".__call__")}
     chained = {name for name, function, _ in found.functions if _returns_self(function)} if methods else set()
     for node in ast.walk(found.tree) if methods else ():
@@ -182,8 +182,8 @@ def _end(name: str) -> str:
 
 
 def _graphed(found: Tables) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the names of callables that replay graphs of PyTorch's own: `self.run = torch.compile(model,
-    mode="reduce-overhead")`, `torch.cuda.make_graphed_callables(model, (x,))`, a function with `@torch.compile(…)`."""
+    """Yield the names of callables with graphs made by PyTorch: `torch.cuda.make_graphed_callables(model, (x,))`,
+    `self.run = torch.compile(model, mode="reduce-overhead")`, a function with `@torch.compile(…)`."""
     for function, inner, _ in found.functions:
         for decorator in inner.decorator_list:
             if isinstance(decorator, ast.Call) and makes_graphs(decorator):
@@ -193,7 +193,7 @@ def _graphed(found: Tables) -> Iterator[tuple[str, ast.Call]]:
             continue
         name = _end(place(node.targets[0]) or "")
         own = any(_end(function) == name for function, _, _ in found.functions)
-        # `step = torch.compile(step, …)` means the function with that name.
+        # After `step = torch.compile(step, …)`, calls by the function's name run the compiled function.
         if name and makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
             compiled = dotted(node.value.func) == "torch.compile"
             yield f"{_COMPILED if compiled else _GRAPHED}{name}", node.value
@@ -260,7 +260,7 @@ def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:
 
 
 def _bound(target: ast.expr, part: int | None) -> set[str]:
-    """Return the loop variables that hold the items, or one part of each item."""
+    """Return the loop variables that hold the items or, given `part`, only that element of each item."""
     named = elements(target)
     if part is None or isinstance(target, ast.Name):
         return {one.id for one in named if isinstance(one, ast.Name)} if len(named) == 1 else set()
@@ -268,7 +268,7 @@ def _bound(target: ast.expr, part: int | None) -> set[str]:
     return {one.id} if isinstance(one, ast.Name) else set()
 
 
-# the callers that keep them
+# callers that keep outputs
 
 
 def _keeps(call: ast.expr, given: _Given, parents: Parents) -> ast.expr | ast.Assign | None:
@@ -285,7 +285,7 @@ def _keeps(call: ast.expr, given: _Given, parents: Parents) -> ast.expr | ast.As
 
 
 def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
-    """Return the line that passes a compiled callable its own last output: `self.state = self.run(x, self.state)`."""
+    """Return the line that feeds a compiled callable its last output: `self.state = self.run(x, self.state)`."""
     made = parents.get(call)
     if not name.startswith(_COMPILED) or not isinstance(made, ast.Assign):
         return None
@@ -300,8 +300,8 @@ def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
 
 
 def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call | ast.Assign | None:
-    """Return the line that puts a result without a copy into a container which outlives the iteration or the call: `y =
-    run(x); kept.append(y)`."""
+    """Return the line that puts a result, without a copy, into a container that outlives the iteration or the call:
+    `y = run(x); kept.append(y)`."""
     is_looped = loop_around(made, parents) is not None
     for inner in (inner for statement in _following(made, parents) for inner in ast.walk(statement)):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
@@ -326,8 +326,8 @@ def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequ
 
 
 def _carries(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Assign | None:
-    """Return the line with which a loop keeps a result for its next iteration, if that iteration reads it after the
-    next call: `y = run(x); change = y - last; last = y`."""
+    """Return the line with which a loop keeps a result, if the next iteration reads the result after its own call:
+    `y = run(x); change = y - last; last = y`."""
     loop = parents.get(made)
     if not isinstance(loop, LOOPS):
         return None
@@ -364,7 +364,7 @@ def _following(statement: ast.stmt, parents: Parents) -> Sequence[ast.stmt]:
 
 
 def shown(value: ast.expr, parents: Parents) -> str | None:
-    """Return the name whose memory an expression shares: `y` of `y[0]`, and of `y[i]` if a loop counts in `i`."""
+    """Return the name whose memory an expression shares: `y` for `y[0]`, and for `y[i]` if a loop counts in `i`."""
     if isinstance(value, ast.Subscript):
         index = value.slice
         if isinstance(index, ast.Constant) or (isinstance(index, ast.Name) and _counts(index.id, parents)):

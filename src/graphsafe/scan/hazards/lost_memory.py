@@ -1,4 +1,4 @@
-"""Finds tensors of a captured block that die at the end of the capturing function although the graph outlives it."""
+"""Finds tensors of a captured block that are freed at the end of the capturing function although the graph lives on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
     captured = {ast.unparse(call.func) for call in ast.walk(block) if isinstance(call, ast.Call)}
     for text in sorted(text for text in table.inputs if text.isidentifier()):
         bound = [node for node in parents if isinstance(node, ast.Assign) and text in map(place, node.targets)]
-        # `mask /= n` changes the tensor in place.
+        # `mask /= n` modifies the tensor in place, so it is not a second binding.
         uses = [node for node in names if node.id == text and not isinstance(parents.get(node), ast.AugAssign)]
         stored = [node for node in uses if isinstance(node.ctx, ast.Store)]
         if len(bound) != 1 or len(stored) != 1 or bound[0].lineno > block.lineno or not _makes(bound[0].value, makers):
@@ -70,7 +70,7 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
 
 
 def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether the graph outlives the function: an attribute holds the graph, or the graph is returned."""
+    """Return whether the graph outlives the function, because an attribute holds it or the function returns it."""
     calls = [item.context_expr for item in block.items if is_capture(item)]
     graph = place(calls[0].args[0]) if isinstance(calls[0], ast.Call) and calls[0].args else None
     if graph is None or any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in parents):
@@ -94,8 +94,8 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
 
 def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
     """Return whether an expression makes a tensor that nothing else holds: `torch.arange(n)`, or a call of a function
-    of the file that computes its result."""
-    # `torch.ones(n, n).tril()`, `(a >= b).float()`
+    in the same file whose result is computed there."""
+    # Examples are `torch.ones(n, n).tril()` and `(a >= b).float()`.
     is_tensor = False
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and dotted(value.func) is None:
         value, is_tensor = value.func.value, True

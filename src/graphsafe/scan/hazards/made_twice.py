@@ -1,7 +1,7 @@
-"""Finds fields of metadata objects to which the capture and each step assign a different new tensor.
+"""Finds fields of metadata objects to which the capture and each step assign different new tensors.
 
 `meta.lengths = torch.tensor(lengths, device=device)` in the method for captures gives the graph an address. The same
-line in the method for steps fills another tensor, so replays go on reading the values of the capture.
+line in the method for steps fills another tensor, so replays continue to read the values of the capture.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
 FILLED = re.compile(
     r"((?<=\.)\w+(?= = )|\b\w+(?==t)) ?= ?torch\.(?:tensor|as_tensor|zeros|ones|empty|full|arange|from_numpy)\("
 )
-"Matches the assignment of a new tensor to a field; the group is the field's name."
+"Matches the assignment of a new tensor to a field. The group is the field's name."
 OTHERWISE = re.compile(r"prefill|extend|dummy|warm|profil|test|eager|mixed")
 "Matches the name of a method that makes the objects for steps without a graph."
 MAKERS = frozenset(
@@ -30,17 +30,18 @@ Field = tuple[str, str]
 
 
 def has_method_for_captures(names: Iterable[str]) -> bool:
-    """Return whether a file has a method for captures, by the names of its functions."""
+    """Return whether a file has a method for captures, judging by the names of its functions."""
     return any(CAPTURES.search(name.rpartition(".")[2]) for name in names)
 
 
 def fills_twice(fields: Sequence[str]) -> bool:
-    """Return whether a file gives one field a new tensor in two places, by the matches of FILLED."""
+    """Return whether a file assigns a new tensor to one field in two places, judging by the matches of FILLED."""
     return len({*fields}) < len(fields)
 
 
 def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
-    """Yield the function, the place and the text of each such line, of the capture and of the steps."""
+    """Yield each such line of the method for captures and of the methods for steps: the function, the place and the
+    source code."""
     for cls in inside(tree, ast.ClassDef):
         methods = [node for node in cls.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
         captures = {node.name: _made_anew(node) for node in methods if CAPTURES.search(node.name)}
@@ -59,7 +60,7 @@ def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, str]]:
-    """Return the fields, of objects made here, that get a new device tensor and no other value."""
+    """Return the fields of objects made in this method to which it assigns a new device tensor and no other value."""
     nodes = [node for _, node in own_nodes(method)]
     assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
     kinds = {
@@ -80,7 +81,8 @@ def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, st
 def _given(
     assigned: Sequence[ast.Assign], kinds: Mapping[str, str]
 ) -> Iterator[tuple[Field, ast.expr | ast.stmt, ast.expr, str]]:
-    """Yield each field that such an object gets, as an argument or later, with the place, the value and the text."""
+    """Yield each field that is set on such an object, by the constructor or later, with the place, the value and the
+    source code."""
     for node in assigned:
         target = node.targets[0]
         if isinstance(target, ast.Name) and target.id in kinds and isinstance(node.value, ast.Call):
@@ -92,7 +94,7 @@ def _given(
 
 
 def _constructed(value: ast.expr) -> str | None:
-    """Return the class whose object an expression makes; a class is recognised by its capital letter."""
+    """Return the class of the object that an expression makes. A class is recognised by its capital letter."""
     name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
     return name if name[:1].isupper() else None
 

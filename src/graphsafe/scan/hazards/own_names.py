@@ -1,4 +1,5 @@
-"""Writes local names for parts of an object in full: `v["ids"]` as `self.buffers["ids"]` after `v = self.buffers`.
+"""Replaces local names by the attributes that they stand for: `v["ids"]` by `self.buffers["ids"]` after
+`v = self.buffers`.
 
 Methods of one class may have different local names for the same tensors.
 """
@@ -14,7 +15,7 @@ from graphsafe.scan.hazards.graph_syntax import Function, functions_in, own_node
 
 
 def spelled_out(tree: ast.Module) -> ast.Module:
-    """Return a copy of the file's tree in which `self.x` stands wherever a local name stood for it; all nodes keep
+    """Return a copy of the file's tree with `self.x` in place of each local name that stands for it. All nodes keep
     their positions."""
     if not any(map(_names, functions_in(tree))):
         return tree
@@ -28,7 +29,7 @@ def spelled_out(tree: ast.Module) -> ast.Module:
 
 
 def _copied(value: Any) -> Any:
-    """Return a copy of a node without the memo that node_memo.py keeps in it."""
+    """Return a copy of a node without the memo that node_memo.py stores in it."""
     if isinstance(value, list):
         return [*map(_copied, value)]
     if not isinstance(value, ast.AST):
@@ -56,7 +57,7 @@ def _names(function: Function) -> Mapping[str, ast.Attribute]:
 
 
 def _replace(parent: ast.AST, child: ast.AST, names: Mapping[str, ast.Attribute]) -> None:
-    """Put the attribute in place of a name whose own attributes or entries are used."""
+    """Replace a name by the attribute, if the code uses an attribute or an entry of the name."""
     if not isinstance(parent, (ast.Attribute, ast.Subscript)) or parent.value is not child:
         return
     if isinstance(child, ast.Name) and child.id in names:

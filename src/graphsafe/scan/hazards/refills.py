@@ -1,4 +1,4 @@
-"""Finds asynchronous copies of pinned memory that the host writes again before the copy has surely been made."""
+"""Finds asynchronous copies from pinned memory that the host writes again before the copy is certainly complete."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 
 _HOST_WAITS = frozenset("synchronize query item tolist cpu numpy".split())
-"Methods after which the host knows that earlier work is done."
+"Methods after which the host knows that earlier work is complete."
 _ANY_WAIT = re.compile(rf"\.(?:{'|'.join(sorted(_HOST_WAITS))})\(")
 _FILLS = re.compile(r"(?:\[.*?\]\s*=[^=]|\.(?:copy_|fill_|zero_|numpy)\()")
-"Matches the text after a host tensor's name if the code writes into the tensor."
+"Matches the code after a host tensor's name if that code writes into the tensor."
 _LOOPS = ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp
 
 
 def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
-    """Emit an event if an asynchronous copy reads pinned memory, and the host writes that memory again before anything
-    waits for the copy."""
+    """Emit an event if an asynchronous copy reads pinned memory, and the host writes that memory again without waiting
+    for the copy."""
     if not frame.hot or not source.pinned or source.where != "host" or source.attr is None or source.fresh:
         return
     ref, _, name = source.attr.rpartition(".")
@@ -36,8 +36,8 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
 
 
 def _may_wait(frame: Frame, path: str) -> bool:
-    """Return whether a file may wait between two rounds. In a file that does not replay, any wait counts, because only
-    a file that replays shows the loops around the copy."""
+    """Return whether a file may wait between two iterations. In a file that does not replay, any wait counts, because
+    only a file that replays shows the loops around the copy."""
     file = frame.project.files.index(path)
     if file is None or not file.replays:
         return bool(frame.project.files.search(path, _ANY_WAIT))
@@ -45,7 +45,8 @@ def _may_wait(frame: Frame, path: str) -> bool:
 
 
 def _waits(tree: ast.Module, function: str) -> bool:
-    """Return whether the host waits in each round of the loops that lead to a function, or in the function's class."""
+    """Return whether the host waits in each iteration of the loops that lead to a function, or in the
+    function's class."""
     functions = _functions(tree)
     owner = function.rpartition(".")[0]
     waiting: list[ast.AST] = [
@@ -79,7 +80,7 @@ def _functions(tree: ast.Module) -> Mapping[str, Function]:
 
 
 def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:
-    """Yield the outermost loops around calls of a function, or the function itself if there is no loop around the
+    """Yield the outermost loop around each call of a function, or the calling function if no loop is around the
     call."""
     calls = {call for call in inside(function, ast.Call) if called_name(call) == name}
     loops = [node for _, node in own_nodes(function) if isinstance(node, _LOOPS)]
@@ -88,7 +89,7 @@ def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:
 
 
 def _regular_calls(part: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls of a loop or function, except calls that only some rounds make: `if step % 100 == 0:`."""
+    """Yield the calls of a loop or function, except calls that run only in some iterations: `if step % 100 == 0:`."""
     waiting = [part]
     while waiting:
         node = waiting.pop()

@@ -1,6 +1,6 @@
-"""Functions that replay a graph: they fill its inputs, use its outputs, and wait between replays.
+"""Functions that replay a graph. They fill its inputs, use its outputs, and wait between replays.
 
-Only the syntax is read: a replay is seldom hot code itself, and only the captured block's names matter.
+Only the syntax is read, because code with replays is seldom hot and only the names in the captured block matter.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from graphsafe.scan.symbols.project import Project
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
 _WARM = re.compile("warm", re.I)
 _NUMBER = re.compile(r"(Optional\[)?(int|float|bool)\]?( \| None)?")
-"The annotation of a parameter that takes a number."
+"Matches the annotation of a parameter that takes a number."
 
 
 def events(
     tree: ast.Module, module: str, helpers: handed_tensors.Helpers = MappingProxyType({})
 ) -> Iterator[tuple[str, Event]]:
-    """Yield the qualified function and the event of each line at fault.
+    """Yield the qualified function name and the event of each line at fault.
 
     `helpers` are imported functions that capture.
     """
@@ -73,7 +73,7 @@ def events(
         yield name, _event("StreamOp", how, node, ast.unparse(node))
     capturing = {name for table in found.all for name in table.capturing - table.replaying}
     for name, how, at, text, confidence in _changes(found) if not measures else ():
-        # `warm_and_capture` makes the graph that other functions replay.
+        # `warm_and_capture` does not only warm up: it makes the graph that other functions replay.
         if not MEASURES.search(_WARM.sub("", name) if name in capturing else name):
             kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again") else "AttrWrite"
             yield name, _event(kind, how, at, text, confidence)
@@ -86,13 +86,14 @@ def _changes(found: Tables) -> Iterator[Line]:
 
 
 def events_of_metadata(tree: ast.Module) -> Iterator[tuple[str, Event]]:
-    """Yield the function and the event of each field to which the capture and each step assign a new tensor."""
+    """Yield the function and the event of each field to which the capture and each step assign different new
+    tensors."""
     for name, at, text in made_twice.lines(tree):
         yield name, _event("AttrWrite", "made-twice", at, text)
 
 
 def placed_events(project: Project, path: str) -> dict[Place, Event]:
-    """Return the events around the replays of graphs in a file, in hot and in cold code."""
+    """Return the events around graph replays in a file, in hot and in cold code."""
     file = project.files.index(path)
     if file is None:
         return {}
@@ -101,7 +102,7 @@ def placed_events(project: Project, path: str) -> dict[Place, Event]:
 
 
 def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Function]]:
-    """Yield the imported functions that capture, and constructors that do, by the names that the file gives them."""
+    """Yield the imported functions and constructors that capture, by their names in this file."""
     file = project.files.index(path)
     for name in file.imports if file is not None else ():
         binding = project.resolve(file, name) if file is not None else None
@@ -124,12 +125,13 @@ def _placed(path: str, found: Iterable[tuple[str, Event]]) -> dict[Place, Event]
 
 
 class _Site:
-    """One function, with the names that it or another method of its object captures."""
+    """One function, with the names that this function or another method of its object captures."""
 
     def __init__(
         self, function: Function, captured: list[GraphTensors], methods: frozenset[str], measures: bool
     ) -> None:
-        """`methods` are the names of the file's own methods: `put` of its own class may copy."""
+        """`methods` are the names of the file's own methods. Calls of these do not count as calls of a container's
+        method, because an own `put` may copy."""
         self._containers = KEEPS - methods
         self._measures = measures or bool(TIMING.search(ast.unparse(function)))
         self._function = function
@@ -206,12 +208,12 @@ class _Site:
             # With a graph for each size, a replay reads only the part that is filled, and callers drop the results of
             # padding rows.
             return
-        confidence: Confidence = "likely" if writes or sometimes or self._tells_nobody(target) else "possible"
+        confidence: Confidence = "likely" if writes or sometimes or self._is_length_unused(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 
     def _fills_sometimes(self, node: ast.AST, text: str) -> bool:
-        """Return whether only some calls fill an input that each replay reads, because a local flag decides that is set
-        in a loop over the batch."""
+        """Return whether only some calls fill an input that each replay reads. This depends on a local flag that a loop
+        over the batch sets."""
         for branch in ancestors(node, self._parents):
             if not isinstance(branch, ast.If) or branch.orelse:
                 continue
@@ -229,13 +231,12 @@ class _Site:
                 return True
         return False
 
-    def _tells_nobody(self, target: ast.Subscript) -> bool:
-        """Return whether nothing else in the function depends on the length that is filled of its only input:
-        `self.x[:n]`."""
+    def _is_length_unused(self, target: ast.Subscript) -> bool:
+        """Return whether nothing else in the function uses the filled length of its only input, as in `self.x[:n]`."""
         ends = [part.upper for part in elements(target.slice) if isinstance(part, ast.Slice) and part.upper is not None]
         if len(ends) != 1 or isinstance(ends[0], ast.Constant):
             return False
-        # `n` may reach the caller under another name; `len(x)` and `x.shape[0]` have no name, so they cannot.
+        # The length is used elsewhere if `n`, `len(x)` or `x.shape[0]` appears again.
         text = ast.unparse(ends[0])
         uses = [node for node in self._own if isinstance(node, ast.expr) and ast.unparse(node) == text]
         fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._fills(node)]
@@ -276,7 +277,7 @@ class _Site:
     # order
 
     def _before_replay(self, node: ast.Assign | ast.Call) -> bool:
-        """Return whether a replay follows without a capture in between."""
+        """Return whether a replay follows the line, with no capture in between."""
         for replay in self._replays:
             loop = self._shared_loop(node, replay)
             if not self._compatible(node, replay) or not (replay.lineno > node.lineno or loop is not None):
@@ -291,8 +292,8 @@ class _Site:
         return next((ancestor for ancestor in ancestors(b, self._parents) if ancestor in loops), None)
 
     def _compatible(self, node: ast.AST, replay: ast.AST) -> bool:
-        """Return whether one call can run both lines: they are not in different branches of an `if`, and no return is
-        between them."""
+        """Return whether a single call can run both lines: they are not in different branches of an `if`, and there is
+        no return between them."""
         inside = {replay, *ancestors(replay, self._parents)}
         child = node
         for ancestor in ancestors(node, self._parents):
@@ -313,7 +314,7 @@ class _Site:
 
 
 def _has_end(index: ast.expr) -> bool:
-    """Return whether a slice ends a dimension before the buffer does: `[:n]`, `[0, :n]`."""
+    """Return whether a slice may end before the buffer ends: `[:n]`, `[0, :n]`."""
     slices = (part for part in elements(index) if isinstance(part, ast.Slice))
     return any(part.upper is not None and part.lower is None for part in slices)
 

@@ -1,4 +1,5 @@
-"""Side streams, as in `with torch.cuda.stream(side):`: whether they are forked from the step's stream and joined."""
+"""Side streams, as in `with torch.cuda.stream(side):`, and whether they are forked from the step's stream and
+joined."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     if not isinstance(expression, ast.Call) or not expression.args:
         return
     argument = expression.args[0]
-    # A stream is often made only where CUDA is available. The annotation of its attribute says less than the line that
-    # makes it.
+    # A stream is often made only if CUDA is available, so the value may have several options. An option without detail
+    # comes from an annotation, which says less than the line that makes the stream.
     streams = options(frame.evaluate_quietly(argument))
     known = [one for one in streams if not (type(one) is RuntimeObject and one.kind == "stream" and one.detail is None)]
     stream = known[0] if len(known) == 1 else next(iter(streams), NONE)
@@ -30,7 +31,7 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     if stream.detail == "default":
         frame.emit("StreamOp", "foreign-stream", expression)
     elif any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
-        # The function is a context manager: code that enters it may join the stream.
+        # The function is a context manager, and code that enters it may join the stream.
         return
     elif stream.detail == "side" and frame.node is not None:
         side = _Side(frame.node, node, argument)
@@ -45,8 +46,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[Value]) -> None:
-    """Emit an event for `stream.wait_stream(given)`, or `set_stream(stream)`, if one of the streams is the default
-    stream: CUDA refuses to order a capture with it."""
+    """Emit an event for `stream.wait_stream(given)` or `set_stream(stream)` if one of the streams is the default
+    stream. CUDA refuses to order a capture relative to the default stream."""
     if any(
         type(value) is RuntimeObject and value.kind == "stream" and value.detail == "default"
         for value in (stream, *given)
@@ -55,9 +56,9 @@ def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[
 
 
 def _waits_elsewhere(frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, stream: ast.expr) -> bool:
-    """Return whether another function of the file waits for the stream, so that the missing wait may be there.
+    """Return whether another function of the file waits for the stream. The missing wait may be there.
 
-    A wait next to a capture, as after a warm-up, does not join streams that the captured step forks.
+    A wait next to a capture, as after a warm-up, does not count: it does not join streams that the captured step forks.
     """
     text = ast.unparse(stream)
     lines = frame.project.files.source(frame.path).lines
@@ -71,7 +72,7 @@ def _waits_elsewhere(frame: Frame, function: ast.FunctionDef | ast.AsyncFunction
 
 
 def _beside_captures(text: str) -> frozenset[int]:
-    """Return the lines of capturing functions outside of their captured blocks."""
+    """Return the lines of capturing functions outside their captured blocks."""
     found: set[int] = set()
     for function in functions_in(parse(text)):
         blocks = captures_in(function)
@@ -108,14 +109,14 @@ class _Side:
         self._after = [call for call in calls if call.lineno > last]
 
     def is_forked(self) -> bool:
-        """Return whether the side stream waits for the step's stream before its first work, or a call may make it
-        wait."""
+        """Return whether the side stream waits for the step's stream before its first work, or whether a called
+        function may make it wait."""
         own = any(self._calls(WAITS, self._stream))
         return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
 
     def made_after_fork(self) -> Iterator[tuple[ast.Assign, str]]:
-        """Yield the assignments, with their names, of values that the block reads and that are made on the step's
-        stream after the point that the side stream waits for."""
+        """Yield the assignments, with their names, whose values the block reads. They run on the step's stream after
+        the point for which the side stream waits."""
         order = [*self._calls(WAITS, self._stream)]
         if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
             return
@@ -129,26 +130,26 @@ class _Side:
                         yield made, target.id
 
     def _recorded_at(self, wait: ast.Call) -> int:
-        """Return the last line before a wait that records the event, or the wait's own line if none does."""
+        """Return the last line before a wait that records the event, or the line of the wait if no line does."""
         event = self._text(wait.args[0])
         lines = (call.lineno for call, _ in self._calls(RECORDS, event))
         return max((line for line in lines if line < wait.lineno), default=wait.lineno)
 
     def _calls(self, names: Container[str], receiver: str) -> Iterator[tuple[ast.Call, str]]:
-        """Yield the calls before the block of methods with these names, on this receiver."""
+        """Yield the calls of methods with these names on this receiver, before the block."""
         return (
             (call, name) for call, name, on in _methods(self._before) if name in names and self._text(on) == receiver
         )
 
     def is_joined(self) -> bool:
-        """Return whether something waits for the side stream afterwards, or whether an event is recorded on it that
-        others can wait for."""
+        """Return whether something waits for the side stream after the block. An event that is recorded on the stream
+        counts too, because other code can wait for it."""
         early = {self._text(event) for event in self._recorded_early()}
         for call in self._after:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             waited = call.args[0] if call.args else getattr(call.func, "value", call)
             if name == "synchronize" or (
-                name in WAITS and self._text(waited) not in early and not self._is_one_of_lanes(waited)
+                name in WAITS and self._text(waited) not in early and not self._is_one_of_several(waited)
             ):
                 return True
         return self._handed_over(self._after) or any(
@@ -157,7 +158,7 @@ class _Side:
         )
 
     def _recorded_early(self) -> Iterator[ast.expr]:
-        """Yield the events that the block records before some of its own work."""
+        """Yield the events that the block records before a part of its own work."""
         for i, statement in enumerate(self._block.body):
             call = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "record":
@@ -166,15 +167,15 @@ class _Side:
                 if names - WAITS - RECORDS or any(isinstance(inner, ast.BinOp) for inner in further):
                     yield call.func.value
 
-    def _is_one_of_lanes(self, waited: ast.expr) -> bool:
-        """Return whether a loop around the block goes through several streams, and a wait is only for one of them, with
-        a fixed index."""
+    def _is_one_of_several(self, waited: ast.expr) -> bool:
+        """Return whether a loop around the block visits several streams, but the wait is for only one of them, at a
+        fixed index."""
         if not (isinstance(waited, ast.Subscript) and isinstance(waited.slice, ast.Constant)):
             return False
         loops = (inner for inner in ast.walk(self._function) if isinstance(inner, ast.For))
         around = (loop for loop in loops if loop.lineno < self._block.lineno <= (loop.end_lineno or 0))
-        lanes = self._text(waited.value)
-        return any(lanes == ast.unparse(inner) for loop in around for inner in ast.walk(loop.iter))
+        streams = self._text(waited.value)
+        return any(streams == ast.unparse(inner) for loop in around for inner in ast.walk(loop.iter))
 
     def _handed_over(self, calls: list[ast.Call]) -> bool:
         """Return whether the stream is passed to a call that may do anything with it."""
@@ -195,7 +196,7 @@ class _Side:
 
 
 def _methods(calls: list[ast.Call]) -> Iterator[tuple[ast.Call, str, ast.expr]]:
-    """Yield the calls of methods, with the method's name and its receiver."""
+    """Yield the method calls, each with the method's name and the receiver."""
     for call in calls:
         if isinstance(call.func, ast.Attribute):
             yield call, call.func.attr, call.func.value

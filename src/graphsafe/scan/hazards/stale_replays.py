@@ -1,8 +1,8 @@
-"""Finds lines that make a replay use stale values, from the table of the tensors that captures use.
+"""Finds lines that make a replay use stale values, from a table of the tensors that captures use.
 
 A graph reads and writes the memory of its capture. So three things are wrong: assigning another tensor to an input's
-name later; computing a value from an input before the capture; and using an output before a replay has computed it, or
-after the next replay has overwritten it.
+name after the capture; computing a value from an input before the capture; and using an output before a replay has
+computed it, or after the next replay has overwritten it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VIEWS = frozenset(
     " contiguous element_size ndim nelement get_device new_empty new_zeros new_ones new_full new_tensor"
     " to type cuda".split()
 )
-"Methods and attributes that share their tensor's memory, read only its form, or copy it for a warm-up."
+"Methods and attributes that share their tensor's memory, read only its shape or type, or copy it for a warm-up."
 FORM_ALONE = frozenset("empty_like zeros_like ones_like full_like rand_like randn_like isinstance len type id".split())
 
 
@@ -54,7 +54,7 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
     if not table.replaying:
         return
     for name in sorted(table.inputs):
-        # A name that no line fills, and that is no attribute, may stand for a module, a number or a configuration.
+        # A name that no line fills and that is not an attribute may stand for a module, a number or a configuration.
         if not table.is_refreshed(name) and not name.startswith("self."):
             continue
         for function, made in table.bound.get(name, ()):
@@ -65,12 +65,12 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
 
 
 def _fills_one(table: GraphTensors, function: str) -> bool:
-    """Return whether a function fills an input of the graph in place, so that it surely provides inputs."""
+    """Return whether a function fills an input of the graph in place, so that it certainly provides inputs."""
     return any(function == filling for name in table.inputs for filling, _ in table.filled.get(name, ()))
 
 
 def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bool:
-    """Return whether a method assigns an attribute after its last replay, so that the next call replays on the old
+    """Return whether a method assigns an attribute after its last replay. The next call then replays on the old
     tensor."""
     if function in table.capturing or function not in table.replaying:
         return False
@@ -94,7 +94,8 @@ def _derived_before(
     """Yield values that a capture reads although they were computed, before the capture, from a tensor that is
     refilled.
 
-    `known` has the tables of all names that the function sees; a local name may be computed from an attribute.
+    `known` are the tables of all names that are visible in the function. A local name may be computed from an
+    attribute.
     """
     refreshed = {name for seen in known for name in seen.filled if seen.is_refreshed(name)}
     for name in sorted(table.inputs - refreshed):
@@ -108,9 +109,9 @@ def _derived_before(
 
 
 def _computes_from(value: ast.expr, text: str, makers: Mapping[str, Function]) -> bool:
-    """Return whether an expression computes with a tensor's values, so that the result has memory of its own.
+    """Return whether an expression computes with a tensor's values, so that the result has its own memory.
 
-    `makers` are the functions of the file, which may do so.
+    `makers` are the functions of the file; a call of one of them may compute too.
     """
     parents = {child: parent for parent in ast.walk(value) for child in ast.iter_child_nodes(parent)}
     for inner in ast.walk(value):
@@ -141,7 +142,7 @@ def _computes_from(value: ast.expr, text: str, makers: Mapping[str, Function]) -
 
 
 def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
-    """Return whether each result of a function is computed from the parameter that takes an argument of a call."""
+    """Return whether each result of a function is computed from the parameter that receives the argument `given`."""
     parameter = next((one.arg for value, one in matched(call, maker) if value is given), None)
     if parameter is None:
         return False
@@ -172,7 +173,7 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
 
 
 def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.stmt]:
-    """Yield the statements that run after a block, first in the same branch and then after the branch."""
+    """Yield the statements that run after a block, first those in the same branch and then those after the branch."""
     child: ast.AST = block
     while child in parents:
         around = parents[child]
@@ -188,7 +189,8 @@ def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast
 def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
     """Return the expression of a statement that uses an output.
 
-    Engines that capture on made-up inputs may return an output that nobody uses.
+    Returning an output does not count: an engine that captures with made-up inputs may return an output that nobody
+    uses.
     """
     for inner in ast.walk(statement):
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and place(inner.func.value) in outputs:
@@ -200,8 +202,7 @@ def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
 
 
 def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
-    """Yield captured lines that compute a local name from itself, so that each replay starts from the old tensor
-    again."""
+    """Yield captured lines that compute a local name from itself. Each replay then starts from the same old tensor."""
     for block in table.blocks:
         for statement in block.body:
             if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
@@ -223,7 +224,7 @@ def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
 
 
 def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str) -> bool:
-    """Return whether the block itself has bound the name before: a chain of layers, `x = a(x); x = b(x)`."""
+    """Return whether the block has bound the name before this line, as in a chain of layers: `x = a(x); x = b(x)`."""
     return any(
         inner.lineno < before.lineno and text in map(place, targets(inner))
         for statement in block.body
@@ -232,7 +233,7 @@ def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str
 
 
 def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
-    """Return whether the function that captures replays in a loop without filling the tensor that the name held
+    """Return whether the capturing function replays in a loop without filling the tensor for which the name stood
     before."""
     node = table.functions[function]
     loops = (loop for _, loop in own_nodes(node) if isinstance(loop, LOOPS))

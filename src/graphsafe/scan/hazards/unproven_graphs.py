@@ -1,5 +1,4 @@
-"""Finds graphs that are not shown to be right: captured and never replayed, or tested only on the inputs of the
-capture."""
+"""Finds graphs that are not shown to be right: never replayed, or tested only with the inputs of the capture."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ MAKES = re.compile(r"torch\.(rand\w*|ones\w*|zeros\w*|full\w*|empty\w*|arange|li
 
 
 def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
-    """Yield each unproven graph, as function, kind and expression."""
+    """Yield each unproven graph as function, kind and expression."""
     for name, function, _ in found.functions:
         for item in _never_replayed(function):
             yield name, "never-replayed", item
@@ -41,7 +40,7 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
         for node in inside(function, ast.Assign)
         if isinstance(node.value, ast.Call)
         for target in node.targets
-        # `graph = self.graphs[key] = CUDAGraph()` is found again under its other name.
+        # After `graph = self.graphs[key] = CUDAGraph()`, other code may use the graph under its other name.
         if all(isinstance(one, ast.Name) for one in node.targets)
         and isinstance(target, ast.Name)
         and (dotted(node.value.func) or "").endswith(GRAPH_ENDS)
@@ -67,7 +66,7 @@ def _discarded(function: Function) -> Iterator[ast.Call]:
 
 
 def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call | None:
-    """Return the replay in a test that compares its outputs but never gives the capture's inputs new values."""
+    """Return the replay in a test that compares outputs but never gives the capture's inputs new values."""
     own = [node for _, node in own_nodes(function)]
     end = max((block.end_lineno or block.lineno for block in table.blocks if block in own), default=None)
     calls = [node for node in own if isinstance(node, ast.Call)]
@@ -75,7 +74,7 @@ def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call
     if end is None or replay is None or not any(_is_made_here(table, name) for name in table.inputs):
         return None
     later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]
-    # A call that receives an input after the capture may fill it; so may a call that changes a whole model.
+    # A call that receives an input after the capture may fill it. A call that changes a whole model may do so too.
     given = {place(value) for call in later for value in [*call.args, *(keyword.value for keyword in call.keywords)]}
     is_filled = any(line > end for name in table.inputs for _, line in table.filled.get(name, ()))
     written = any(

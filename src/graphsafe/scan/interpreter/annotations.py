@@ -1,4 +1,4 @@
-"""Annotations: the value that each one promises."""
+"""The values that annotations promise."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
 def _either(parts: list[Value]) -> Value:
     """Join the members of a union.
 
-    Only the caller knows which member a value has, so a tensor in a union with a number is not certain.
+    Only the caller knows which member a value is, so a tensor in a union with a number is not certain.
     """
     if any(type(part) is Number for part in parts):
         parts = [replace(part, certain=False) if type(part) is Tensor else part for part in parts]
@@ -84,7 +84,7 @@ _LISTS = frozenset("list List Sequence Iterable Iterator Collection MutableSeque
 _SETS = frozenset("set Set frozenset FrozenSet".split())
 _DICTS = frozenset("dict Dict Mapping MutableMapping OrderedDict defaultdict DefaultDict".split())
 _TRANSPARENT = frozenset("Annotated ClassVar Final Required NotRequired Unpack".split())
-"Annotations that promise the value of their first argument."
+"Annotations that promise the same value as their first argument."
 _JAXTYPING: Mapping[str, Dtype | None] = {
     **dict.fromkeys("Float Float32 Float16 BFloat16".split(), "float"),
     **dict.fromkeys("Int Int32 Int64 Integer".split(), "int"),
@@ -92,7 +92,7 @@ _JAXTYPING: Mapping[str, Dtype | None] = {
     "Shaped": None,
     "Num": None,
 }
-"""The dtype of `Float[Tensor, "batch dim"]` and the like."""
+"""The dtypes of annotations such as `Float[Tensor, "batch dim"]`."""
 
 
 def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
@@ -157,7 +157,7 @@ def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
             return UNKNOWN
         own = [facts for base in bases if (facts := engine.project.class_facts(base)) is not None]
         if not _TENSORS.isdisjoint(bases) and not any(facts.methods for facts in own):
-            return Tensor(where="any")  # this class is only a name for tensors of one form
+            return Tensor(where="any")  # this class is only a name for tensors of a certain shape or type
         return Instance(ref, declared=True)
     if binding.kind == "assign":
         return _aliased(engine, binding.path, binding.name)
@@ -183,7 +183,7 @@ def _aliased(engine: Engine, path: str, name: str) -> Value:
 
 
 _TENSORS = frozenset(("torch.Tensor", "torchtyping.TensorType"))
-"If a class without methods derives from one of these, it is only a name for tensors of one form."
+"A class without methods that derives from one of these is only a name for tensors of a certain shape or type."
 _TORCH_TYPES: Mapping[str, Value] = {
     "torch.Generator": RuntimeObject("generator"),
     "torch.device": DeviceValue("any"),
@@ -193,14 +193,14 @@ _TORCH_TYPES: Mapping[str, Value] = {
 
 
 def _library_type(engine: Engine, name: str) -> Value:
-    """Return the value that an annotation with a library's class promises."""
+    """Return the value that an annotation with a class of a library promises."""
     last = name.rpartition(".")[2]
     model = engine.libraries.find(name)
     if model is not None and model.returns == "object":
         return RuntimeObject("library", name)
     made = runtime_object(model.returns) if model is not None else None
     if made is not None:
-        # The annotation does not say which stream it is.
+        # The annotation does not say which stream the object is.
         return RuntimeObject(made.kind)
     if name.startswith("torch") and last in _TENSOR_TYPES:
         return Tensor(where="any", dtype=_TENSOR_TYPES[last])

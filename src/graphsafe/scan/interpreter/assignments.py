@@ -63,11 +63,11 @@ def annotated_assignment(frame: Frame, node: ast.AnnAssign) -> None:
         if type(value) is Unknown and type(declared) is not Unknown:
             value = placed(declared, dotted(node.target) or "", value.step, "any")
         elif isinstance(value, (Sequence, Dict)) and isinstance(declared, (Sequence, Dict)):
-            # The container is empty now; its annotation describes the later elements.
+            # The container is empty now. Its annotation describes the elements that it gets later.
             value = replace(value, elem=placed(declared.elem, dotted(node.target) or "", False, "any"))
     assign(frame, node.target, value, node)
     if type(value) is NoneValue and isinstance(node.target, ast.Attribute) and not frame.hot:
-        # The constructor leaves the attribute None; another method will set it.
+        # The constructor leaves the attribute None, and another method will set it.
         declared = placed(annotated(frame.engine, frame.file, node.annotation), node.target.attr, False, "any")
         owner = frame.evaluate(node.target.value)
         if type(owner) is Instance:
@@ -91,7 +91,7 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
     value = _combined(frame, node, held)
     tensor, certain = as_tensor(held)
     if tensor is not None and certain:
-        # An augmented assignment to a tensor works in place, so the attribute's address stays the same.
+        # An augmented assignment modifies a tensor in place, so the attribute's address stays the same.
         if isinstance(target, ast.Name):
             frame.env[target.id] = held
         return
@@ -99,7 +99,8 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
 
 
 def _perhaps_in_place(held: Value, value: Value) -> Value:
-    """Return the result of `held += …` for an unknown old value; if that is a tensor, no new tensor is made."""
+    """Return the result of `held += …`. If the old value is unknown, it may be a tensor, and then no new tensor is
+    made."""
     return replace(value, certain=False) if type(held) is Unknown and type(value) is Tensor else value
 
 
@@ -118,8 +119,8 @@ def assign(
     augmented: bool = False,
     written: ast.expr | None = None,
 ) -> None:
-    """Assign `value` to a target. `written` is the value's expression if it is not the value in the statement
-    `node`."""
+    """Assign `value` to a target. `written` is the expression of the value, if it differs from the value in the
+    statement `node`."""
     written = written or getattr(node, "value", None)
     if isinstance(target, ast.Name):
         if target.id in frame.globals:
@@ -144,7 +145,7 @@ def assign(
 
 
 def _put_by_method(frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST) -> bool:
-    """Call the `__setitem__` that the class of `owner` defines; return False if it defines none."""
+    """Call the `__setitem__` that the class of `owner` defines. Return False if it defines none."""
     if type(owner) is not Instance or frame.project.find_method(owner.ref, "__setitem__") is None:
         return False
     arguments = Arguments((index_of(frame, target), value))
@@ -173,7 +174,7 @@ def _unpack(frame: Frame, targets: list[ast.expr], value: Value, node: ast.AST) 
                 assign(frame, target, items[len(items) - (len(targets) - i)], node)
         else:
             inner = target.value if isinstance(target, ast.Starred) else target
-            # If the length does not fit, the annotation is wrong.
+            # If the number of items does not fit, the annotation is wrong.
             item = UNKNOWN if items is not None else element_of(value)
             assign(frame, inner, Sequence("list", None, item) if inner is not target else item, node)
 
@@ -181,7 +182,7 @@ def _unpack(frame: Frame, targets: list[ast.expr], value: Value, node: ast.AST) 
 def _give_memory(
     frame: Frame, target: ast.Attribute, owner: Tensor, value: Value, node: ast.AST, written: ast.expr | None
 ) -> None:
-    """Record `p.data = value`, for a tensor of an attribute or a parameter of a module."""
+    """Record `p.data = value` for a tensor that is an attribute or a module's parameter."""
     if frame.hot and written is not None and _gets_new_memory(target, owner, value, written):
         frame.emit("AttrWrite", "rebound", target, "likely" if as_tensor(value)[1] else "possible")
     if owner.attr is not None:
@@ -194,11 +195,11 @@ def _give_memory(
 
 
 def _gets_new_memory(target: ast.Attribute, owner: Tensor, value: Value, written: ast.expr) -> bool:
-    """Return whether a tensor from before the step gets memory that is computed from it: `p.data = p.data - rate *
-    p.grad`."""
+    """Return whether a tensor from before the step gets new memory that is computed from its own values:
+    `p.data = p.data - rate * p.grad`."""
     holder = dotted(target.value)
     made, _ = as_tensor(value)
-    # A tensor that the step receives or makes is a different one in each step anyway.
+    # A tensor that the step receives or makes is a different tensor in each step anyway.
     if owner.fresh or owner.step or owner.where == "host" or made is None or not made.fresh or holder is None:
         return False
     return any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written))
@@ -242,7 +243,7 @@ def _assign_attribute(
                 writes.write_attribute(frame, option, target.attr, holder, value, node, written, augmented)
     chain = dotted(target)
     if chain is not None:
-        # The same call reads back the value just written, whatever other methods assign.
+        # The same call reads back the value that was just written, whatever other methods assign.
         frame.env[chain] = named(value, chain)
 
 
@@ -270,7 +271,7 @@ def _put_item(
     node: ast.AST,
     augmented: bool,
 ) -> None:
-    """Put a value into a container, and bind the container's holder to the result."""
+    """Put a value into a container, and bind the container's name to the result."""
     holder = target.value
     updated = _with_item(container, key, value)
     if isinstance(holder, ast.Attribute):

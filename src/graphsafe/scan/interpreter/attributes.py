@@ -1,4 +1,4 @@
-"""Attributes of instances: each holds the join of what constructors and other methods assign."""
+"""Attributes of instances. Each holds the join of the values that constructors and other methods assign."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
 FACTORY_DECORATORS = frozenset(("staticmethod", "classmethod"))
 MAX_WRITERS = 6
 Key = tuple[str, str]
-"The class and the attribute."
+"A class and an attribute."
 
 
 class AttributeTables:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.constructions: Mapping[Key, Sequence[Value]] = {}
-        "The values that calls of plain-field classes put into the fields, as far as they are known."
-        self._told_of: Set[str] = frozenset()
+        "Attribute or constructor parameter of a class -> the known values that calls of the class give to it."
+        self._with_known_arguments: Set[str] = frozenset()
         self._under_construction: dict[tuple[str, Passed | None], Effects] = {}
         "The objects whose constructors are being read, by class and constructor arguments."
         self.marked: Marked = {}
@@ -55,12 +55,12 @@ class AttributeTables:
         self._plain: dict[str, bool] = {}
         self._keys: dict[str, dict[str, str]] = {}
         self._writing: dict[Key, Sequence[str]] = {}
-        "The methods, except for constructors, that assign an attribute."
+        "The methods, except constructors, that assign an attribute."
 
     # assignments in cold code
 
     def record(self, ref: str, name: str, value: Value) -> None:
-        """Record that cold code assigns `self.name` of an instance of class `ref`."""
+        """Record that cold code assigns `value` to the attribute `name` of an instance of the class `ref`."""
         _add(self._engine.effects.written, (ref, name), value)
 
     def expect(self, ref: str, name: str, value: Value) -> None:
@@ -68,7 +68,7 @@ class AttributeTables:
         _add(self._engine.effects.expected, (ref, name), value)
 
     def include(self, summary: Summary, owner: str = "", ref: str = "") -> None:
-        """Add the assignments of a called function's summary; assignments to `owner` count as assignments to `ref`."""
+        """Add the assignments of a called function's summary. Assignments to `owner` count as assignments to `ref`."""
         for (of, name), values in summary.written.items():
             for value in values:
                 self.record(ref if of == owner else of, name, value)
@@ -80,7 +80,8 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, key, value)
 
     def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and numbers that a call of a plain-field class puts into its fields."""
+        """Record the tensors and numbers that a call puts into fields, for a class with plain fields
+        (`has_plain_fields`)."""
         for name, value in values.items():
             of_class = self.of_class(ref, name)
             declared, _ = as_tensor(of_class)
@@ -88,16 +89,16 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, name), value)
             elif declared is not None:
                 given = as_tensor(value)[0] or declared
-                # A class with a method `to` is filled on the host and moves to the device before a step.
+                # Objects of a class with a method `to` are filled on the host and move to the device before a step.
                 moves = given.where == "host" and self._engine.project.find_method(ref, "to") is not None
                 where = declared.where if given.where == "any" or moves else given.where
                 value = replace(declared, where=where, dtype=given.dtype or declared.dtype)
                 _add(self._engine.effects.constructed, (ref, name), value)
 
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and objects that a call passes to a constructor, by the attributes that they become."""
+        """Record the tensors and objects that a call passes to a constructor, by the attributes that store them."""
         for name, value in values.items():
-            # If the constructor itself shows the value, its callers' arguments add nothing.
+            # If the constructor itself shows the value, the arguments of its callers add nothing.
             if type(self._constructed(Instance(ref)).value(name)) is Unknown:
                 for option in options(value):
                     if type(option) is Tensor:
@@ -109,26 +110,24 @@ class AttributeTables:
                     _add(self._engine.effects.constructed, (ref, name), option)
 
     def given(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Note the tensors and optimizers that a call passes to a constructor, by the parameters that take them."""
+        """Record the tensors and optimizers that a call passes to a constructor, by their parameters."""
         for name, value in values.items():
             for told in told_by(value):
                 _add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
-        """Take over the values that all calls of the project put into fields, if they say more than annotations."""
-        self.constructions = {key: values for key, values in constructions.items() if self._tell(key, values)}
-        self._told_of = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
+        """Keep the values that all calls of the project give to attributes, if they say more than annotations."""
+        self.constructions = {key: values for key, values in constructions.items() if self._adds_facts(key, values)}
+        self._with_known_arguments = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
 
     def is_told(self, ref: str, given: Passed | None) -> bool:
-        """Return whether calls of a class show its constructor's arguments, and the object's own call does not."""
-        return given is None and ref in self._told_of
+        """Return whether calls of a class show its constructor's arguments, and the call for this object does not."""
+        return given is None and ref in self._with_known_arguments
 
-    def _tell(self, key: Key, values: Sequence[Value]) -> bool:
-        """Return whether calls say more about a field than its declaration: it has none, or they pass only host tensors
-        or masks.
-
-        Other calls add nothing, because a declared tensor counts as a device tensor anyway.
-        """
+    def _adds_facts(self, key: Key, values: Sequence[Value]) -> bool:
+        """Return whether calls say more about a field than its declaration does. They do if it has none, or if they
+        pass only host tensors or only masks. Other tensors add nothing, because a declared tensor counts as a device
+        tensor anyway."""
         of_class = self.of_class(*key)
         if as_tensor(of_class)[0] is not None:
             tensors = [value for value in values if type(value) is Tensor]
@@ -139,13 +138,13 @@ class AttributeTables:
     # values of attributes
 
     def of_instance(self, owner: Instance, name: str, level: int = TOP_LEVEL) -> Value | None:
-        """Return the value of an attribute that is no method, or None if nothing in the project defines it.
+        """Return the value of an attribute that is not a method, or None if nothing in the project defines it.
 
-        `level` bounds the chain of methods that are read for the attributes which another method needs.
+        `level` limits the chain of methods that are read for attributes which other methods need.
         """
         made = owner.ref, owner.given
         if self._under_construction and made in self._under_construction:
-            # A running constructor sees the assignments so far. These change, so the answer is not memoised.
+            # A running constructor shows only its assignments so far. These change, so the answer is not memoised.
             return self.work_out(Instance(owner.ref, given=owner.given), name, level)
         return self._engine.queries.ask(
             ("attribute", *made, name, level),
@@ -179,25 +178,26 @@ class AttributeTables:
     def _assigned(
         self, owner: Instance, name: str, level: int, initial: Value | None, promised: Value | None
     ) -> Value | None:
-        """Return the join of the values that constructors, further methods, callers and annotations give to an
+        """Return the join of the values that constructors, other methods, callers and annotations give to an
         attribute."""
         value = initial
         writers: Sequence[str] = self._writers(owner.ref, name) if level else ()
         if level and is_empty(initial):
             writers = (*writers, *self._writers(owner.ref, items_of(name)))
         for writer in dict.fromkeys(writers[:MAX_WRITERS]):
-            # At the deepest level a method is read only once, for its defining class instead of each inheriting class.
+            # At the deepest level, a method is read only once, for the class that defines it and not for each
+            # inheriting class.
             for_all = level == 1 and owner.given is None
             receiver = Instance(writer.rpartition(".")[0]) if for_all else owner
             summary = self._read(receiver, writer, level - 1)
             found = summary.written.get((receiver.ref, name), ()) if summary is not None else ()
             if found and writer.endswith("._apply") and all(type(v) is Tensor and v.where == "host" for v in found):
-                # `to` and `cuda` of the surrounding module stop at this module, so that its tensors stay on the host.
+                # `to` and `cuda` of the surrounding module stop at this module, so its tensors stay on the host.
                 return found[0]
             for written in found:
                 value = written if value is None else join(value, written)
         for given in telling(self._given(owner.ref, name)):
-            # A constructor does not know its arguments; its callers do.
+            # Only the callers of a constructor know its arguments.
             if value is None or type(value) is Unknown:
                 value = given
             elif owner.given is None:
@@ -207,11 +207,11 @@ class AttributeTables:
         return join(value, promised) if as_tensor(promised)[0] is None else filled(value, promised)
 
     def _given(self, ref: str, name: str) -> Sequence[Value]:
-        """Return the values that calls of a plain-field class put into one field, as far as they are known."""
+        """Return the known values that calls of a class give to an attribute or constructor parameter."""
         return self.constructions.get((ref, name), ())
 
     def initial(self, owner: Instance, name: str) -> Value | None:
-        """Return the value of an attribute before any method but the constructor runs."""
+        """Return the value of an attribute before any method except the constructor runs."""
         value = self._constructed(Instance(owner.ref, given=owner.given)).value(name)
         if value is None:
             of_class = self.of_class(owner.ref, name)
@@ -238,7 +238,7 @@ class AttributeTables:
             del self._under_construction[owner.ref, owner.given]
 
     def _constructor_calls(self, owner: Instance) -> Iterator[Call]:
-        """Yield the calls that make an object, with the known arguments."""
+        """Yield the constructor calls that make an object, with the known arguments."""
         ref, given = owner.ref, owner.given
         found = {name: self._engine.project.find_method(ref, name) for name in CONSTRUCTORS}
         if given is not None and found["__init__"] is None:
@@ -264,7 +264,7 @@ class AttributeTables:
         return Arguments(keywords=told)
 
     def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:
-        """Yield the fields of a class that has no constructor of its own, with the values that a call puts there."""
+        """Yield the fields of a class without its own constructor, with the values that a call puts into them."""
         names: dict[str, None] = {}
         for base in reversed(self._engine.project.mro(ref)):
             facts = self._engine.project.class_facts(base) if "::" in base else None
@@ -273,7 +273,7 @@ class AttributeTables:
         yield from ((name, value) for name, value in given.keywords if name in names)
 
     def _constructed_so_far(self, owner: Instance) -> UnderConstruction:
-        """Return the effects so far of the constructors that are being read, and of the functions that these call."""
+        """Return the effects so far of the constructors that are being read, and of the functions that they call."""
         calling: list[Effects] = []
         effects: Effects | None = self._engine.effects
         begun, ref = self._under_construction[owner.ref, owner.given], owner.ref
@@ -295,7 +295,8 @@ class AttributeTables:
         return 0 if self._engine.budget.holds(method) else 1
 
     def key(self, ref: str, name: str) -> str:
-        """Return `path::Class.name` of the topmost class that assigns the attribute: all subclasses share it."""
+        """Return `path::Class.name` with the topmost class that assigns the attribute. All subclasses share
+        this key."""
         keys = self._keys.setdefault(ref, {})
         if name not in keys:
             owner = ref
@@ -308,13 +309,13 @@ class AttributeTables:
         return keys[name]
 
     def is_module(self, ref: str) -> bool:
-        """Return whether instances are torch modules: a call runs `forward`, and their buffers move with them."""
+        """Return whether instances are torch modules: a call runs `forward`, and `to` moves their buffers."""
         if ref not in self._modules:
             self._modules[ref] = any(map(is_module_base, self._engine.project.mro(ref)))
         return self._modules[ref]
 
     def of_class(self, ref: str, name: str) -> Value:
-        """Return the value that the body of the class, or of one of its bases, binds to a name."""
+        """Return the value to which the body of the class, or of one of its bases, binds a name."""
         return self._engine.queries.ask(("class", ref, name), lambda: self._class_body(ref, name), lambda: UNKNOWN)
 
     def _class_body(self, ref: str, name: str) -> Value:
@@ -339,7 +340,7 @@ class AttributeTables:
                 if value is None or (type(declared) is not Unknown and type(declared) is not Number):
                     return declared
                 if isinstance(value, ast.Constant) and value.value is None:
-                    # `plan: Plan | None = None` does not show the field's value once it is set.
+                    # `plan: Plan | None = None` does not show which value the field has later.
                     return UNKNOWN
             if value is None:
                 return UNKNOWN
@@ -382,7 +383,7 @@ class AttributeTables:
         return self._plain[ref]
 
     def _factories(self, ref: str) -> list[str]:
-        """Return the methods with which a plain-field class makes its instances."""
+        """Return the methods by which a class with plain fields makes its instances."""
         project = self._engine.project
         facts = project.class_facts(ref)
         if facts is None or not facts.fields or not self.has_plain_fields(ref):

@@ -1,4 +1,4 @@
-"""Attributes before a constructor assigns them: they have the value that the class body gives them."""
+"""Attributes that a constructor has not assigned yet. They have the value from the class body."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 def before_assignment(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
     """Return the value of `self.name` in a constructor that has not assigned it yet: `self.table = self.table.to(d)`.
 
-    Returns None in other methods, and if another constructor may have assigned the attribute before.
+    Return None in any other method, and if another constructor may have assigned the attribute before.
     """
     if frame.node is None or frame.node.name not in CONSTRUCTORS or owner is not frame.self_value:
         return None
@@ -32,7 +32,7 @@ def before_assignment(frame: Frame, node: ast.AST, owner: Instance, name: str) -
 
 @memoize_on_node
 def _assigned(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, int]:
-    """Map each attribute of the receiver to the last line of the statement that assigns it first."""
+    """Map each attribute of the receiver to the last line of the statement that first assigns it."""
     receiver = constructor.args.args[0].arg if constructor.args.args else ""
     found: dict[str, int] = {}
     for statement in inside(constructor, ast.Assign):

@@ -1,4 +1,4 @@
-"""Attributes of an instance as its constructors leave them, while these are read and afterwards."""
+"""The attributes of an instance after its constructors, and while the constructors are being read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphsafe.scan.domain.values import NoneValue, Unknown, Value
 
 
 class UnderConstruction:
-    """The attributes of an instance as its constructors leave them, as far as they have been read."""
+    """The attributes that the constructors of an instance assign, as far as the constructors have been read."""
 
     def __init__(self, ref: str, effects: Sequence[Effects]) -> None:
         self._ref = ref
@@ -22,22 +22,22 @@ class UnderConstruction:
         for effects in self._effects:
             key = (self._ref, name)
             for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
-                # If some of the assigned values are known, unknown ones are ignored. A known None does not count,
-                # because it says little.
+                # If some of the assigned values are known, the unknown ones are ignored. A known None says little, so
+                # it does not count as known.
                 is_open = value is None or (type(value) is Unknown and type(written) is not NoneValue)
                 if value is None or is_open or type(written) is not Unknown or type(value) is NoneValue:
                     value = written if value is None or is_open else join(value, written)
         return value
 
     def promised(self, name: str) -> Value | None:
-        """Return the later value, according to its annotation, of an attribute that is None at first."""
+        """Return the later value of an attribute that is None at first, according to its annotation."""
         found = [value for effects in self._effects for value in effects.expected.get((self._ref, name), ())]
         return join_all(found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Constructed:
-    """The attributes of an instance as its constructors leave them, once all constructors have been read."""
+    """The attributes that the constructors of an instance assign, after all constructors have been read."""
 
     values: Mapping[str, Value | None]
     promises: Mapping[str, Value | None]

@@ -1,5 +1,5 @@
-"""Calls of constructors in cold code: they show the value of an attribute if the constructor only stores its argument
-there."""
+"""Calls of constructors in cold code. They show the value of an attribute in which the constructor only stores its
+argument."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLASS_ITSELF = re.compile(r"\bcls\(")
 
 
 def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
-    """Yield the objects that constructor calls of the project put into an attribute, if methods call it."""
+    """Yield the objects that constructor calls of the project put into an attribute which methods of the class call."""
     project = engine.project
     node = project.method_node(ref, "__init__")
     parameter = kept_names(node).get(name) if node is not None else None
@@ -43,7 +43,7 @@ def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
 
 
 def _is_called(engine: Engine, ref: str, name: str) -> bool:
-    """Return whether the class calls the attribute or a method of it."""
+    """Return whether the class calls the attribute or a method of the attribute."""
     path = ref.partition("::")[0]
     facts = engine.project.class_facts(ref)
     called = re.compile(rf"\bself\.{name}(?:\.\w+)?\(")
@@ -54,7 +54,7 @@ def _is_called(engine: Engine, ref: str, name: str) -> bool:
 
 
 def _in_files(engine: Engine, ref: str, position: int, parameter: str) -> Iterator[str]:
-    """Yield the functions that call the class by its name, with an object made there."""
+    """Yield the functions that call the class by its name and pass an object that they make."""
     name = ref.rpartition("::")[2]
     for path in _paths_by_class(engine.project.files).get(name, ()):
         file = engine.project.files.index(path)
@@ -106,7 +106,7 @@ def _makes(function: ast.AST | None, call: ast.Call, position: int, parameter: s
 
 
 def _paths_by_class(files: Files) -> Mapping[str, Sequence[str]]:
-    """Return the files that call something by a class's name."""
+    """Map each class name to the files that call something by this name."""
 
     def read() -> Mapping[str, Sequence[str]]:
         table: dict[str, list[str]] = {}

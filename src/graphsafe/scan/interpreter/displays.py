@@ -1,4 +1,4 @@
-"""Displays, comprehensions and formatted strings: expressions that build a value from others."""
+"""Displays, comprehensions and formatted strings: expressions that build a value from other values."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def comprehension(kind: SequenceKind) -> Callable[[Frame, Any], Value]:
 
 
 def _generators(frame: Frame, generators: list[ast.comprehension]) -> tuple[Value, ...] | None:
-    """Bind the targets of the loops. Return the items if there is one plain loop over a few known items."""
+    """Bind the targets of the loops. Return the items if there is a single loop, without conditions, over a few known
+    items."""
     items: tuple[Value, ...] | None = None
     for generator in generators:
         iterable = protocols.iterated(frame, generator.iter, frame.evaluate(generator.iter))

@@ -1,4 +1,4 @@
-"""Environments: the names of a function with their values, and their joins where branches or rounds of a loop meet."""
+"""Environments: the names of a function with their values, and their joins where branches or loop iterations meet."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def merge(envs: list[Env], fallback: Env) -> Env:
 
 
 def binds_more_functions(before: Env, after: Env) -> bool:
-    """Return whether a name may now be a function that it was not before; nested functions are new objects each
-    time."""
+    """Return whether a name may stand for a module-level function that was not among its values before. Nested
+    functions do not count, because they are new objects each time."""
     named = {name for name, value in after.items() if type(value) is Union and value != before.get(name)}
     return any(
         type(option) is Function and option.node is None and option not in options(before.get(name, NONE))

@@ -1,4 +1,4 @@
-"""Compares the values that constructors, calls and annotations give to one attribute: finds which of them carry
+"""Compares the values that constructors, calls and annotations give to one attribute, and finds which of them carry
 information."""
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from graphsafe.scan.domain.values import Sequence as SequenceValue
 
 
 def of_parameter(name: str) -> str:
-    """Return the key for the values of a constructor's parameter; they are kept together with the values of
-    attributes."""
+    """Return the key for the values of a constructor's parameter. Values of parameters are stored together with values
+    of attributes."""
     return f"({name})"
 
 
@@ -24,7 +24,7 @@ def is_empty(value: Value | None) -> bool:
 
 
 def told_by(value: Value) -> Iterator[Value]:
-    """Yield what an argument of one call tells of the parameter: a tensor, an optimizer."""
+    """Yield the facts that an argument of a call shows about the parameter: a tensor, an optimizer."""
     tensor, certain = as_tensor(value)
     if tensor is not None and certain and tensor.certain:
         yield Tensor(tensor.where, tensor.dtype, tensor.ndim, tensor.pinned)
@@ -47,7 +47,7 @@ def telling(values: Sequence[Value]) -> Sequence[Value]:
 
 
 def filled(value: Value, expected: Value) -> Value:
-    """Join a value with the annotation's value, unless the value shows where the tensor is, since an annotation does
-    not."""
+    """Return the join of a value and the annotation's value. If the value shows where its tensor is, return only the
+    value, because an annotation does not show this."""
     made = as_tensor(value)[0]
     return value if made is not None and made.where != "any" else join(value, expected)

@@ -1,4 +1,5 @@
-"""The parts of a tensor's index: the dimensions they drop, whether they gather, and whether the host waits for them."""
+"""The parts of a tensor's index: the dimensions that they drop, whether they gather, and whether the host waits for
+them."""
 
 from __future__ import annotations
 
@@ -32,18 +33,18 @@ def parts_of(index: ast.expr) -> list[ast.expr]:
 
 @dataclass(slots=True)
 class Index:
-    """The index of `tensor[node.slice]`, loaded or stored; `read` fills in the effects of its parts."""
+    """The index of `tensor[node.slice]`, for a load or a store. `read` fills in the effects of its parts."""
 
     frame: Frame
     node: ast.Subscript
     tensor: Tensor
     is_store: bool = False
     dropped: int = 0
-    "Number of dimensions that integers drop, minus the number that None adds."
+    "Number of dimensions that integers drop, minus the number of dimensions that None adds."
     is_known: bool = True
     "Whether `dropped` counts all integers and Nones of the index."
     gathers: Literal["", "step", "other"] = ""
-    "Set if a tensor, list or array gathers elements: `step` if it is a tensor of the step."
+    "Set if a tensor, list or array gathers elements. It is `step` for a tensor of the step."
 
     @property
     def is_on_device(self) -> bool:
@@ -87,7 +88,7 @@ class Index:
             self._sequence(part, option)
             self.gathers = "other"
         elif type(option) is Array and self.is_on_device:
-            # Code that indexes a tensor with an array usually has a host tensor.
+            # A tensor that code indexes with an array is usually on the host.
             confidence: Confidence = "likely" if self.tensor.where == "device" else "possible"
             self.frame.emit("Transfer", "index", self.node, confidence, None, value="a numpy array")
             self.gathers = "other"
@@ -106,9 +107,10 @@ class Index:
             self.frame.use_number(index, "index", part)
 
     def _sequence(self, part: ast.expr, index: Sequence) -> None:
-        """Take a list of indices, which is sent to the device, or a tuple with one index for each dimension.
+        """Evaluate a list of indices, which is sent to the device, or a tuple with one index for each dimension.
 
-        PyTorch treats a list with slices as a tuple, and a tuple beside other indices as a list: `x[:, (0, 2)]`.
+        PyTorch treats a list that contains slices as a tuple. It treats a tuple beside other indices as a list:
+        `x[:, (0, 2)]`.
         """
         is_list = (
             index.kind in ("list", "iterator") or isinstance(part, ast.List) or isinstance(self.node.slice, ast.Tuple)
@@ -143,14 +145,14 @@ class Index:
 
 
 def index_tensor(value: Value) -> tuple[Tensor | None, bool]:
-    """Return the tensor that an index is or may be. If code indexes with a comparison, it has compared tensors."""
+    """Return the tensor that an index is or may be. A comparison that is used as an index has compared tensors."""
     if type(value) is Unknown and value.compared:
         return Tensor(where="any", dtype="bool", step=value.step), True
     return as_tensor(value)
 
 
 def emit_mask_by_name(frame: Frame, node: ast.Subscript, part: ast.expr, index: Value) -> None:
-    """Emit a mask if an index comes from an unknown call on the device and its name is the name of a mask."""
+    """Emit a mask if an index comes from an unknown call on the device and has the name of a mask."""
     if type(index) is not Unknown or not index.device:
         return
     if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):

@@ -1,8 +1,8 @@
 """Interprets functions over abstract values, follows their calls, and records the effects of each hot line.
 
-A function is read once for each different set of arguments. Effects are kept by place (a span of a file), so that a
-line gives one event even if several chains of calls lead to it. The calls are kept separately, as edges between
-functions, and a chain is looked up only for findings.
+A function is read once for each different set of arguments. Effects are stored by place (a span of a file), so that a
+line gives one event even if several chains of calls lead to it. The calls are stored separately, as edges between
+functions, and a chain of calls is looked up only for a finding.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
 HOT = 3
-"The layer of questions about hot code. Questions about cold code belong to the layers below."
+"The layer of questions about hot code. Questions about cold code belong to the lower layers."
 MAX_DEPTH = 150
 "The largest number of levels to which calls are followed."
 
@@ -84,7 +84,7 @@ class Interpreter:
         scope: Scope | None = None,
         is_named_cold: parameters.ColdTest = lambda ref, facts: False,
     ) -> None:
-        """`is_named_cold` tells whether a function is cold because cold-paths name it, and for no other reason."""
+        """`is_named_cold` tells whether a function is cold only because the `cold-paths` setting names it."""
         self.project = project
         self.budget = CallBudget(project, scope)
         self.ops = ops
@@ -103,7 +103,7 @@ class Interpreter:
         self.closures = Closures(self)
         self.expressions = expressions.HANDLERS
         self.loops_of: Callable[[str], tuple[int, ...] | None] = lambda ref: None
-        "Returns the loops around steps in a function (roots/loop_roots.py)."
+        "A function that returns the step loops in a function (roots/loop_roots.py)."
         self._shared = Shared()
 
     # events
@@ -131,7 +131,7 @@ class Interpreter:
             self.effects.events[place] = self._shared.event(place, event)
 
     def note(self, item: Item) -> None:
-        """Record an effect of a line, in the order of the step. Equal items are shared by all summaries."""
+        """Record an effect of a line, in the order of the step. All summaries share one object for equal items."""
         self.effects.items.append(self._shared.item(item))
 
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
@@ -147,11 +147,11 @@ class Interpreter:
         return calls.call_value(frame, node, value, arguments)
 
     def attribute(self, frame: Frame, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
-        """Return the value of an attribute; `text` is its spelling in the code."""
+        """Return the value of an attribute. `text` is the expression as written in the code."""
         return members.attribute(frame, node, owner, name, text)
 
     def set_attribute(self, frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
-        """Perform `setattr(owner, name, value)`; `name` is None if it is only known at run time."""
+        """Perform `setattr(owner, name, value)`. `name` is None if the name is known only at run time."""
         writes.set_attribute(frame, node, owner, name, value)
 
     def note_once(self, item: Item) -> None:
@@ -163,7 +163,7 @@ class Interpreter:
         self._note_shared(self._shared.read(key, frame.ref, frame.captured))
 
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:
-        """Record that hot code calls a function; `line` is given if the node has none."""
+        """Record that hot code calls a function. `line` is the line of the call if the node has none."""
         line = getattr(node, "lineno", line)
         self._note_shared(self._shared.call(ref, frame.ref, line, frame.guard is not None, frame.compile_test))
 
@@ -189,7 +189,8 @@ class Interpreter:
         out_of_scope = self.budget.out_of_scope(ref, frame.hot, frame.depth, frame.out_of_scope, frame.composes)
         if out_of_scope is None:
             return self.declared(ref, arguments)
-        # The setting cold-paths may rightly name the code around a capture, which runs once, but captured code is hot.
+        # The `cold-paths` setting may rightly name the code around a capture, which runs once, but captured code is
+        # hot.
         captured = frame.captured and self.is_named_cold(ref, facts)
         hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
         hot = hot and not (frame.step_loops and is_called_seldom(qualified))
@@ -209,18 +210,18 @@ class Interpreter:
         between = frame.between and not hot
         loops, bound = self.loops_of(ref) if composes else None, function.bound
         if loops is not None:
-            # A script that makes the objects for a loop shows which objects the loop runs with.
+            # A script that makes the objects for a step loop shows with which objects the loop runs.
             call = Call(ref, bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops))
         else:
             call = Call(ref, bound, arguments, hot, depth, frame.level, function.plain, captured, (), between, composes)
         return self.read(call, guarded, once, out_of_scope)
 
     def read(self, call: Call, guarded: bool = False, once: bool = False, out_of_scope: int = 0) -> Value:
-        """Return a function's result for these arguments; its effects count as effects of the call."""
+        """Return a function's result for these arguments. Its effects count as effects of the call."""
         bound = call.bound
         owner = ref = ""
         if not (call.hot or call.composes) and call.depth >= MAX_COLD and type(bound) is Instance:
-            # At this level no further call is followed, so all inheriting classes share one summary.
+            # No further call is followed from this level, so all inheriting classes share one summary.
             facts = self.project.function_facts(call.ref)
             if facts is not None and facts.owner is not None:
                 owner, ref = f"{call.ref.partition('::')[0]}::{facts.owner}", bound.ref
@@ -235,7 +236,8 @@ class Interpreter:
         return summary.value
 
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
-        """Return the summary of a function for these arguments, or None while it is being read or cannot be read."""
+        """Return the summary of a function for these arguments, or None if the function is being read or cannot be
+        read."""
         arguments = widened(call.arguments)
         if arguments is not call.arguments:
             call = replace(call, arguments=arguments)
@@ -258,7 +260,8 @@ class Interpreter:
             number = self.queries.number(("read", self.closures.next_id()))
 
         def work() -> Summary | None:
-            # The node is looked up only here, since the syntax of most functions with a known summary is not in memory.
+            # The node is looked up only here, because most functions with a known summary have no syntax tree in
+            # memory.
             node = self.project.function_node(ref)
             if node is None:
                 return None
@@ -290,7 +293,7 @@ class Interpreter:
         return True
 
     def forget(self) -> None:
-        """Free all answers, when no more summaries are needed."""
+        """Free all answers when no more summaries are needed."""
         self.queries = Queries()
         self._shared = Shared()
 
@@ -358,7 +361,7 @@ class Interpreter:
         return facts is not None and self.cold(ref, facts)
 
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Schedule the reading of a possible callee, with unknown arguments."""
+        """Schedule the reading of a function that may be called, with unknown arguments."""
         if self.budget.holds(ref):
             self.note_call(frame, node, ref)
             self.note(NewRoot(ref, receiver, "", frame.guard is not None or bool(frame.unlikely)))
@@ -368,16 +371,16 @@ class Interpreter:
             self.note(NewRoot(ref, receiver, why, given=given))
 
     def add_root_site(self, frame: Frame) -> None:
-        """Record that the frame's function holds a capture, and that the code inside the capture is hot."""
+        """Record that the frame's function contains a capture, and that the code inside the capture is hot."""
         self.note(RootSite(frame.ref))
 
     def note_passed(self, name: str, arguments: Arguments) -> None:
-        """Record the arguments of a call of a method of which only the name is known."""
+        """Record the arguments of a call to a method of which only the name is known."""
         for tensor in parameters.passed_by_name(arguments):
             self.note(PassedByName(name, tensor))
 
     def quietly(self, work: Callable[[], Value]) -> Value:
-        """Return the result of `work`, and drop its effects."""
+        """Return the result of `work` without its effects."""
         outer = self.effects
         self.effects = Effects(outer)
         try:
@@ -387,7 +390,7 @@ class Interpreter:
 
 
 def _no_summary() -> None:
-    """Return None: while a function is being read, its summary is not known."""
+    """Return None, because the summary of a function is not known while the function is being read."""
 
 
 def _marked(value: Value, step: bool) -> Value:

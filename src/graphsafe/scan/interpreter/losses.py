@@ -1,4 +1,4 @@
-"""Finds losses: values that a function calls `backward` on. They are tensors, no matter how they are computed."""
+"""Finds losses: values on which a function calls `backward`. They are tensors, no matter how they are computed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 _RATES = (ast.Constant, ast.Attribute)
 "If one factor of a product is such an expression, the other factor is a loss: `0.5 * loss`, `self.rate * loss`."
 _KEEPING = frozenset(("mean", "sum", "float", "scale"))
-"Methods whose result is again a loss: `loss.mean()`, `scaler.scale(loss)`."
+"Methods whose result is also a loss: `loss.mean()`, `scaler.scale(loss)`."
 
 
 def as_loss(frame: Frame, name: str, value: Value) -> Value:
-    """Return the value of a local name; an unknown value is a tensor if the function calls `backward` on it."""
+    """Return the value of a local name. An unknown value is a tensor if the function calls `backward` on it."""
     is_known = type(value) is not Unknown and (type(value) is not Tensor or value.certain)
     if is_known or frame.node is None or name not in _losses(frame.node):
         return value
@@ -29,7 +29,7 @@ def _losses(function: ast.AST) -> frozenset[str]:
     found: set[str] = set()
     for call in inside(function, ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and len(call.args) < 2:
-            # `accelerator.backward(loss)` names the loss as its argument.
+            # In `accelerator.backward(loss)`, the loss is the argument.
             found.update(_names(call.args[0] if call.args else call.func.value))
     for node in inside(function, ast.Assign) if found else ():
         if any(isinstance(target, ast.Name) and target.id in found for target in node.targets):
@@ -38,9 +38,9 @@ def _losses(function: ast.AST) -> frozenset[str]:
 
 
 def _names(loss: ast.expr) -> Iterator[str]:
-    """Yield the names of a loss or its terms: `loss / 4`, `scaler.scale(loss)`, `first + self.rate * second`.
+    """Yield the names in a loss: `loss / 4`, `scaler.scale(loss)`, `first + self.rate * second`.
 
-    The other factors of a product may be numbers, so a product of two names shows nothing.
+    Either factor of a product of two names may be a number, so such a product gives no name.
     """
     if isinstance(loss, ast.Name):
         yield loss.id

@@ -47,22 +47,22 @@ from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
 _PLAIN_BASES = frozenset(("object", "builtins.object", "abc.ABC", "typing.Generic"))
-"Classes that have no attributes of their own."
+"Classes without attributes of their own."
 MAX_SUBCLASSES = 6
-"The largest number of subclasses that are searched for an attribute if the declared class does not have it."
+"The largest number of subclasses that are searched for an attribute which the declared class does not have."
 PARAM_GROUPS = "param_groups"
-"The attribute of optimizers that holds their numbers, such as the learning rate."
+"The attribute in which an optimizer keeps its numbers, such as the learning rate."
 _PARAM_GROUPS = held_in(
     of_elements("list", Dict((("params", of_elements("list", Tensor(dtype="float"))),), UNKNOWN)), PARAM_GROUPS
 )
 _PROPERTIES = frozenset(("property", "cached_property", "functional_property"))
 _MOMENTS = frozenset(("mean", "stddev", "variance", "mode"))
 _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
-"Modules whose `bias` is a flag; the names of their parameters contain a layer's number."
+"Matches modules whose `bias` is a flag. The parameters of such modules have a layer's number in their names."
 
 
 def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
-    """Return `owner.name`; `text` is its spelling in the code, if that is a plain chain of names."""
+    """Return `owner.name`. `text` is the expression as written in the code, if it is a plain chain of names."""
     if isinstance(owner, Tensor):
         if name == "_version" and owner.step and isinstance(node, ast.expr):
             return host_clock.read(frame, node, host_clock.VERSION)
@@ -94,7 +94,7 @@ def _of_device(owner: DeviceValue, name: str) -> Value:
 
 
 def _of_dict(owner: Dict, name: str) -> Value:
-    """Return an entry by its key: a model output or a config has the items of a dict as its attributes."""
+    """Return an entry by its key, because a model output or a config has the items of a dict as attributes."""
     found: Value = dict(owner.items).get(name, UNKNOWN)
     return found
 
@@ -115,7 +115,7 @@ def _of_tensor(engine: Engine, tensor: Tensor, name: str) -> Value:
         on_cuda = number(tensor.where == "device") if known else ON_CUDA
         return on_cuda if name == "is_cuda" else replace(on_cuda, const=not on_cuda.const)
     if name == "grad":
-        # Code that keeps gradients on the host usually pins their memory, on a line of its own.
+        # Code that keeps gradients on the host usually pins their memory, on a separate line.
         on_host = tensor.where == "host"
         return Tensor(where=tensor.where, dtype="float", pinned=tensor.pinned, step=tensor.step, certain=not on_host)
     op = engine.ops.method(name)
@@ -143,7 +143,7 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
             return join_all(of_instance(frame, node, Instance(ref, owner.step), name, text) for ref in below)
         return _undefined(frame, owner, name, key)
     if type(found) is Function and found.bound is None and _is_method(frame.engine, found.ref):
-        # `forward_core = Other.forward_core` in a class body.
+        # This is for `forward_core = Other.forward_core` in a class body.
         return replace(found, bound=owner)
     if type(found) is Instance:
         getter = _of_descriptor(frame, owner, name, "__get__")
@@ -152,17 +152,17 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
     value = named_attribute(found, text, key, frame.attributes.marked)
     on_host = type(value) is Tensor and value.where == "host" and not HOST_NAME.search(name)
     if on_host and name in declared_in(frame.project, frame.path).on_device:
-        # The file of the class declares that the field stays on the host, but the file that reads it declares that it
-        # is on the device.
+        # The file of the class declares that the field stays on the host. The file that reads the field declares that
+        # it is on the device.
         value = replace(value, where="any")  # type: ignore[arg-type]
     if owner.step and isinstance(value, (Tensor, Unknown)):
         return replace(value, step=True)
-    # The next step has another object, because each step makes or receives its own.
+    # Each step makes or receives its own object, so the next step has another one.
     return not_held(value) if owner.step or owner.made else value
 
 
 def _of_descriptor(frame: Frame, owner: Instance, name: str, method: str) -> Function | None:
-    """Return a method of the descriptor that the class of an object binds to a name: `rate = Clamped()`."""
+    """Return a method of the descriptor to which an object's class binds a name: `rate = Clamped()`."""
     if name not in frame.project.body_names(owner.ref):
         return None
     held = frame.attributes.of_class(owner.ref, name)
@@ -171,7 +171,7 @@ def _of_descriptor(frame: Frame, owner: Instance, name: str, method: str) -> Fun
 
 
 def set_by_descriptor(frame: Frame, node: ast.AST, owner: Instance, name: str, value: Value) -> bool:
-    """Do `owner.name = value` if the class binds the name to a descriptor with `__set__`."""
+    """Perform `owner.name = value` and return True, if the class binds the name to a descriptor with `__set__`."""
     setter = _of_descriptor(frame, owner, name, "__set__")
     if setter is not None:
         frame.call(node, setter, Arguments((owner, value)))
@@ -179,9 +179,10 @@ def set_by_descriptor(frame: Frame, node: ast.AST, owner: Instance, name: str, v
 
 
 def by_getattr(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
-    """Return what the object's `__getattr__` returns for an attribute that nothing else defines, if that is known.
+    """Return the result of the object's `__getattr__` for an attribute that nothing else defines, if the result is
+    known.
 
-    A base of a library may define the attribute, so that Python does not ask.
+    If a base class is a library's, the library may define the attribute, and Python would not call `__getattr__`.
     """
     method = frame.project.find_method(owner.ref, "__getattr__")
     if method is None or name.startswith("__"):
@@ -209,7 +210,7 @@ def _of_method(frame: Frame, node: ast.AST, owner: Instance, method: str, name: 
 
 
 def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
-    """Return the value of an attribute that nothing in the project defines, if its name suggests one."""
+    """Return the value of an attribute that nothing in the project defines, as far as its name shows it."""
     is_module = frame.attributes.is_module(owner.ref)
     if is_module and name in MODULE_ATTRIBUTES:
         return MODULE_ATTRIBUTES[name]
@@ -220,13 +221,13 @@ def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
     if name == "dtype":
         return DtypeValue(None)
     if name in (PARAM_GROUPS, "state") and _is_optimizer(frame.engine, owner):
-        # The optimizer's dict of each parameter or group outlives the step.
+        # The optimizer's dict for each parameter or group outlives the step.
         return held_in(Dict((), Dict((), UNKNOWN)), key) if name == "state" else _PARAM_GROUPS
     return known_by(Unknown(owner.step, owner.step), name)
 
 
 def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
-    """Return the field of a schema, a typed dict or a model output that a key names, as in `sizes["count"]`."""
+    """Return the field of a schema, a typed dict or a model output for a key, as in `sizes["count"]`."""
     name = key.const if type(key) is Number and isinstance(owner, Instance) else None
     if not isinstance(name, str) or frame.attributes.of_instance(owner, name, frame.level) is None:  # type: ignore
         return None
@@ -234,15 +235,15 @@ def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
 
 
 def having_attribute(frame: Frame, owners: Seq[Value], name: str) -> Seq[Value]:
-    """Leave out objects of the project that were made here and do not have the attribute, if another object has it:
-    with them, the code would raise an error."""
+    """Drop objects of the project that do not have the attribute, if other objects have it. On the dropped objects, the
+    code would raise an error."""
     if len(owners) < 2 or not all(type(owner) is Instance for owner in owners):
         return owners
     return [owner for owner in owners if type(owner) is not Instance or _has(frame, owner, name)] or owners
 
 
 def _has(frame: Frame, owner: Instance, name: str) -> bool:
-    """Return whether an object may have an attribute: its class defines it, or other code may assign it."""
+    """Return whether an object may have an attribute, because its class defines it or other code may assign it."""
     project = frame.project
     if project.find_method(owner.ref, name) or frame.attributes.of_instance(owner, name, frame.level) is not None:
         return True
@@ -251,8 +252,8 @@ def _has(frame: Frame, owner: Instance, name: str) -> bool:
 
 
 def having_field(frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
-    """Keep the objects that have the field, if there are any: with the others, the code would raise an error or get
-    None."""
+    """Keep the objects that have the field, if there are any. With the other objects, the code would raise an error or
+    get None."""
     if len(owners) < 2 or type(key) is not Number or not isinstance(key.const, str):
         return owners
     having = [owner for owner in owners if type(owner) is not Instance or field(frame, owner, key) is not None]
@@ -328,7 +329,7 @@ def _of_unknown(owner: Unknown, name: str) -> Value:
     if name == "ndim":
         return NUMBER
     if name == "stddev":
-        return Tensor(where="any", dtype="float", step=owner.step)  # only distributions have one
+        return Tensor(where="any", dtype="float", step=owner.step)  # only distributions have this attribute
     if name == PARAM_GROUPS:
         return _PARAM_GROUPS
     if name == "grad" and not owner.host:

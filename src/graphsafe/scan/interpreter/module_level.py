@@ -1,4 +1,4 @@
-"""Global names: imports, classes, functions, and the values that statements at module level assign."""
+"""Global names: imports, classes, functions, and the values that module-level statements assign."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from graphsafe.scan.symbols.project import Binding
 from graphsafe.scan.symbols.registries import entries_of
 
 MAX_BINDINGS = 8
-"If more statements than this bind one global, its value counts as unknown."
+"If more statements than this bind a global name, its value counts as unknown."
 
 
 class ModuleLevel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._meant: dict[tuple[str, str], Value] = {}
-        "The values of names that no assignment binds; they depend on no other answer."
+        "The values of names that no assignment binds. They depend on no other answer."
 
     def value(self, file: FileIndex, name: str) -> Value:
         key = file.path, name
@@ -64,7 +64,7 @@ class ModuleLevel:
         return UNKNOWN
 
     def _at_module_level(self, file: FileIndex, name: str, bindings: Sequence[tuple[int, int]]) -> Value:
-        """Return the join of the values that the module level binds to `name`."""
+        """Return the join of the values that module-level statements bind to `name`."""
         if len(bindings) > MAX_BINDINGS:
             return UNKNOWN
         frame = Frame(self._engine, file, f"{file.path}::", {}, hot=False, level=0)

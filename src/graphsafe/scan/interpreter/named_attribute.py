@@ -1,4 +1,4 @@
-"""An attribute's value as an expression sees it."""
+"""The value of an attribute, marked with its name and its identity."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from graphsafe.scan.domain.values import Dict, Number, Tensor, Union, Value
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 
 Marked = dict[tuple[str, str], tuple[Value, Value]]
-"Maps an attribute and its spelling to its value, and to the same value as expressions see it."
+"The attribute and the expression that reads it -> the attribute's value, and the marked value."
 _CHANGED = (Tensor, Number, SequenceValue, Dict, Union)
-"The kinds of values that carry a name or a holder."
+"The kinds of values that have a name or a holder."
 MODULE_ATTRIBUTES: dict[str, Value] = {
     "training": Number(type="bool", overridable_by="attribute"),
 }
 
 
 def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:
-    """Return an attribute's value as an expression sees it: with its name and its identity, and as state of the host.
+    """Return an attribute's value with its name and its identity, and marked as state of the host.
 
-    `known` memoises these marked values.
+    `known` memoises the marked values.
     """
     if not isinstance(value, _CHANGED):
         return value

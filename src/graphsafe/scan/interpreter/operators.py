@@ -75,7 +75,7 @@ def binary(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Va
     of_masks = isinstance(op, _BITWISE) and (_is_compared(left) or _is_compared(right))
     device = holds_device(left) or holds_device(right)
     if device:
-        # The operands may be a tensor and a number that is kept between steps.
+        # One operand may be a tensor, and the other one a number that is kept between steps.
         frame.use_number(left, "operand", node)
         frame.use_number(right, "operand", node)
     state = both_states(state_of(left), state_of(right))
@@ -103,7 +103,7 @@ def _with_tensor(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, rig
     if type(other) is Array:
         return UNKNOWN
     if type(other) is Sequence and other.kind in ("list", "tuple") and isinstance(op, ast.Mult):
-        # `[0] * lengths[i]`: the list needs an integer, so it reads the tensor.
+        # In `[0] * lengths[i]`, the list needs an integer, so the host reads the tensor.
         if tensor.where != "host" and tensor.ndim in (0, None):
             confidence = confidence_of(tensor, tensor.ndim == 0 or tensor.where == "device")
             frame.emit("HostRead", "index", node, confidence, value=describe(tensor))
@@ -118,7 +118,8 @@ def _with_tensor(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, rig
 
 
 def _of_containers(op: ast.operator, left: Sequence | Dict, right: Value) -> Value | None:
-    """Return the result of an operator on a list or dict: `[a] + [b]`, `[a] * n`, `a | b`; None elsewhere."""
+    """Return the result of an operator on a list or dict: `[a] + [b]`, `[a] * n`, `a | b`. Return None for other
+    operators."""
     if type(left) is Dict:
         return join(left, right) if type(right) is Dict else None
     assert type(left) is Sequence
@@ -134,7 +135,7 @@ def _is_compared(value: Value) -> bool:
 
 
 def _placed_by_operand(frame: Frame, node: ast.expr, tensor: Tensor, other: Tensor) -> None:
-    """Return a tensor of unknown placement as a host tensor, if the other operand is a host tensor."""
+    """Bind a name to a host tensor if its tensor is of unknown placement and the other operand is on the host."""
     if tensor.where != "any" or not isinstance(node, ast.Name) or type(frame.env.get(node.id)) is not Tensor:
         return
     if together((tensor, other)) == "host":
@@ -209,7 +210,7 @@ def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, r
 
 
 def _compared_with_tensor(frame: Frame, node: ast.Compare, left: Value, right: Value) -> Value:
-    """Return the mask of a comparison with a tensor, or a bool if the other side is None or a text."""
+    """Return the mask of a comparison with a tensor, or a bool if the other side is None or a string."""
     (lt, l_certain), (rt, r_certain) = as_tensor(left), as_tensor(right)
     if lt is not None and rt is not None:
         return elementwise((lt, rt), "bool")
@@ -223,7 +224,8 @@ def _compared_with_tensor(frame: Frame, node: ast.Compare, left: Value, right: V
 
 
 def _is_unset_switch(value: Value) -> bool:
-    """Return whether a value is `os.environ.get("X")` without a default, which is None unless somebody sets it."""
+    """Return whether a value is `os.environ.get("X")` without a default. It is None unless somebody sets the
+    variable."""
     return isinstance(value, Union) and all(
         isinstance(option, NoneValue) or (isinstance(option, Number) and option.overridable_by == "environment")
         for option in value.options
@@ -252,16 +254,16 @@ def _may_be_text(value: Value) -> bool:
 def _contains(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
     tensor, certain = as_tensor(right)
     if tensor is not None:
-        # A tensor contains no text, so the container must be a dict.
+        # A tensor contains no string, so the container must be a dict.
         if tensor.where != "host" and not _may_be_text(left):
-            # An unknown value is more often a key than an element.
+            # An unknown value is more often a key of a dict than an element of a tensor.
             confidence = "possible" if type(left) is Unknown else confidence_of(tensor, certain)
             frame.emit("Branch", "in", node, confidence, value=describe(right))
         return BOOL
     item, certain = as_tensor(left)
     if type(right) is Dict or (type(right) is Sequence and right.kind == "set"):
         protocols.hashed(frame, node, left)
-    # A dict or a set uses the hash, which is the tensor's identity, but a list compares values.
+    # A dict or a set uses the hash of a tensor, which is its identity. A list compares values.
     if item is not None and item.where != "host" and type(right) is Sequence and right.kind in ("list", "tuple"):
         frame.emit("Branch", "in", node, confidence_of(item, certain), value=describe(left))
         return BOOL

@@ -1,4 +1,4 @@
-"""Statements: the values they assign, the branches that run, and the state that they change."""
+"""Statements: the values that they assign, the branches that run, and the state that they change."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
 
 MAX_ROUNDS = 8
-"The largest number of rounds of a loop that are interpreted."
+"The largest number of iterations of a loop that are interpreted."
 
 
 def execute(frame: Frame, body: SequenceOf[ast.stmt], doubtful: Iterable[ast.stmt] = ()) -> bool:
-    """Read statements in order; return False if nothing after them can run.
+    """Read statements in order. Return False if nothing after them can run.
 
-    It is assumed that no step runs the `doubtful` statements, nor statements that run only before the step raises.
+    Steps are assumed to run neither the `doubtful` statements nor statements that run only before the step raises.
     """
     unlikely = (*doubtful, *only_before_raising(body)) if frame.hot else ()
     for statement in body:
@@ -74,7 +74,7 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
 
 @memoize_on_node
 def _is_message(node: ast.expr) -> bool:
-    """Return whether an expression is a docstring or a line of a log, which are skipped in constructors."""
+    """Return whether an expression is a docstring or a logging call. These are skipped in constructors."""
     function = node.func if isinstance(node, ast.Call) else None
     owner = function.value if isinstance(function, ast.Attribute) else function
     name = owner.id if isinstance(owner, ast.Name) else ""
@@ -86,14 +86,14 @@ def _is_message(node: ast.expr) -> bool:
 def _return(frame: Frame, node: ast.Return) -> bool:
     frame.touches_device = True
     value = NONE if node.value is None else frame.evaluate(node.value)
-    # If this function itself fills a table, an unknown entry of the table is the value that it puts there.
+    # If this function fills a table, an unknown entry that it returns is a value that it has put there itself.
     if type(value) is not Unknown or node.value is None or not is_own_entry(frame, node.value):
         frame.returns.append(value)
     return False
 
 
 def _raise(frame: Frame, node: ast.Raise) -> bool:
-    # The message of an assertion is evaluated only if the step fails anyway.
+    # The exception is not evaluated, because it matters only if the step fails anyway.
     return False
 
 
@@ -106,8 +106,8 @@ def _assert(frame: Frame, node: ast.Assert) -> bool:
     known = truth(frame, node.test, "assert", node) if frame.hot else None
     guards.narrow(frame, frame.env, node.test, True)
     guards.place(frame, node.test)
-    # `isinstance(x, list)` fails for this call, or a parameter is None that must not be None, so the branch does not
-    # run.
+    # `isinstance(x, list)` is false for this call, or a parameter that must not be None is None. In both cases, this
+    # branch does not run.
     decides = isinstance(node.test, ast.Call) or guards.asks_for_parameter(frame, node.test)
     return known is None or known.overridable_by is not None or bool(known.const) or not decides
 
@@ -122,12 +122,12 @@ class _Ways:
     node: ast.If
     verdict: guards.Verdict
     outcomes: list[Env] = field(default_factory=list)
-    "The names after each branch from which the code continues."
+    "The names after each branch that does not leave the function."
     missing: list[LazyTest] = field(default_factory=list)
-    "The tests on which the code after the `if` depends, because a branch leaves the function."
+    "The tests on which the code after the `if` depends, because one of the branches leaves the function."
     guard: str | None = None
-    """The condition that keeps the code after the `if` out of captures, because the branch that captures take leaves
-    the function."""
+    """The condition that keeps the code after the `if` out of captures, if the branch that captures take leaves the
+    function."""
     test: CompileTest | None = None
 
 
@@ -143,7 +143,8 @@ def _if(frame: Frame, node: ast.If) -> bool:
             frame.env = dict(before)
             _take(frame, ways, branch, body)
         elif frame.globals and body and isinstance(body[-1], ast.Return):
-            # `if plan is not None: return plan`, for a global that is None until this function fills it.
+            # This is for `if plan is not None: return plan`, with a global `plan` that is None until this function
+            # fills it.
             ways.missing += first_step_tests.after_leaving(node, branch)
     if has_used and not frame.touches_device:
         effects.forget_uses(since, end)
@@ -195,14 +196,15 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
 
 
 def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
-    """Interpret the body once, and in hot code a second time with the values that the names have after the first time.
+    """Interpret the body once. In hot code, interpret it a second time, with the values that the names have after the
+    first time.
 
-    Further rounds follow as long as names get other functions, as in `state = state(machine)`.
+    Further iterations follow as long as names are bound to new functions, as in `state = state(machine)`.
     """
     body, lazy_count, hot, between = node.body, len(frame.lazy), frame.hot, frame.between
     is_step = node.lineno in frame.step_loops
     frame.hot = hot or (is_step and not is_short(node))
-    # The other lines of an outer loop run between the steps of the inner loop.
+    # The lines of an outer loop that are not in the inner loop run between the steps of the inner loop.
     frame.between = not frame.hot and (between or is_step or _holds_steps(frame, node))
     for rounds in range(1, MAX_ROUNDS + 1 if frame.hot else 2):
         start = dict(frame.env)
@@ -298,13 +300,13 @@ def _with(frame: Frame, node: ast.With | ast.AsyncWith) -> bool | None:
 
 
 def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, value: Value) -> Value:
-    """Enter `with value as name`: record the conditions inside, and return the value that `name` is bound to."""
+    """Enter `with value as name`. Record the conditions inside, and return the value of `name`."""
     if type(value) is DeviceValue:
         frame.contexts.append("device" if value.where != "host" else "host")
     elif is_begin(expression) or (type(value) is RuntimeObject and value.kind in ("capture", "graph")):
         if is_begin(expression) or (type(value) is RuntimeObject and value.kind == "capture"):
             capture_site.entered(frame, node, expression)
-        # `if self.graph is None:` around the capture lets it run once, but every step replays the captured code.
+        # Under `if self.graph is None:` the capture runs once, but every step replays the captured code.
         frame.guards, frame.lazy = [], []
         frame.captured = True
         if not frame.hot and frame.level == TOP_LEVEL:

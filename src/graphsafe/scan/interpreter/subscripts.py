@@ -1,4 +1,4 @@
-"""Subscripts: the values they load, the stores into tensors, and the waits and copies that both cause."""
+"""Subscripts: the values that they load, the stores into tensors, and the waits and copies that both cause."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def subscript(frame: Frame, node: ast.Subscript) -> Value:
     if len(owners) > 1 and any(type(option) is Tensor for option in owners):
         index = UNKNOWN if isinstance(node.slice, ast.Slice) else frame.evaluate_quietly(node.slice)
         if as_tensor(index)[0] is not None:
-            # A list takes no tensor as its index, so the owner is the tensor here.
+            # A tensor cannot be the index of a list, so the owner is the tensor here.
             owners = [option for option in owners if type(option) is not Sequence]
     found = [_load(frame, node, option) for option in owners]
     return join_all(found) if found else UNKNOWN
@@ -89,7 +89,7 @@ def _load(frame: Frame, node: ast.Subscript, owner: Value) -> Value:
 
 
 def index_of(frame: Frame, node: ast.Subscript) -> Value:
-    """Return the value that `__getitem__` and `__setitem__` are given for an index."""
+    """Return the value that `__getitem__` and `__setitem__` receive for an index."""
     if not isinstance(node.slice, ast.Slice):
         return frame.evaluate(node.slice)
     _slice_bounds(frame, node.slice, UNKNOWN)
@@ -129,7 +129,7 @@ def _entry(owner: Dict, index: Value) -> Value:
 
 
 def _chosen_by(frame: Frame, node: ast.Subscript, value: Value, index: Value) -> Value:
-    """Return an element; it also depends on the state from which its index was computed."""
+    """Return an element that also depends on the state from which its index was computed."""
     state = state_of(index)
     if not state:
         return value
@@ -151,7 +151,7 @@ def _item_of_instance(frame: Frame, node: ast.Subscript, owner: Instance, index:
 
 
 def _wait_for_index(frame: Frame, node: ast.Subscript, index: Value) -> None:
-    """Emit the wait if a list or tuple calls `__index__` of a device tensor, which reads the device."""
+    """Emit the wait if the index of a list or tuple is a device tensor: `__index__` reads the device."""
     protocols.called(frame, node, index, "__index__")
     tensor, certain = as_tensor(index)
     if tensor is not None and tensor.where != "host":
@@ -159,7 +159,8 @@ def _wait_for_index(frame: Frame, node: ast.Subscript, index: Value) -> None:
 
 
 def _slice_bounds(frame: Frame, node: ast.Slice, owner: Value) -> tuple[Value | None, ...]:
-    """Return the bounds of a slice. Lists, texts and tensors alike call `__index__` of a device tensor."""
+    """Return the bounds of a slice. Lists, strings and tensors all call `__index__` of a bound that is a device
+    tensor."""
     bounds = tuple(None if part is None else frame.evaluate(part) for part in (node.lower, node.upper, node.step))
     if isinstance(owner, (Sequence, Unknown, Array, Number)):
         for part, bound in zip((node.lower, node.upper, node.step), bounds, strict=True):
@@ -194,7 +195,7 @@ def _load_tensor(frame: Frame, node: ast.Subscript, tensor: Tensor) -> Value:
         )
     ndim = tensor.ndim - index.dropped if index.is_known and tensor.ndim is not None else None
     name = None if tensor.name is None else f"{tensor.name}[…]"
-    # A copy from a slice with a step is not dense, and PyTorch stages it through pageable memory.
+    # The result of a slice with a step is not dense, and PyTorch copies it through pageable memory.
     dense = not any(isinstance(part, ast.Slice) and part.step is not None for part in parts_of(node.slice))
     return replace(
         tensor,
@@ -206,7 +207,7 @@ def _load_tensor(frame: Frame, node: ast.Subscript, tensor: Tensor) -> Value:
 
 
 def subscript_store(frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST) -> bool:
-    """Emit the effects of `owner[…] = value` on a tensor; return False if `owner` is not a tensor."""
+    """Emit the effects of `owner[…] = value` on a tensor. Return False if `owner` is not a tensor."""
     tensor, certain = as_tensor(owner)
     if type(owner) is Unknown and _takes_tensors(frame, target, value):
         tensor, certain = Tensor(where="any", step=owner.step), True
@@ -229,8 +230,8 @@ def subscript_store(frame: Frame, target: ast.Subscript, owner: Value, value: Va
 
 
 def _takes_tensors(frame: Frame, target: ast.Subscript, value: Value) -> bool:
-    """Return whether `owner[index] = value` stores into a tensor: the index and the value are tensors, and the index is
-    no key."""
+    """Return whether `owner[index] = value` stores into a tensor. It does if index and value are tensors, because such
+    an index is not a key."""
     stored, certain = as_tensor(value)
     if stored is None or stored.where == "host" or not (certain and stored.certain):
         return False
@@ -259,8 +260,7 @@ def _store_by_index(
 ) -> None:
     tensor, gathers = index.tensor, index.gathers
     only_integers = not gathers and index.is_known and _only_integers(target.slice) and not _asks(frame, target)
-    # PyTorch copies a host value to the device only if the selected element is 0-d; otherwise PyTorch fills the
-    # elements.
+    # PyTorch copies a host value to the device only if the selected element is 0-d. Otherwise it fills the elements.
     single = only_integers and (tensor.ndim is None or tensor.ndim == index.dropped)
     source, _ = as_tensor(value)
     if source is not None:
@@ -268,7 +268,7 @@ def _store_by_index(
             how = "by-index" if gathers else "host-tensor" if single else "host-part"
             frame.emit("Store", how, node, confidence, None, value=describe(value), **_place(single))
     elif type(value) is Number or type(value) is Array:
-        # Through an index tensor, index_put_ first moves the value to the device; with a mask, it fills the elements
+        # With an index tensor, `index_put_` first moves the value to the device. With a mask, it fills the elements
         # instead.
         if single or gathers:
             doubt = confidence if single or _indexed_by_integers(frame, target) else "possible"
@@ -290,7 +290,7 @@ def _only_integers(node: ast.expr) -> bool:
 
 
 def _asks(frame: Frame, target: ast.Subscript) -> bool:
-    """Return whether an index is the result of a test, and so a mask even if its operands are unknown."""
+    """Return whether an index is the result of a test. It is then a mask, even if the operands are unknown."""
     values = [frame.evaluate_quietly(part) for part in parts_of(target.slice) if not isinstance(part, ast.Slice)]
     return any(type(value) is Number and value.type == "bool" for value in values)
 

@@ -1,1 +1,1 @@
-"""Turns events into findings, each with the chain of calls that leads to it."""
+"""Turns events into findings, each with a chain of calls that leads to it."""

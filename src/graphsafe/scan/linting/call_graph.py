@@ -1,4 +1,4 @@
-"""The calls between hot functions, and the shortest chains from roots."""
+"""The calls between hot functions, and the shortest chains of calls from roots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphsafe.scan.roots.assumed_roots import DOUBTFUL
 class CallGraph:
     def __init__(self, record: Record) -> None:
         self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
-        "Function -> the line of each call, the called function, and the edge."
+        "Calling function -> for each call, the line, the called function and the edge."
         self._callees: dict[str, dict[str, None]] = {}
         self._edges = record.edges
         for callee, edges in record.edges.items():
@@ -25,23 +25,23 @@ class CallGraph:
                     self._callees[caller] = {callee: None}
 
         doubtful = {ref for ref, why in record.roots.items() if why in DOUBTFUL}
-        # If a certain root reaches a function, one of the certain roots counts as its root.
+        # A doubtful root that a certain root reaches does not count as a root.
         reached = self.reached(record.roots.keys() - doubtful, frozenset()) if doubtful else doubtful
         self._roots = {ref: why for ref, why in record.roots.items() if ref not in doubtful & reached}
 
     def unguarded(self, caller: str) -> Iterator[str]:
-        """Return the calls in a function that captures reach."""
+        """Yield the functions that `caller` calls on lines which captures reach."""
         return (callee for _, callee, edge in self._calls.get(caller, ()) if not edge.guarded)
 
     def called_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[str]:
-        """Return the calls of a function between the first and the last line."""
+        """Yield the functions that `caller` calls inside these blocks, which are given by first and last lines."""
         for line, callee, _ in self._calls.get(caller, ()):
             if any(first <= line <= last for first, last in blocks):
                 yield callee
 
     def reached(self, begun: Iterable[str], without: Set[str]) -> frozenset[str]:
-        """Return the functions `begun` and all functions that they reach by calls, without going through functions in
-        `without`."""
+        """Return the functions `begun` and all functions that they reach by calls. Calls of functions in `without` are
+        not followed."""
         stack = [ref for ref in begun if ref not in without]
         seen = set(stack)
         while stack:
@@ -55,10 +55,11 @@ class CallGraph:
         return frozenset((edge.caller, edge.line) for edge in self._edges.get(callee, ()))
 
     def captures(self, is_compiled: Callable[[str], bool]) -> Mapping[str, Set[bool]]:
-        """Return for each hot function the captures that reach it: under torch.compile (True), without it (False), both
+        """Return for each hot function which captures reach it: under torch.compile (True), without it (False), both,
         or neither.
 
-        `is_compiled` tells whether a root or function is compiled by itself; its callees are compiled with it.
+        `is_compiled` tells whether a root or function is itself compiled. The functions that it calls are compiled with
+        it.
         """
         waiting = [(ref, is_compiled(ref)) for ref in self._roots]
         found: dict[str, set[bool]] = {}
@@ -72,7 +73,7 @@ class CallGraph:
                     waiting.append((callee, compiled or is_compiled(callee)))
                 else:
                     found.setdefault(callee, set())
-        # Functions that only such functions call are not reached by captures either.
+        # If no capture reaches any of the functions that call a function, no capture reaches this function either.
         unreached = [ref for ref, captures in found.items() if not captures]
         while unreached:
             callees = [callee for callee in self._callees.get(unreached.pop(), ()) if callee not in found]
@@ -81,9 +82,9 @@ class CallGraph:
         return found
 
     def chains(self) -> Mapping[str, Sequence[Edge]]:
-        """Return the shortest chain of edges from a root to each hot function; it is empty for a root.
+        """Return the shortest chain of edges from a root to each hot function. The chain is empty for a root.
 
-        A chain with a guarded call is returned only if every chain has one.
+        A chain with a guarded call is returned only if every chain has a guarded call.
         """
         best: dict[str, tuple[Edge, ...]] = {ref: () for ref in self._roots}
         for guarded in (False, True):
@@ -105,7 +106,7 @@ class CallGraph:
         order = self._callers_first()
         grows = True
         while grows:
-            # Callers come first, except in recursion, so that few passes suffice.
+            # Callers come before the functions that they call, except in recursion, so few passes are enough.
             grows = False
             for ref in order:
                 bits = reached[ref]
@@ -117,7 +118,7 @@ class CallGraph:
         return {ref: bits.bit_count() for ref, bits in reached.items()}
 
     def _callers_first(self) -> Sequence[str]:
-        """Return the functions that roots reach, each after all of its callers, unless the calls form a cycle."""
+        """Return the functions that roots reach, each after all of its callers, except where calls form a cycle."""
         order: list[str] = []
         seen: set[str] = set()
         stack = [(ref, False) for ref in self._roots]

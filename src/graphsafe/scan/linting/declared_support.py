@@ -1,4 +1,4 @@
-"""Classes that declare support for CUDA graphs although their own hot paths hold errors."""
+"""Finds classes that declare support for CUDA graphs although their own hot paths contain errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphsafe.scan.symbols.index import ClassFacts, FileIndex
 from graphsafe.scan.symbols.project import Project, ref_of
 
 FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_support(ed)?|is_cuda_?graph_(safe|compatible|capturable))")
-"""Matches vLLM's `_cudagraph_support` on metadata builders, and other projects' names for the same promise about a
+"""Matches vLLM's `_cudagraph_support` on metadata builders, and the names that other projects use for this promise of a
 class."""
 REFUSALS = frozenset(("NEVER", "NONE", "NO", "UNSUPPORTED", "DISABLED", "False", "None"))
 WHOLE = frozenset(("ALWAYS", "FULL", "True"))
@@ -29,7 +29,7 @@ STEPS = ("forward", "__call__", "apply")
 def events(
     project: Project, calls: CallGraph, hazards: Mapping[str, Sequence[str]], paths: Iterable[str]
 ) -> Iterator[tuple[Place, Event]]:
-    """Yield an event for each flag that errors refute. `hazards` holds the codes of the errors of each hot function."""
+    """Yield an event for each flag that errors refute. `hazards` maps each hot function to the codes of its errors."""
     implementations: dict[str, str] | None = None
     for path in paths:
         file = project.files.index(path)
@@ -65,7 +65,7 @@ def _step(project: Project, ref: str) -> str | None:
 
 
 def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return the codes of the errors in the code that the step of a class reaches."""
+    """Return the codes of the errors in code that the step of a class reaches."""
     step = _step(project, ref)
     if step is None:
         return set()
@@ -83,8 +83,8 @@ def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[
 
 
 def _is_siblings(project: Project, ref: str, family: set[str]) -> bool:
-    """Return whether a method belongs to another subclass of the base, so that the base's code never calls it on this
-    class."""
+    """Return whether a method belongs to another subclass of the base. The base's code never calls such a method on
+    this class."""
     facts = project.function_facts(ref)
     if facts is None or facts.owner is None:
         return False
@@ -93,7 +93,7 @@ def _is_siblings(project: Project, ref: str, family: set[str]) -> bool:
 
 
 def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
-    """Return vLLM's metadata builders, by the implementation whose step they prepare; a backend class names both."""
+    """Map each implementation to vLLM's metadata builder that prepares its step. A backend class names both."""
     found: dict[str, str] = {}
     for path in paths:
         file = project.files.index(path)

@@ -1,7 +1,7 @@
 """Joins the summaries of all roots and of all called functions into the record of hot code.
 
-Each part of a record is a set, or is kept separately for each root. So neither the order of the roots nor the process
-that reads them matters: each process gathers a record, and `joined` joins the records.
+Each part of a record is a set, or is stored separately for each root. So neither the order of the roots nor the process
+that reads them matters: each process gathers its own record, and `joined` joins the records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from graphsafe.scan.symbols.project import Project
 def included(summaries: Iterable[Summary], seen: set[int] | None = None) -> Iterator[Summary]:
     """Yield these summaries and all summaries that they include, each once.
 
-    `seen` holds the ids of summaries that were already yielded.
+    `seen` holds the ids of the summaries that were already yielded.
     """
     seen = set() if seen is None else seen
     waiting = list(summaries)
@@ -52,7 +52,7 @@ def new_roots(summaries: Iterable[Summary]) -> Iterator[NewRoot]:
 
 
 def passed_by_name(summaries: Iterable[Summary]) -> dict[str, dict[str, list[Tensor]]]:
-    """Return by method and parameter the tensors that are passed by calls where only the method's name is known."""
+    """Return by method and parameter the tensors that are passed by calls which know only the method's name."""
     found: dict[str, dict[str, list[Tensor]]] = {}
     for summary in summaries:
         for item in summary.items:
@@ -73,7 +73,7 @@ def on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, d
 
 
 def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
-    """Map each field of a class of plain fields to the values that constructor calls put into it."""
+    """Map each attribute or constructor parameter of a class to the values that calls of the class give to it."""
     found: dict[Field, dict[str, Value]] = {}
     for summary in summaries:
         for key, values in summary.constructed.items():
@@ -82,12 +82,12 @@ def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
 
 
 def gather(steps: Sequence[Summary]) -> Record:
-    """Make the record of the summaries of all steps. Its roots are functions that hold a capture."""
+    """Make the record from the summaries of the driver's steps. Its roots are functions that contain a capture."""
     record = Record()
     writes: dict[WritePlace, dict[str, Write]] = {}
     between: dict[WritePlace, dict[str, Write]] = {}
     seen: set[tuple[int, bool]] = set()
-    "The ids of the writes that were recorded, and whether they are guarded; summaries share most writes."
+    "The ids of the writes that were recorded, and whether they are guarded. Summaries share most writes."
     for summary, guarded, without_uses in _states(steps):
         for place, event in summary.events:
             _add_event(record, place, replace(event, guard=GUARDED) if guarded and event.guard is None else event)
@@ -118,7 +118,7 @@ def gather(steps: Sequence[Summary]) -> Record:
 
 
 def include_uncertain(record: Record, uncertain: Record) -> None:
-    """Add the calls and the events of functions that may not be roots; the events count only as possible."""
+    """Add the calls and the events of functions that may not be roots. The events are only `possible`."""
     for place, event in uncertain.events.items():
         _add_event(record, place, replace(event, confidence="possible"))
     for callee, edges in uncertain.edges.items():
@@ -177,7 +177,7 @@ def _add_use(record: Record, use: Use) -> None:
 
 
 def _of_place(writes: Mapping[str, Write]) -> list[Write]:
-    """Return writes in order: the writes that captures reach, or all writes if captures reach none."""
+    """Return writes in a fixed order: those that captures reach, or all of them if captures reach none."""
     found = [writes[text] for text in sorted(writes)]
     return [write for write in found if write.guard is None] or found
 
@@ -201,7 +201,8 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
     waiting = [(summary, False, False, False) for summary in steps]
     while waiting:
         summary, guarded, once, without_uses = waiting.pop()
-        # The first step captures, and all later steps replay the graph.
+        # A function that captures is not limited to the first step: the first step captures in it, and all later steps
+        # replay.
         once = once and not any(type(item) is RootSite for item in summary.items)
         known = seen.setdefault(id(summary), [])
         if any(g <= guarded and o <= once and w <= without_uses for g, o, w in known):
@@ -218,24 +219,23 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
 
 
 def _order(state: StateLog, steps: Iterable[Summary]) -> None:
-    """Record, root by root, the places that write state which the step has read or used before."""
+    """For each root, record the places that write state which the step has read or used before."""
     keys = {write.key for writes in state.writes.values() for write in writes}
     telling: dict[int, Sequence[Item]] = {}
     for step in steps:
-        if _telling(step, keys, telling):
+        if _state_items(step, keys, telling):
             _order_in(state, step, telling)
 
 
-def _telling(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:
-    """Return the items that write state, or that read or use state that is written, and the calls that lead to these
-    items."""
+def _state_items(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:
+    """Return the items that write state, that read or use written state, or that call functions with such items."""
     if id(summary) not in known:
         known[id(summary)] = [
             item
             for item in summary.items
             if type(item) is Write
             or ((type(item) is Read or type(item) is Use) and item.key in keys)
-            or (type(item) is Included and _telling(item.summary, keys, known))
+            or (type(item) is Included and _state_items(item.summary, keys, known))
         ]
     return known[id(summary)]
 

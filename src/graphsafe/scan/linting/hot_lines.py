@@ -10,12 +10,12 @@ from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.symbols.project import Project
 
 Lines = tuple[int, int]
-"The first and last line of a statement; for a compound statement, of its head."
+"The first and last line of a statement, or of the head of a compound statement."
 _WITHOUT_CODE = (ast.Global, ast.Nonlocal, ast.Try)
 
 
 def hot_statements(project: Project, record: Record, wanted: Collection[str]) -> dict[str, set[Lines]]:
-    """Return the statements of hot functions by the absolute paths of their files, for the wanted files."""
+    """Return the statements of hot functions in the wanted files, by the absolute paths of the files."""
     found: dict[str, set[Lines]] = {}
     for ref in CallGraph(record).chains():
         path = ref.partition("::")[0]

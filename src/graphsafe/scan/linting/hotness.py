@@ -1,4 +1,5 @@
-"""The reason why a function is hot (the chain of calls from a root), or the reason why it is not hot."""
+"""The reason why a function is hot (runs in every step): the chain of calls from a root. Or the reason why it is not
+hot."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _DEFINITION = rb"^[ \t]*(?:async[ \t]+def|def|class)[ \t]+(%s)\b"
 class Definition:
     path: str
     name: str
-    "The qualified name, also of functions inside functions: `Outer.method.inner`."
+    "The qualified name, also for functions inside functions: `Outer.method.inner`."
     line: int
 
     @property
@@ -35,18 +36,18 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A place that names a function, called or not; the name may refer to another function there."""
+    """A place that names a function, in a call or not. The name may refer to a different function there."""
 
     path: str
     line: int
     function: str
-    "The function or class around it; empty at module level."
+    "The surrounding function or class; empty at module level."
     hot: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Hotness:
-    """The reason why a function is hot; `root` is None if the function is not hot."""
+    """The reason why a function is hot. `root` is None if the function is not hot."""
 
     definition: Definition
     reported: bool
@@ -58,17 +59,17 @@ class Hotness:
     "The calls that lead from the root to the function, without guarded calls if possible."
     further_roots: int = 0
     pattern: str | None = None
-    "The pattern for hot-paths, or None if only the surrounding function can be named."
+    "The pattern for the `hot-paths` setting, or None if only the surrounding function can be named."
     cold: str | None = None
     "The reason why the function does not run in a step."
     uses: Sequence[Use] = ()
-    "The places that name the function, places in hot functions first; empty for a hot function."
+    "The places that name the function, those in hot functions first. This is empty for a hot function."
 
 
 def definitions(files: Files, root: Path, text: str) -> list[Definition]:
-    """Return the functions that `module:Qual.name`, `path.py:Qual.name`, or the end of a qualified name refers to.
+    """Return the functions to which `module:Qual.name`, `path.py:Qual.name`, or the end of a qualified name refers.
 
-    Raises RequestError if there are none, with similar names.
+    Raises RequestError if there is no such function; its message suggests similar names.
     """
     where, _, name = text.rpartition(":")
     project = Project(files)
@@ -83,7 +84,7 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
         matching = [found for found in matching if found.name == name]
     matching = matching or list(_inherited(project, root, where, name))
     if matching:
-        # Among overloads, and among the functions of a property, the last one counts.
+        # Of overloads, and of the functions of one property, the last one counts.
         return sorted({found.ref: found for found in matching}.values(), key=lambda found: (found.path, found.line))
     if where.endswith(".py") and not any(_is_in(files, path, where, root) for path in files.names):
         raise RequestError(f"--explain-path {text}: {where} is not among the files of this scan's project")
@@ -95,8 +96,8 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
 def hotness_of(
     wanted: Iterable[Definition], files: Files, record: Record, paths: HotnessRules, given: Collection[str]
 ) -> list[Hotness]:
-    """Return for some functions whether and why they are hot, from a scan's record. `given` are the files that the scan
-    reports on."""
+    """Return for the `wanted` functions whether and why they are hot, from a scan's record. `given` are the files on
+    which the scan reports."""
     project = Project(files)
     calls = CallGraph(record)
     chains = calls.chains()
@@ -134,11 +135,11 @@ def _placed(project: Project, ref: str) -> Definition:
     return Definition(path, name, facts.line if facts is not None else 1)
 
 
-# reading names
+# finding names
 
 
 def _holding(files: Files, pattern: bytes) -> Iterator[str]:
-    """Return the files whose text matches the pattern."""
+    """Yield the files whose contents match the pattern."""
     searched = re.compile(pattern, re.M)
     for path in files.names:
         if searched.search(files.data(path) or b""):
@@ -165,7 +166,7 @@ def _uses(project: Project, definition: Definition, hot: Collection[str]) -> Ite
 
 
 def _nodes(project: Project, path: str) -> Iterator[tuple[str, ast.AST]]:
-    """Yield every node of a file, with the qualified name of the function or class around it."""
+    """Yield every node of a file, with the qualified name of the surrounding function or class."""
     try:
         _, tree = parse_source(project.files.source(path))
     except Unreadable:
@@ -180,7 +181,7 @@ def _nodes(project: Project, path: str) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _inherited(project: Project, root: Path, where: str, name: str) -> Iterator[Definition]:
-    """Return the method that a class inherits."""
+    """Yield the method that a class inherits under this name."""
     owner, _, method = name.rpartition(".")
     if not owner:
         return
@@ -197,7 +198,7 @@ def _inherited(project: Project, root: Path, where: str, name: str) -> Iterator[
 
 
 def _close(project: Project, name: str) -> list[str]:
-    """Return similar qualified names, from files that define the last part or a similar one."""
+    """Return similar qualified names, from files that define the last part of the name or a similar one."""
     files = project.files
     last = name.rpartition(".")[2]
     every = re.compile(_DEFINITION % rb"\w+", re.M)

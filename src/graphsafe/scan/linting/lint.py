@@ -1,4 +1,4 @@
-"""Make findings from events: match rules, find the chain of calls to the line, apply suppressions."""
+"""Makes findings from events: matches rules, finds the chain of calls to each line, applies suppressions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMPILE = re.compile(r"(^|[._])compile(\(|$)")
 "Matches decorators that compile: `torch.compile`, `torch.compile(reduce-overhead)`, `support_torch_compile`."
 
 LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
-"Matches the line number in the name of a lambda, counted in the function around it."
+"Matches the line number in the name of a lambda, counted in the surrounding function."
 
 
 class Linter:
@@ -51,10 +51,9 @@ class Linter:
     ) -> None:
         """Take the record of a scan.
 
-        `is_whole`: all code that leads to the files was read, so that a missing finding means that the line has no
-        hazard. `with_graphs`: the files of packages that capture or replay graphs themselves. `chooses_device`: whether
-        the project makes another device the current one. `has_one_device`: whether each process does so once, by its
-        rank.
+        `is_whole`: whether all code that leads to the files was read, so that a line without a finding has no hazard.
+        `with_graphs`: the files of packages that capture or replay graphs themselves. `chooses_device`: whether the
+        project changes the current device. `has_one_device`: whether each process does so once, by its rank.
         """
         self._project = project
         self._record = record
@@ -69,18 +68,18 @@ class Linter:
         self._display: dict[str, str] = {}
         self._paths = HotnessRules(config)
         self._compiled: dict[str, bool] = {}
-        "Function -> whether torch.compile is at work in it."
+        "Function -> whether torch.compile compiles it."
         self._sites: dict[Edge, CallSite] = {}
         self._texts: dict[tuple[str, int], str] = {}
-        "Shown path and line -> the text of the line, for each finding."
+        "Path as shown, and line -> the source code of the line, for each finding."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
-        """Path -> first line, last line and code of each match that is not reported, because the match is too uncertain
-        or in another region."""
+        """Path -> first line, last line and code of each match that is not reported. Such a match is too uncertain, or
+        in a region that is not selected."""
 
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """Return the findings of these files, fingerprinted and in order. Suppressed findings are marked, not dropped.
 
-        `read` are the files whose text was searched for roots; some of them need not be reported on.
+        `read` are the files that were searched for roots. Some of them need not be reported on.
         """
         wanted = dict.fromkeys(paths)
         told = [path for path in read if path in wanted]
@@ -96,7 +95,7 @@ class Linter:
             self._match(place, event, wanted, found, hazards)
         chains = calls.chains()
         counts = calls.root_counts()
-        # Findings are made file by file, because only the most recent texts stay in memory.
+        # Findings are made file by file, because only the most recently used sources stay in memory.
         findings = []
         general = {
             (path, line, code)
@@ -131,7 +130,7 @@ class Linter:
         return len({one for one in found if self._enabled(one[2], one[0])})
 
     def ignored_problems(self, paths: Iterable[str]) -> list[Limit]:
-        """Return a limit for each of these files that cannot be read and for which the finding about it is ignored."""
+        """Return a limit for each of these files that cannot be read, if the finding about the file is ignored."""
         return [
             Limit("unread-file", self.display(path), f"not checked, and {UNREADABLE} is ignored here: {problem.reason}")
             for path, problem in self._problems(paths)
@@ -150,7 +149,7 @@ class Linter:
         found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]],
         hazards: dict[str, list[str]],
     ) -> None:
-        """Record the matches of an event, and the functions with errors that are certain."""
+        """Record the matches of an event, and the functions that certainly contain errors."""
         for rule, match in self._rulebook.matching(event.kind, event.how):
             certain = event.confidence != "possible" and event.guard is None and not event.once
             if certain and (event.level or match.level or rule.level) == "error":
@@ -167,7 +166,7 @@ class Linter:
         written = ((change.place, change.event) for change in across_steps.events(record.state))
         for place, event in chain(record.events.items(), written):
             chosen = event.how == "literal-device" and event.level == "warning" and self._chooses_device
-            # The default capture stream is on the device that the process chose before it captured.
+            # The default capture stream is on the device that the process chose before the capture.
             chosen = chosen or (event.how == "no-stream" and self._has_one_device)
             chosen = chosen or (
                 event.how in ("refilled", "host-refilled", "read-early") and place.path not in self._with_graphs
@@ -208,10 +207,7 @@ class Linter:
         chains: Mapping[str, Sequence[Edge]],
         counts: Mapping[str, int],
     ) -> Finding:
-        """Make one finding from a rule's events on one line.
-
-        The finding describes the plainest event: the most severe one, then the leftmost one.
-        """
+        """Make one finding from a rule's events on one line. It describes the plainest and leftmost of these events."""
         ranked = sorted(
             group, key=lambda item: (item[3].guard is not None, item[3].confidence == "possible", item[3].span)
         )
@@ -264,7 +260,7 @@ class Linter:
         )
 
     def _site(self, edge: Edge) -> CallSite:
-        """Return the call site of an edge; findings of a large project share most of them."""
+        """Return the call site of an edge. The findings of a large project share most call sites."""
         if edge not in self._sites:
             path, _, function = edge.caller.partition("::")
             around = self._project.function_around(edge.caller)
@@ -363,8 +359,7 @@ class _Words(dict[str, str]):
 
 
 def _needs_replay(event: Event) -> bool:
-    """Return whether an event is a fault only inside a graph, so that in host code around graphs its confidence is at
-    most `possible`."""
+    """Return whether an event is a fault only inside a graph. In host code around graphs, it is at most `possible`."""
     if event.how in ("input-rebound", "output-kept", "refilled", "host-refilled", "read-early", "given-early"):
         return False
     return event.kind in ("AttrWrite", "Rng") or event.how in (

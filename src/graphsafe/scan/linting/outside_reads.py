@@ -1,4 +1,4 @@
-"""Finds reads of an attribute by code that no graph contains."""
+"""Finds reads of an attribute by code that is in no graph."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from graphsafe.scan.symbols.project import Project
 
 
 def is_read_outside(project: Project, key: str, is_held: Callable[[str, int], bool]) -> bool:
-    """Return whether some function reads the attribute `key` on a line that no graph contains, and does not assign it
-    there.
+    """Return whether some function reads the attribute `key` on a line that is in no graph, and no such line assigns
+    it.
 
-    Objects of unknown class count by the attribute's name, if a single class of the project assigns that name.
+    A read on an object of unknown class counts if only one class of the project assigns an attribute with that name.
     """
     owner, _, name = key.rpartition(".")
     found = False

@@ -1,4 +1,5 @@
-"""Tells which hot lines a graph will hold, and which are host code around the graphs, in every step."""
+"""Tells which hot lines (lines that run in every step) a graph will contain, and which are host code around the
+graphs."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
 _PAUSES = b"time.sleep(", b"ray.get("
-"Calls that wait for time or for other processes, so that no graph holds them."
+"Calls that wait for time or for other processes, so that no graph contains them."
 _HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
-"Methods of classes that keep a step's inputs on the host, such as replay buffers."
+"Matches methods of classes that keep a step's inputs on the host, such as replay buffers."
 _GENERATORS = re.compile(r"Generator\w*\.__call__$")
-"Callables that generate a sequence: the host decides after each token whether to generate another one."
+"Matches callables that generate a sequence. The host decides after each token whether to generate another one."
 _PREFILLS = re.compile(r"(?i:prefill)(?!.*(?i:decode))")
-"Names of functions and classes that work on prompts."
+"Matches names of functions and classes that process prompts."
 Lines = tuple[int, int]
 "The first and the last line."
 
@@ -41,8 +42,8 @@ Lines = tuple[int, int]
 class Regions:
     """Finds the region of each line.
 
-    A function that replays a graph is not inside a graph, nor are functions that only it calls. The same holds for
-    coroutines, which an event loop runs, and for functions that sleep or wait for other processes.
+    A function that replays a graph is not inside a graph, and neither are functions that only such functions call. The
+    same holds for coroutines, which an event loop runs, and for functions that sleep or wait for other processes.
     """
 
     def __init__(self, project: Project, record: Record, calls: CallGraph, with_graphs: Set[str]) -> None:
@@ -51,23 +52,23 @@ class Regions:
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> its blocks that capture."
         self._pausing: dict[str, bool] = {}
+        "File -> whether it contains a call that pauses."
         self._lines_capturing: dict[str, Sequence[int]] = {}
-        "File -> whether its text holds a call that pauses."
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref) or self._pauses(ref)}
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
         # In a project with captures, these count as host code.
         around = (AROUND_GRAPHS, HANDED, *BY_FORM)
-        # If a project has modules, its users capture the modules. The project's public functions may run inside or
-        # outside the graph.
+        # If a project has modules, its users capture the modules. Its public functions may then run inside or outside
+        # the graph.
         with_modules = any(why in (FORWARD, WAY) for why in record.roots.values())
         begun = [
             ref
             for ref, why in record.roots.items()
             if ref not in replaying
-            # These roots do not count. The host waits for the numbers that such a root returns, so nobody captures it
-            # as a whole; a plain class may be a module or the engine around a module; and metrics are updated after a
-            # step.
+            # Roots with these reasons do not count. The host waits for the numbers that some of them return, so nobody
+            # captures these as a whole. A plain class may be a module or the engine around a module. Metrics are
+            # updated after a step.
             and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP, BY_LIBRARY)
             and not (why == PUBLIC and with_modules)
             and not (why == STEP and _HOST_STORES.search(ref))
@@ -80,14 +81,14 @@ class Regions:
                 self._blocks[ref] = list(self._captured_lines(ref))
         by_block = {ref: [*calls.called_in(ref, lines)] for ref, lines in self._blocks.items()}
         called = [callee for callees in by_block.values() for callee in callees]
-        # If the code does not show which module a block calls, it may be any module that the file defines or imports.
+        # If the code does not show which module a block calls, it may call any module that the file defines or imports.
         near = {cls for ref, callees in by_block.items() if not callees for cls in self._named_in(ref)}
         modules = [
             ref for ref, why in record.roots.items() if why == FORWARD and near and ref.rpartition(".")[0] in near
         ]
         wrapped = [ref for ref, why in record.roots.items() if why.startswith(WRAPPED)]
         self._held = calls.reached([*called, *modules, *wrapped], without=replaying)
-        # `Graphed(net)` runs the constructor.
+        # `Graphed(net)` runs the constructor, so the class name counts as the name of a capturing function.
         names = (ref.rpartition("::")[2].removesuffix(".__init__") for ref in self._blocks)
         self._capturing = {name.rpartition(".")[2] for name in names}
         self._calls = calls
@@ -100,13 +101,13 @@ class Regions:
         begun_in_capture = [callee for ref in sorted(unready) for callee in by_block.get(ref, ())]
         self._first_run = calls.reached(begun_in_capture, without=replaying) - calls.reached(ready, without=replaying)
         # The host runs loops around models, and the prompt of a request may have any length. So no graph contains such
-        # work, unless a capture of the project contains it.
+        # code unless a capture of the project contains it.
         beside = {ref for ref in hot if record.roots.get(ref) == LOOP or _PREFILLS.search(ref.partition("::")[2])}
         self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
         self._hot = hot
 
     def of(self, ref: str, line: int) -> Region | None:
-        """Return the region of a line, or None if no step runs it."""
+        """Return the region of a line, or None if no step runs the line."""
         if ref in self._captured or any(first <= line <= last for first, last in self._blocks.get(ref, ())):
             return "captured"
         return "step" if ref in self._hot else None
@@ -117,17 +118,18 @@ class Regions:
         return ref in self._held or any(first <= (line or 0) <= last for first, last in blocks)
 
     def runs_first_in_capture(self, ref: str) -> bool:
-        """Return whether a capture is the first to run a function, since nothing warms it up before."""
+        """Return whether the first run of a function is in a capture, because no warm-up runs the function before."""
         return ref in self._first_run
 
     def is_around(self, ref: str, line: int) -> bool:
-        """Return whether a line is host code: no graph holds the line, and users capture no code that contains it."""
+        """Return whether a line is host code: no graph contains it, and users capture no code that contains it."""
         return self.of(ref, line) != "captured" and not self.is_held(ref, line)
 
     def recaptures(self, ref: str, line: int | None = None) -> bool:
         """Return whether a function runs only in calls that may capture again after its change.
 
-        A call that replays before `line` does not see the change; neither does a loop that begins after the capture.
+        A call that replays before `line` does not see the change. A loop that begins after the capture does not capture
+        again.
         """
         if line is not None and self._replays_before(ref, line):
             return False
@@ -159,8 +161,8 @@ class Regions:
         )
 
     def captures_after(self, ref: str, line: int) -> bool:
-        """Return whether a capture may follow a line that changes weights: in the function itself, or, in each of its
-        callers, in the statements after the call."""
+        """Return whether a capture may follow a line that changes weights. The capture may be in the same function or,
+        for each caller, in the statements after the call."""
         captures = self._captures_of(ref)
         if captures:
             return not self._loops_after(ref, line, max(captures))
@@ -187,7 +189,7 @@ class Regions:
         return self._lines_capturing[ref]
 
     def _find_captures(self, ref: str) -> Iterator[int]:
-        """Yield the lines of a function that call a capturing function, or drop graphs: `self.graphs.clear()`."""
+        """Yield the lines of a function that call a capturing function, or that drop graphs: `self.graphs.clear()`."""
         node = self._project.function_node(ref)
         for _, inner in own_nodes(node) if node is not None else ():
             if isinstance(inner, ast.Call):
@@ -198,7 +200,7 @@ class Regions:
                 yield inner.lineno
 
     def is_set_for_captures(self, key: str) -> bool:
-        """Return whether a capturing method assigns an attribute, so that each graph has its own value of it."""
+        """Return whether a capturing method assigns an attribute, so that each graph has its own value for it."""
         cls, _, name = key.rpartition(".")
         facts = self._project.class_facts(cls) if "::" in cls else None
         methods = facts.writers.get(name, ()) if facts is not None else ()
@@ -207,7 +209,7 @@ class Regions:
         )
 
     def is_read_around(self, key: str) -> bool:
-        """Return whether code around the graphs reads an attribute of an object, and does not itself assign it."""
+        """Return whether code around the graphs reads an attribute of an object and does not assign it."""
         return is_read_outside(self._project, key, self.is_held)
 
     def _named_in(self, ref: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Tells which rules are in force in which files."""
+"""Tells which rules are enabled in which files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Selection:
 
     @staticmethod
     def of(config: Config, rulebook: Rulebook) -> Selection:
-        """Return the selection of rules for a configuration. Raises RulebookError for an unknown code in `select` or
+        """Return the rules that a configuration selects. Raises RulebookError for an unknown code in `select` or
         `ignore`."""
         return Selection(rulebook.selected(config.select, config.ignore), config.per_file_ignores)
 
     def is_enabled(self, code: str, path: str) -> bool:
-        """Return whether a rule is in force in a file. `path` is from the project root, with forward slashes."""
+        """Return whether a rule is enabled in a file. `path` is relative to the project root, with forward slashes."""
         return code in self.codes and not any(
             fnmatchcase(path, pattern) and any(code.startswith(prefix) for prefix in codes)
             for pattern, codes in self.per_file_ignores.items()

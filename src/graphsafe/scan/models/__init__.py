@@ -1,2 +1,1 @@
-"""Models of library calls: the effects and results of Python's builtins, of torch, and of the libraries in the
-rulebook."""
+"""Models of library calls: the effects and results of Python's builtins, of torch, and of libraries in the rulebook."""

@@ -65,7 +65,7 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def size_of(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Read `torch.Size(shape)`, which makes a number of each element, so that the host waits for the elements of a
+    """Read `torch.Size(shape)`. It converts each element to an integer, so the host waits for the elements of a
     tensor."""
     cast(frame, node, arguments)
     return SIZE
@@ -109,7 +109,8 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
     if hasattr(values, "positional"):
         item = join_all(values.positional)
         several = True
-        # One operand that is surely a tensor is enough: `max(self.worst, x.amax())`, where `self.worst` begins as 0.0.
+        # One operand that is certainly a tensor is enough: `max(self.worst, x.amax())`, where `self.worst` is 0.0 at
+        # first.
         known = next((value for value in values.positional if type(value) is Tensor and value.where != "host"), item)
     else:
         item = known = element_of(values)
@@ -135,7 +136,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
 
 
 def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Emit the comparisons with which `bisect` and `heapq` find the place of an item in a list."""
+    """Emit the comparisons by which `bisect` and `heapq` find the place of an item in a list."""
     if len(arguments.positional) > 1:
         held, item = element_of(arguments.positional[0]), arguments.positional[1]
         ordered(frame, node, Arguments((held, item)), "compare")
@@ -143,7 +144,7 @@ def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def asserted(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Emit the branch of `torch._assert(condition, message)`, the function form of Python's statement."""
+    """Emit the branch of `torch._assert(condition, message)`, the function for Python's `assert` statement."""
     condition = arguments.get(0, "condition") or UNKNOWN
     tensor, certain = as_tensor(protocols.truth(frame, node, condition))
     if tensor is not None and tensor.where != "host":
@@ -253,7 +254,8 @@ def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
-    """Return one of the fields of a dataclass that are tensors or numbers, as in `getattr(self, f.name)`."""
+    """Return a value that is any of the fields of a dataclass, if all are tensors or numbers:
+    `getattr(self, f.name)`."""
     unknown = Unknown(depends_on_step(owner), holds_device(owner))
     facts = frame.project.class_facts(owner.ref) if type(owner) is Instance else None
     if facts is None or not facts.fields or not any("dataclass" in decorator for decorator in facts.decorators):

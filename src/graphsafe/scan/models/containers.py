@@ -116,7 +116,7 @@ def _looked_up(receiver: Dict, name: str, arguments: Arguments) -> Value:
     found: Value = receiver.elem
     const = const_of(key)
     if const is not UNSET and known:
-        # The known entries say nothing about an entry that the source does not show.
+        # The known entries show nothing about an entry that the source does not show.
         found = known[const] if const in known else Unknown(depends_on_step(found), holds_device(found))
     if name == "setdefault" and default is not None:
         return join(found, kept(default))
@@ -159,7 +159,7 @@ def _of_text(frame: Frame, node: ast.Call, receiver: Number, name: str, argument
 
 
 def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> None:
-    """Rebind the name that holds a container after a call that changed it."""
+    """Bind the name or the attribute that holds a container to the container after a call that changed it."""
     function = node.func
     if not isinstance(function, ast.Attribute):
         return
@@ -176,14 +176,15 @@ def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> Non
     if not frame.hot:
         frame.attributes.record(owner.ref, holder.attr, updated)
     elif as_tensor(added)[0] is not None and function.attr in ("append", "appendleft", "extend", "insert"):
-        # The list of tensors gets longer in each step, but the graph knows only those of the capture.
+        # The list of tensors gets longer in each step, but the graph contains only the tensors of the capture.
         text = dotted(holder) or holder.attr
         key = frame.attributes.key(owner.ref, holder.attr)
         frame.engine.note(own_change(frame, node, key, text, added, grows=True))
 
 
 def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
-    """Emit a call under `lru_cache` that returns a device tensor: the cache keeps it from the first step on."""
+    """Emit a call under `lru_cache` that returns a device tensor, because the cache keeps this tensor from the first
+    step on."""
     value = frame.engine.read(Call(function.ref, function.bound, arguments, depth=1, level=frame.level))
     tensor, certain = as_tensor(value)
     if (
@@ -198,7 +199,7 @@ def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arg
 
 
 def _is_one_entry(arguments: Arguments) -> bool:
-    """Return whether the key of a cache consists of a device and constants: a process has one device, and so the cache
+    """Return whether the key of a cache consists of a device and constants. A process has one device, so the cache then
     has one entry."""
     values = [option for value in arguments.values() for option in options(value)]
     return any(type(value) is DeviceValue for value in values) and all(

@@ -1,4 +1,4 @@
-"""Distributions of `torch.distributions`, whose methods check values, unless something turns that off; such a check
+"""Distributions of `torch.distributions`. Their methods check values unless the checks are turned off, and each check
 waits for the device."""
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name if its methods do not check values."
 ON_HOST = "[on the host]"
-"""The suffix of a distribution's name if its parameters are on the host. Such a distribution waits only for the checks
-of values that are on the device."""
+"""The suffix of a distribution's name if its parameters are on the host. Its methods wait only to check values that are
+on the device."""
 _TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
 _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))")
 
 
 def checks_are_off(frame: Frame) -> bool:
-    """Return whether the file turns off the checks of distributions, or its package does so through a value that may be
-    passed to it."""
+    """Return whether the checks of distributions are turned off: by the file itself, or perhaps by its package, with a
+    value that the code does not show."""
     files = frame.project.files
     package, _, inside = frame.file.module.partition(".")
 

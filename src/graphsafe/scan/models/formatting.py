@@ -1,4 +1,4 @@
-"""Values turned into text by print, str and logging."""
+"""Values that print, str and logging convert to strings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOGGING = {
     "exception": "likely",
     "log": "possible",
 }
-"The confidence that a call formats its arguments; below the default level, logging does not format them."
+"The confidence that a call formats its arguments. Below the default level, logging does not format them."
 
 
 def format_values(frame: Frame, node: ast.AST, values: Iterable[Value], doubt: str = "likely") -> None:
@@ -50,7 +50,7 @@ def format_values(frame: Frame, node: ast.AST, values: Iterable[Value], doubt: s
 
 
 def format_item(frame: Frame, node: ast.AST, value: Value) -> None:
-    """Emit the reads that formatting a value causes, or each element of a sequence."""
+    """Emit the reads that are caused by formatting a value or each element of a sequence."""
     for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
         protocols.called(frame, node, item, "__format__", "__str__", "__repr__")
         tensor, certain = as_tensor(item)

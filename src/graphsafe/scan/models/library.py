@@ -1,4 +1,4 @@
-"""Names of libraries by their dotted path: constants, and the model that each call belongs to."""
+"""Names of libraries by their dotted path: constants, and the model to which each call belongs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _ITERATING = frozenset(
 ) | {f"itertools.{name}" for name in "takewhile dropwhile filterfalse islice".split()}
 "Functions that iterate over their arguments."
 _DISTRIBUTION = re.compile(r"torch\.distributions\.\w+\.[A-Z]\w+$")
-"A distribution under the name of the module that defines it: `torch.distributions.normal.Normal`."
+"Matches a distribution named with the module that defines it: `torch.distributions.normal.Normal`."
 _NUMPY = ("numpy", "np", "scipy")
 
 
@@ -103,7 +103,7 @@ def constant(name: str) -> Value:
     elif name in ("typing.TYPE_CHECKING", "builtins.TYPE_CHECKING"):
         return number(False)
     elif name == "builtins.__debug__":
-        return Number(True, overridable_by="environment", type="bool")  # `python -O` turns it off
+        return Number(True, overridable_by="environment", type="bool")  # `python -O` makes it False
     elif name == "os.environ":
         return RuntimeObject("environment")
     return Lib(name)
@@ -114,7 +114,7 @@ def _canonical(name: str) -> str:
 
 
 def call(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
-    """Return the result of `name(…)`, for a dotted name of a library."""
+    """Return the result of `name(…)` for a dotted name of a library."""
     name = _canonical(name)
     named_calls.note(frame, node, name)
     if name in _ITERATING:
@@ -135,7 +135,7 @@ def call(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value
 
 
 def _by_name(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
-    """Return the result of a function of which only the module or the last name is known."""
+    """Return the result of a function of which only the module or the last part of the name is known."""
     head, last = name.partition(".")[0], name.rpartition(".")[2]
     if head in _NUMPY:
         return numpy_reads.read(frame, node, arguments.values())
@@ -152,7 +152,7 @@ def _by_name(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> V
 
 
 def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the value of `cast(T, value)`, or the value that the type promises if `value` is not known."""
+    """Return the value of `cast(T, value)`. If `value` is not known, return the value that the type promises."""
     kind, value = arguments.get(0, "typ"), arguments.get(1, "val")
     if type(value) is Unknown and type(kind) is Lib and kind.name == "torch.Tensor":
         return Tensor(step=value.step)
@@ -182,13 +182,13 @@ def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         return UNKNOWN
     fields = {name: frame.attribute(node, old, name, None) for name in facts.fields}
     for spread in (frame.evaluate_quietly(keyword.value) for keyword in node.keywords if keyword.arg is None):
-        # `**moved`: tensors take the place of tensors.
+        # `**moved` contains tensors, which replace the tensors of the old object.
         moved = as_tensor(spread.elem)[0] if type(spread) is Dict else None
         if moved is not None:
             fields.update((name, moved) for name, value in fields.items() if as_tensor(value)[0] is not None)
     fields.update(arguments.keywords)
-    # If it is not known whether a tensor is on the host or on the device, the tensor comes from an attribute of the old
-    # object. Such a tensor is not passed on, because it shows nothing about the attributes of the class.
+    # A tensor that may be on the host or on the device comes from an attribute of the old object. It is not passed to
+    # the constructor, because it shows nothing about the attributes of the class.
     told = {name: value for name, value in fields.items() if type(value) is not Tensor or value.where != "any"}
     made = frame.call_value(node, ClassValue(old.ref), Arguments(keywords=told))
     if type(made) is not Instance:

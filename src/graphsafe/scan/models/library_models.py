@@ -30,7 +30,7 @@ from graphsafe.scan.models import named_calls
 
 
 def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments: Arguments) -> Value:
-    """Return the result of a call according to its model. An object that the call makes keeps the dotted `name`, with
+    """Return the result of a call according to its model. An object that the call makes keeps the dotted `name`, by
     which its methods are looked up."""
     on_host = name.partition("[")[2].startswith("on the host") and not any(map(holds_device, arguments.values()))
     if model.waits and not on_host and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
@@ -39,7 +39,8 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
 
 
 def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
-    """Return whether the data that a call needs on the host may already be there, such as a plan's index tensors."""
+    """Return whether the data that a call needs on the host may already be there, such as the index tensors of
+    a plan."""
     first = next(iter(arguments.values()), None)
     if first is None:
         return False
@@ -51,7 +52,7 @@ def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
 
 
 def _loads_to_host(model: LibraryModel, arguments: Arguments) -> bool:
-    """Return whether a call makes tensors on the host because it is given no other device."""
+    """Return whether a call loads tensors to the host because it names no device."""
     return model.returns == "host-tensors" and not arguments.open and arguments.get(1, "device") is None
 
 
@@ -67,7 +68,7 @@ def method(frame: Frame, node: ast.Call, owner: RuntimeObject, name: str, argume
 
 
 def runtime_object(returns: Returns) -> RuntimeObject | None:
-    """Return the stream, event or context that a word of a model stands for."""
+    """Return the stream, event or context for which a model's word stands."""
     made = _RUNTIME_OBJECTS.get(returns) if isinstance(returns, str) else None
     return RuntimeObject(*made) if made is not None else None
 
@@ -82,11 +83,11 @@ _RUNTIME_OBJECTS: Mapping[str, tuple[str, str | None]] = {
     "thread-pool": ("threads", None),
     **{kind: (kind, None) for kind in ("event", "graph", "capture", "stream-context", "device-context", "grad-mode")},
 }
-"Maps a word of libraries.yaml to the kind and detail of an object."
+"A word of libraries.yaml -> the kind and the detail of an object."
 
 
 def returned(name: str, model: LibraryModel, arguments: Arguments) -> Value:
-    """Return the result of a call, as a word of its model describes it."""
+    """Return the result of a call, as described by a word of its model."""
     return _returned(name, model.returns, arguments)
 
 

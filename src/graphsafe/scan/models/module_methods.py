@@ -1,5 +1,4 @@
-"""Methods that every module of PyTorch has: methods that return the module itself, and methods that go through its
-tensors."""
+"""Methods that every module of PyTorch has. Some return the module itself, others iterate over its tensors."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _WALKS = {"parameters": "float", "named_parameters": "float", "buffers": None, "
 
 
 def of_module(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value | None:
-    """Return the result of a method that every module has; None for other methods."""
+    """Return the result of a method that every module has, or None for any other method."""
     if name == "load_state_dict":
         _load(frame, node, receiver, arguments)
     if name == "state_dict":
@@ -42,7 +41,8 @@ def of_module(frame: Frame, node: ast.Call, receiver: Value, name: str, argument
 
 
 def _load(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) -> None:
-    """Emit the copies of a host state into the parameters; with `assign=True`, new parameters replace the old ones."""
+    """Emit the copies of a host state into the parameters. With `assign=True`, new parameters replace the old ones
+    instead."""
     if is_true(arguments.get(2, "assign")):
         write_weights(frame, receiver, ast.unparse(node), UNKNOWN, node)
     state = arguments.get(0, "state_dict")

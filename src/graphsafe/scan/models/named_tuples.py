@@ -1,4 +1,4 @@
-"""Named tuples: their classes, and the tuples that their calls make."""
+"""Named tuples: their classes, and the tuples that calls of these classes make."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def defined(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def made(cls: RuntimeObject, arguments: Arguments) -> Value:
-    """Return the tuple of `State(x, y)`, or UNKNOWN if it is not clear which value each field gets, or if a field has
-    its default."""
+    """Return the tuple of `State(x, y)`. Return UNKNOWN if it is not clear which value each field gets, or if a field
+    has its default."""
     names = tuple((cls.detail or "").split())
     items = {**dict(zip(names, arguments.positional, strict=False)), **arguments.keywords}
     if arguments.open or items.keys() != set(names) or len(arguments.positional) > len(names):
@@ -36,14 +36,14 @@ def made(cls: RuntimeObject, arguments: Arguments) -> Value:
 
 
 def field(value: Sequence, name: str) -> Value | None:
-    """Return `state.x`, or None if there is no such field."""
+    """Return the value of `state.x`, or None if there is no such field."""
     if value.items is None or len(value.items) != len(value.names) or name not in value.names:
         return None
     return value.items[value.names.index(name)]
 
 
 def method(value: Sequence, name: str, arguments: Arguments) -> Value | None:
-    """Return `state._replace(x=…)` or `state._asdict()`, or None for another method."""
+    """Return the value of `state._replace(x=…)` or `state._asdict()`, or None for any other method."""
     if value.items is None or len(value.items) != len(value.names):
         return None
     items = dict(zip(value.names, value.items, strict=True))

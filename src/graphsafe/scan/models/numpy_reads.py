@@ -1,4 +1,4 @@
-"""Tensors that numpy reads. Numpy raises an error for a device tensor, so in code that works these tensors are on the
+"""Tensors that numpy reads. Numpy raises an error for a device tensor, so in working code these tensors are on the
 host."""
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _VIEWS = frozenset("detach reshape view flatten squeeze unsqueeze transpose perm
 def read(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
     """Return the array that numpy makes of these values.
 
-    In code that works, the tensors among them are not on the device. So a copy from the device is only possible, unless
-    a constructor shows that the tensor was made there. In later lines the tensors are on the host.
+    In working code, the tensors among them are not on the device. So a copy from the device is only possible, unless a
+    constructor shows that the tensor was made there. In later lines, the tensors count as host tensors.
     """
     for value in values:
         for tensor in tensors_in(value):
@@ -35,7 +35,7 @@ def read(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
 
 
 def learn(frame: Frame, node: ast.Call) -> None:
-    """Note that the tensors which a call passes to numpy, also as views, are on the host."""
+    """Record that the tensors which a call passes to numpy, directly or as views, are on the host."""
     for name in _names_read(node):
         known = frame.env.get(name)
         if known is not None and any(type(option) is Tensor for option in options(known)):
@@ -43,14 +43,15 @@ def learn(frame: Frame, node: ast.Call) -> None:
 
 
 def _on_host(value: Value) -> Value:
-    """Return the value as numpy can read it; it may be pinned, so a later copy to the device need not wait."""
+    """Return the value as numpy can read it. The tensor may be pinned, so a later copy to the device may not need to
+    wait."""
     if type(value) is not Tensor or value.where == "host":
         return value
     return replace(value, where="host", certain=False)
 
 
 def copied(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
-    """Return the array for a call that copies device tensors to the host first: `x.numpy(force=True)`."""
+    """Return the array that a call makes after copying device tensors to the host: `x.numpy(force=True)`."""
     for value in values:
         for tensor in tensors_in(value):
             if tensor.where != "host":
@@ -60,9 +61,9 @@ def copied(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
 
 @memoize_on_node
 def names_read(function: ast.AST) -> Set[str]:
-    """Return the names that numpy reads without a copy to the host before: `x.numpy()`, `np.isfinite(x.reshape(-1))`.
+    """Return the names whose tensors numpy reads without a copy to the host: `x.numpy()`, `np.isfinite(x.reshape(-1))`.
 
-    Reads in branches do not count. Names do not count either if the function rebinds them or tests their type.
+    Reads in branches do not count. Neither do names that the function rebinds or whose type it tests.
     """
     found = {name for call in inside(function, ast.Call) for name in _names_read(call)}
     if not found:
@@ -76,7 +77,7 @@ def names_read(function: ast.AST) -> Set[str]:
 
 @memoize_on_node
 def names_turned(function: ast.AST) -> Set[str]:
-    """Return the names whose values a function converts into arrays: `x = x.detach().cpu().numpy()`."""
+    """Return the names whose values a function converts to arrays: `x = x.detach().cpu().numpy()`."""
     return {
         target.id
         for node in inside(function, ast.Assign)
@@ -97,7 +98,7 @@ def _names_read(call: ast.Call) -> Iterator[str]:
 
 
 def _viewed(node: ast.expr) -> ast.expr:
-    """Return the base of a view: `x` of `x[0].reshape(-1)`."""
+    """Return the base of a view: `x` for `x[0].reshape(-1)`."""
     while True:
         if isinstance(node, ast.Subscript):
             node = node.value

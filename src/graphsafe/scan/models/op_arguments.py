@@ -1,4 +1,4 @@
-"""Arguments of operations: in the op table's form, and their effect on the result."""
+"""Arguments of operations, as the op table describes them, and their effect on the result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from graphsafe.scan.domain.values import (
 )
 
 _NUMBER_FIRST = re.compile(r"(add|sub|addcmul|addcdiv)_?")
-"Methods of tensors that also take their factor as the first argument, as in torch before 1.5."
+"Matches methods of tensors that also accept their factor as the first argument, as in torch before 1.5."
 
 
 def is_true(value: Value | None) -> bool:
@@ -44,7 +44,8 @@ def may_be_true(value: Value | None) -> bool:
 
 
 def device_named(value: Value | None) -> DeviceValue | None:
-    """Return the device that an argument names: a torch.device, a string, an ordinal, the device of a tensor."""
+    """Return the device that an argument names: a torch.device, a string, a device number, or the device of a
+    tensor."""
     for option in options(value) if value is not None else ():
         if type(option) is DeviceValue:
             return option
@@ -58,7 +59,7 @@ def device_named(value: Value | None) -> DeviceValue | None:
 
 
 def dtype_named(value: Value, otherwise: Dtype | None) -> Dtype | None:
-    """Return the dtype that an argument names: a torch.dtype, or one of Python's types; None if it is not known."""
+    """Return the dtype that an argument names (a torch.dtype or one of Python's types), or None if it is not known."""
     if type(value) is NoneValue:
         return otherwise
     if type(value) is Lib:
@@ -70,24 +71,24 @@ _PYTHON_TYPES: Mapping[str, Dtype] = {"builtins.bool": "bool", "builtins.int": "
 
 
 def _device_of_number(value: Number) -> DeviceValue | None:
-    """Return the device of `"cuda:0"`, `0`, or the platform's choice; None for another text."""
+    """Return the device of `"cuda:0"`, of `0`, or of the platform's choice. Return None for any other string."""
     if value.overridable_by == "platform":
         return DeviceValue("any")
     if isinstance(value.const, str):
         base = value.const.partition(":")[0]
         if base == "cpu" and value.overridable_by == "default":
-            # Unknown callers may pass another device.
+            # Callers that are not known may pass another device.
             return DeviceValue("any", maybe_host=True)
         if base in ("cpu", "meta", "mps"):
             return DeviceValue("host")
         return DeviceValue("device", value.const) if base in ("cuda", "xpu", "hpu", "npu", "xla") else None
-    # A device number such as `torch.cuda.current_device()` is not visible in the source.
+    # The value of a device number such as `torch.cuda.current_device()` is not visible in the source.
     return DeviceValue("any") if value.type == "str" else DeviceValue("device")
 
 
 def fits_tensors(call: ast.Call) -> bool:
-    """Return whether a tensor's method of this name takes such arguments: `item` takes none, and `sort` takes no
-    key."""
+    """Return whether a tensor's method of this name accepts the call's arguments. `item` accepts none, and `sort`
+    accepts no key."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name in ("item", "tolist"):
         return not (call.args or call.keywords)
@@ -105,7 +106,7 @@ def tensors_in(value: Value) -> list[Tensor]:
 
 
 def argument(value: Value, text: str = "") -> Argument:
-    """Return a value in the op table's form."""
+    """Return a value as the op table describes it."""
     described = _DESCRIBED.get(type(value))
     if described is not None:
         kind, literal = described(value)
@@ -154,8 +155,8 @@ _DESCRIBED: Mapping[type, Callable[[Any], Described]] = {
 
 
 def in_new_order(method: str, arguments: Arguments) -> Arguments:
-    """Return a method's arguments in the order that torch expects now: `x.add_(other, alpha=2)` for `x.add_(2,
-    other)`."""
+    """Return a method's arguments in the order that torch expects now: `x.add_(other, alpha=2)` for
+    `x.add_(2, other)`."""
     if not _NUMBER_FIRST.fullmatch(method) or len(arguments.positional) < 2:
         return arguments
     first, *rest = arguments.positional
@@ -165,5 +166,5 @@ def in_new_order(method: str, arguments: Arguments) -> Arguments:
 
 
 def are_answers(values: list[Value]) -> bool:
-    """Return whether the first value is a list of comparisons and the like, which torch turns into a mask."""
+    """Return whether the first value is a list of bools, such as results of comparisons. torch turns it into a mask."""
     return bool(values) and type(values[0]) is Sequence and type_of(values[0].elem) == "bool"

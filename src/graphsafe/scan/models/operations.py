@@ -64,14 +64,14 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
     "random": "Rng",
     "host-state": "AttrWrite",
 }
-"""The kind of event with which scan shows an effect of the op table."""
+"""Effect in the op table -> the kind of event that scan emits for it."""
 
 SIZE_READS = frozenset(("size", "narrow", "split"))
-"Operations whose effect is a host read of their size arguments, rather than of the tensor itself."
+"Operations for which a host read concerns the size arguments, not the tensor itself."
 
 
 def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments) -> Value:
-    """Emit the effects of a call of an op of the table, and return its result."""
+    """Emit the effects of calling an op of the table, and return the result."""
     if name.startswith(DISTRIBUTIONS) and checks_are_off(frame):
         arguments = replace(arguments, keywords={"validate_args": number(False), **arguments.keywords})
     if receiver is not None:
@@ -95,8 +95,7 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
 
 
 def _clash(tensors: tuple[Tensor, ...]) -> bool:
-    """Return whether torch would refuse these tensors, so that one of them is not on the device that it seems to be
-    on."""
+    """Return whether torch would reject these tensors. One of them is then not on the device that the scan assumes."""
     on_host = any(tensor.where == "host" and (tensor.ndim or 0) > 0 for tensor in tensors)
     return on_host and any(tensor.where == "device" for tensor in tensors)
 
@@ -118,7 +117,7 @@ def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
 
 
 class _Called:
-    """One call of an op of the table."""
+    """A call of an op of the table."""
 
     def __init__(
         self, frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments
@@ -130,7 +129,7 @@ class _Called:
         self._receiver = receiver
         self._arguments = arguments
         self._values: list[Value] = [*arguments.positional]
-        "The arguments passed by position, after the receiver."
+        "The positional arguments, after the receiver."
         if receiver is not None:
             self._values.insert(0, receiver)
         self._everything = [*self._values, *arguments.keywords.values()]
@@ -155,7 +154,7 @@ class _Called:
             return self._default_placement()
         if self.tensors:
             return together(self.tensors)
-        # torch makes host tensors of Python's numbers.
+        # torch converts Python numbers to host tensors.
         plain = (Number, DtypeValue, NoneValue)
         return "host" if self._everything and all(type(value) in plain for value in self._everything) else "any"
 
@@ -169,7 +168,7 @@ class _Called:
         return "any" if of_all or makes_model else "host"
 
     def _as_asked(self) -> Call:
-        """Return the call in the op table's form."""
+        """Return the call as the op table describes it."""
         op, node, arguments = self._op, self._node, self._arguments
         if not op.effects and not op.cases:
             return Call()
@@ -183,8 +182,8 @@ class _Called:
             positional = [argument(value) for value in self._values]
         keywords = {name: argument(value) for name, value in arguments.keywords.items()}
         if self._where == "device" and op.placement == "argument":
-            # The device counts as given even if a text or an ordinal names it, or if `with torch.device("cuda")` sets
-            # it.
+            # The device counts as given even if a string or a device number names it, or if `with torch.device("cuda")`
+            # sets it.
             keywords["device"] = Argument("device")
         return Call(positional, keywords, arguments.open, inside=self._entered() if op.asks_contexts else frozenset())
 
@@ -195,7 +194,8 @@ class _Called:
 
     @property
     def is_of_host(self) -> bool:
-        """Whether all arguments are numbers or tensors of the host."""
+        """Whether all arguments are None, numbers or tensors. The caller has checked that the tensors are on
+        the host."""
         plain = (Number, NoneValue)
         return all(type(value) in plain or type(value) is Tensor for value in self._everything)
 
@@ -225,9 +225,9 @@ class _Called:
                 frame.emit(EVENT_OF_EFFECT[effect.kind], effect.how, node, confidence, None, value=value, **words)
 
     def _subject(self, effect: Effect) -> Tensor | None:
-        """Return the tensor that an effect is about: the first argument that may be on the device.
+        """Return the tensor that an effect concerns: the first argument that may be on the device.
 
-        If the effect depends on the kinds of some arguments, only these are searched.
+        If the effect depends on the kinds of certain arguments, only these arguments are searched.
         """
         call, keywords = self.call, self._arguments.keywords
         params = effect.when.kinds if effect.when is not None else ()
@@ -238,7 +238,7 @@ class _Called:
         return next((tensor for tensor in decisive or self.tensors if tensor.where != "host"), None)
 
     def _happens(self, effect: Effect) -> bool:
-        """Return whether an effect happens for this call's placement; most effects happen only on the device."""
+        """Return whether an effect happens with this call's placement. Most effects happen only on the device."""
         if effect.anywhere:
             return True
         on_device = self._where != "host" or together(self.tensors) != "host"
@@ -246,7 +246,7 @@ class _Called:
 
     @property
     def _may_hold_tensors(self) -> bool:
-        """Whether no argument is known to be a tensor, but one may be."""
+        """Whether no argument is known to be a tensor, but one may be a tensor."""
         return not self.tensors and any(type(value) is Unknown and value.device for value in self._everything)
 
     def _confidence(self, hit: Hit) -> Confidence:
@@ -254,7 +254,7 @@ class _Called:
         if not (hit.certain or self._copies_unknown(effect)) or self._is_guessed():
             return "possible"
         if not self.tensors and self._op.params == ("obj",):
-            return "possible"  # `pickle.dumps` takes any object
+            return "possible"  # `pickle.dumps` accepts any object
         if effect.how in SIZE_READS:
             sizes = [tensor for tensor in self.tensors if tensor is not self._receiver]
             if sizes and (all_maybe_host(sizes) or not any(tensor.certain for tensor in sizes)):
@@ -276,7 +276,7 @@ class _Called:
         return effect.how == "literal" and self._op.copies_values and type(next(iter(self._values), None)) is Unknown
 
     def _is_guessed(self) -> bool:
-        """Return whether it is only a guess that the subject is a tensor, or that it lies on the device."""
+        """Return whether it is only a guess that the effect concerns a tensor, or that this tensor is on the device."""
         if self._receiver is not None and not self._receiver.certain:
             return True
         return all_maybe_host(self.tensors) or any(map(_may_be_host, self._everything))
@@ -290,7 +290,7 @@ class _Called:
         if result.kind == "object":
             return Unknown(self._step, True)
         if result.kind == "self":
-            # The operation works in place, so that the tensor now depends on all operands.
+            # The operation works in place, so the tensor now depends on all operands.
             return UNKNOWN if first is None else replace(first, step=first.step or self._step)
         if result.kind == "reduction":
             return self._made(result.of, 0)
@@ -327,7 +327,7 @@ class _Called:
             fresh=True,
             pinned=may_be_true(keywords.get("pin_memory")) or _is_pinned(keywords.get("out")),
             literal=self._op.copies_values and self._where == "host",
-            # The function accepts only tensors, so a guess that the argument is one becomes certain.
+            # The function accepts only tensors, so an argument that was guessed to be a tensor certainly is one.
             certain=receiver is None or receiver.certain,
             maybe_host=all_maybe_host(self.tensors) or (not self.tensors and self._is_somewhere()),
         )
@@ -340,8 +340,8 @@ class _Called:
         return "size" in self._arguments.keywords or self._name.endswith(("permutation", "permuted"))
 
     def _is_somewhere(self) -> bool:
-        """Return whether a result made without tensors (`zeros`) may be on the host: its device, or the default one, is
-        not known."""
+        """Return whether a result that is made without tensors (`zeros`) may be on the host, because its device or the
+        default device is not known."""
         device = self._arguments.keywords.get("device")
         return _may_be_host(device) or (self._where == "any" and self._op.placement == "argument")
 

@@ -1,4 +1,4 @@
-"""Functions whose names show that they ask for the platform, and their answers on a machine with CUDA graphs."""
+"""Functions whose names show that they ask for the platform, and their results on a machine with CUDA graphs."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from graphsafe.scan.symbols.index import dotted
 OTHER_PLATFORM = re.compile(
     r"(^|\.)_?is_(torch_)?(npu|xpu|hpu|tpu|mps|musa|xla|cpu)(_available)?$|^torch\.(xpu|mps|npu|hpu)\.is_available$"
 )
-"Functions that ask whether the code runs on hardware without CUDA graphs."
+"Matches functions that ask whether the code runs on hardware without CUDA graphs."
 OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
-"Functions that ask whether the code runs on CUDA."
+"Matches functions that ask whether the code runs on CUDA."
 NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
-"Functions that ask whether the code runs on AMD's cards. AMD's cards have graphs too, but the scan judges CUDA."
+"Matches functions that ask whether the code runs on AMD's cards. These have graphs too, but the scan judges CUDA."
 OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
 "Packages that are installed only on machines with other GPUs or accelerators."
 AMD_NAME = re.compile(
     r"(?<![^_.])(rocm|forward_hip|aiter(?=_[a-z])|(?<=[a-z]_)aiter)(?![^_.])|(ROCM|ROCm|Rocm|Aiter)(?![a-z])"
 )
-"""Words that, in the name of a module, class or function, mark it as code for AMD's cards.
+"""Matches words that mark a module, class or function by its name as code for AMD's cards.
 
-`aiter` alone does not count, because Python has a function of this name.
+`aiter` alone does not count, because Python has a function with this name.
 """
 _ON_ROCM = replace(ON_CUDA, const=False)
 NO_VERSION = Number(None, overridable_by="platform", type="str")
-"The version of ROCm in a build of PyTorch for CUDA: None. Only a build for another platform has a string there."
+"The ROCm version of a build of PyTorch for CUDA, which is None. In a build for another platform, it is a string."
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
-"Functions that ask whether host memory can be pinned, which is true on every machine with CUDA graphs."
+"Matches functions that ask whether host memory can be pinned, which is true on every machine with CUDA graphs."
 
 
 def answered(name: str, arguments: bool) -> Number | None:
-    """Return the answer of a function by its name, or None if the name does not show it."""
+    """Return the result of a function by its name, or None if the name does not show it."""
     if PINNABLE.search(name):
         return number(True)
     return None if arguments else _answer(name)
 
 
 def tested(frame: Frame, test: ast.expr) -> Number | None:
-    """Return the truth of a condition such as `is_npu()`, the global `_is_xpu` or `platform.is_cuda()`, or None."""
+    """Return the result of a test such as `is_npu()`, the global `_is_xpu` or `platform.is_cuda()`, or None."""
     name = _asked(frame, test)
     return None if name is None else _answer(name)
 
@@ -51,7 +51,7 @@ def tested(frame: Frame, test: ast.expr) -> Number | None:
 def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
     """Return the reason why the lines after an import do not run on CUDA, or None.
 
-    An import inside `try` only checks whether the package exists.
+    An import inside `try` gives no reason, because it only checks whether the package exists.
     """
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     package = next((name for name in names if name.partition(".")[0] in OTHER_PACKAGES), None)
@@ -60,8 +60,8 @@ def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
 
 @lru_cache(maxsize=4096)
 def named_for_amd(module: str, function: str) -> tuple[str, ...]:
-    """Return the guard that keeps a function off CUDA, if its name or its module's name marks it as code for AMD's
-    cards; else an empty text."""
+    """Return the guard that keeps a function off CUDA if its name or its module's name marks it as code for AMD's
+    cards. Otherwise return an empty tuple."""
     named = next((name for name in (function, module) if AMD_NAME.search(name)), None)
     return () if named is None else (f"the name `{named}`, which is for AMD's cards",)
 
@@ -76,7 +76,7 @@ def _answer(name: str) -> Number | None:
 
 
 def _asked(frame: Frame, test: ast.expr) -> str | None:
-    """Return the name of the function or global whose answer is tested."""
+    """Return the name of the function or global that a condition tests."""
     if isinstance(test, ast.Call):
         return None if test.args else dotted(test.func)
     return test.id if isinstance(test, ast.Name) and test.id not in frame.env else None

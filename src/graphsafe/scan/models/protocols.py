@@ -1,4 +1,4 @@
-"""Methods that Python itself calls on objects of the project: `__len__`, `__bool__`, `__iter__` and the like."""
+"""Methods that Python itself calls on objects of the project, such as `__len__`, `__bool__` and `__iter__`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIGNS: dict[type[ast.AST], str] = {ast.USub: "__neg__", ast.UAdd: "__pos__", as
 
 
 def called(frame: Frame, node: ast.AST, value: Value, *names: str, arguments: Arguments | None = None) -> Value | None:
-    """Call the first method of a list that the object's class defines; return None if it defines none."""
+    """Call the first of the named methods that the object's class defines. Return None if it defines none of them."""
     if type(value) is not Instance and type(value) is not Union:
         return None
     for option in options(value):
@@ -50,7 +50,7 @@ def signed(frame: Frame, node: ast.AST, op: ast.unaryop, value: Value) -> Value 
 
 
 def compared(frame: Frame, node: ast.AST, op: ast.cmpop, left: Value, right: Value) -> Value | None:
-    """Return the result of a comparison if the class of one side defines it; `!=` falls back to `__eq__`."""
+    """Return the result of a comparison if the class of one side defines it. `!=` may use `__eq__` instead."""
     if isinstance(op, (ast.In, ast.NotIn)):
         return called(frame, node, right, "__contains__", arguments=Arguments((left,)))
     names = _COMPARISONS.get(type(op))
@@ -74,7 +74,7 @@ def truth(frame: Frame, node: ast.AST, value: Value) -> Value:
 
 
 def iterated(frame: Frame, node: ast.AST, value: Value) -> Value:
-    """Return the value that a loop iterates over: the result of `__iter__` or of `__getitem__`, or the value itself."""
+    """Return the value over which a loop iterates: the result of `__iter__` or `__getitem__`, or the value itself."""
     if type(value) is not Instance and type(value) is not Union:
         return value
     made = called(frame, node, value, "__iter__")
@@ -92,7 +92,8 @@ def iterated(frame: Frame, node: ast.AST, value: Value) -> Value:
 
 
 def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | None:
-    """Return the results of the key function, which the host compares in `sorted(rows, key=…)` and `max(…, key=…)`."""
+    """Return the join of the key function's results, which the host compares in `sorted(rows, key=…)` and
+    `max(…, key=…)`."""
     key = arguments.keywords.get("key")
     if key is None or not arguments.positional:
         return None
@@ -100,6 +101,7 @@ def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | No
 
 
 def candidates(arguments: Arguments) -> Value:
-    """Return the values that `max` and the like compare: their arguments, or the elements of the only argument."""
+    """Return the join of the values that `max` or `sorted` compares: the arguments, or the elements of the only
+    argument."""
     given = arguments.positional
     return join_all(given) if len(given) > 1 else element_of(given[0])

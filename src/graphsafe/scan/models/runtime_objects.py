@@ -1,4 +1,4 @@
-"""Objects of PyTorch and of libraries with methods of their own: streams, events, torch modules, optimizers."""
+"""Objects of PyTorch and of libraries with their own methods: streams, events, torch modules, optimizers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CLASS_OF_KIND: Mapping[str, str] = {
     "random": "random.Random",
     "numpy-random": "numpy.random.Generator",
 }
-"Maps a kind of object to the class under which the op table and libraries.yaml list its methods."
+"Kind of object -> the class under which the op table and libraries.yaml list its methods."
 
 
 def method(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
@@ -93,8 +93,8 @@ def _step(frame: Frame, node: ast.Call, entry: str, text: str, switches: list[st
 
 
 def _threads(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
-    """Return the result of work for a thread pool. Its threads work on the default stream, unless they choose another
-    one; if its threads wait, this does not count as a wait of the step."""
+    """Return the result of work for a thread pool. Its threads work on the default stream unless they choose another
+    one. A wait in such a thread does not count as a wait of the step."""
     if name not in ("submit", "map") or not arguments.positional:
         return unknown_result(arguments)
     function, *given = arguments.positional
@@ -140,7 +140,7 @@ _METHODS: Mapping[str, Method] = {
     "threads": _threads,
     "scaler": _scaler,
 }
-"Handlers of methods, for the kinds of objects that the op table and libraries.yaml do not describe in full."
+"Methods of the kinds of objects that the op table and libraries.yaml do not fully describe."
 
 
 def generator(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

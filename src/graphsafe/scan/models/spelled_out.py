@@ -1,4 +1,4 @@
-"""Functions of `operator`, `functools` and `itertools`, read as the syntax that they stand for."""
+"""Functions of `operator`, `functools` and `itertools`, read as the syntax for which they stand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from graphsafe.scan.models import protocols
 
 
 def item(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return `operator.getitem(a, b)`, which is `a[b]`."""
+    """Return the value of `operator.getitem(a, b)`, which is `a[b]`."""
     if len(node.args) != 2 or any(isinstance(argument, ast.Starred) for argument in node.args):
         return UNKNOWN
     return frame.evaluate(ast.copy_location(ast.Subscript(node.args[0], node.args[1], ast.Load()), node))
@@ -59,7 +59,7 @@ def _of_one(frame: Frame, node: ast.AST, body: ast.expr) -> Function:
 
 
 def reduced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return `functools.reduce(f, items)`, as a call of `f` with the result so far and one item."""
+    """Return the value of `functools.reduce(f, items)`, for which `f` is called with the result so far and one item."""
     if len(arguments.positional) < 2:
         return UNKNOWN
     function, items, *first = arguments.positional
@@ -69,8 +69,8 @@ def reduced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def chosen(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the items of `filter(test, items)` or `takewhile(test, items)`; the host tests the truth of each
-    result."""
+    """Return the items of `filter(test, items)` or `takewhile(test, items)`. The host tests the truth of each result of
+    `test`."""
     if len(arguments.positional) < 2:
         return UNKNOWN
     test, items = arguments.positional[:2]

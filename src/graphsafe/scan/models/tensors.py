@@ -1,4 +1,4 @@
-"""Methods of tensors: a few have handlers here, all others are in the op table."""
+"""Methods of tensors. A few have handlers here, and all others are in the op table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from graphsafe.scan.models import named_calls, numpy_reads, operations
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
 
 _SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
-"Methods that containers and strings have too."
+"Names of methods that containers or strings have."
 _SIZES = frozenset(("size", "dim", "numel", "nelement"))
 
 
@@ -51,7 +51,7 @@ def method(frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: A
         return special(frame, node, tensor, arguments)
     op = frame.ops.method(name)
     if op is None:
-        # Tensors have no such method as far as is known, so the receiver may be an object.
+        # No method of tensors with this name is known, so the receiver may be another object.
         return replace(tensor, dtype=None, ndim=None, fresh=True, attr=None, name=None, certain=False)
     return operations.by_table(frame, node, op, name, tensor, arguments)
 
@@ -59,7 +59,7 @@ def method(frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: A
 def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
     """Return the result of a method of an unknown value.
 
-    If only tensors have a method of this name, the receiver counts as a tensor.
+    If only tensors have a method with this name, the receiver counts as a tensor.
     """
     if frame.hot and arguments.keywords:
         frame.engine.note_passed(name, arguments)
@@ -67,7 +67,7 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     if name == "pin_memory":
         return Tensor(where="host", pinned=True, step=unknown.step, certain=False)
     if name == "clip_grad_norm_":
-        return Tensor(where="any", ndim=0, step=True)  # methods of FSDP's modules, of accelerate, of DTensor's helpers
+        return Tensor(where="any", ndim=0, step=True)  # a method of FSDP's modules, accelerate, DTensor's helpers
     on_host = unknown.host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value))
     fits = fits_tensors(node)
     is_op = fits and frame.ops.method(name) is not None
@@ -82,7 +82,7 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     after = unknown_result(arguments)
     assert type(after) is Unknown
     if frame.hot and not on_host and name in ("cuda", "to"):
-        # A step moves tensors; modules were moved before.
+        # A step moves tensors. Modules were moved before.
         target = DeviceValue("device") if name == "cuda" else device_named(arguments.get(0, "device"))
         after = replace(after, device=after.device or (target is not None and target.where == "device"))
     if after.device:
@@ -96,7 +96,7 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
 def _suggested(
     frame: Frame, node: ast.Call, receiver: Unknown, on_host: bool, guessed: bool, name: str
 ) -> Tensor | None:
-    """Return the tensor that the receiver of a method must be, or is likely to be; None without evidence."""
+    """Return the tensor that the receiver of a method must be or is likely to be, or None without evidence."""
     step, is_op = receiver.step, frame.ops.method(name) is not None
     if receiver.compared and is_op:
         # The receiver is not a comparison of two numbers, because a bool has no such method.
@@ -128,7 +128,7 @@ def _tolist(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) 
 
 
 def _cast(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    """Read `tensor.__float__()` and the like, which Python calls for `float(tensor)`."""
+    """Read a method such as `tensor.__float__()`, which Python calls for `float(tensor)`."""
     if tensor.where != "host":
         frame.emit("HostRead", "cast", node, confidence_of(tensor, True), value=describe(tensor))
     return NUMBER
@@ -164,8 +164,7 @@ def _to(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> V
 
 
 def _asked_of_to(node: ast.Call, tensor: Tensor, arguments: Arguments) -> tuple[DeviceValue | None, Dtype | None]:
-    """Return the device and the dtype that the arguments of `to` name: a device, a dtype, or both from another
-    tensor."""
+    """Return the device and the dtype that the arguments of `to` name: a device, a dtype, or both of another tensor."""
     target: DeviceValue | None = None
     dtype = tensor.dtype
     for i, value in enumerate(arguments.positional):
@@ -237,13 +236,13 @@ def _memory(tensor: Tensor) -> Mapping[str, str]:
 def _type(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
     first = arguments.get(0, "dtype")
     if first is None:
-        # `a.type(b.type())`: the type names the device as well.
+        # In `a.type(b.type())`, the type names the device as well.
         return DeviceValue(tensor.where, maybe_host=tensor.maybe_host)
     if type(first) is DeviceValue:
         return _moved(frame, node, replace(tensor, dtype=None), first, None)
     name = first.name if isinstance(first, Lib) else first.const if isinstance(first, Number) else None
     if isinstance(name, str):
-        # torch.FloatTensor is a type for the host, torch.cuda.FloatTensor is one for the device.
+        # torch.FloatTensor is a type for the host, and torch.cuda.FloatTensor is one for the device.
         where: Where = "device" if ".cuda." in name else "host"
         return _moved(frame, node, tensor, DeviceValue(where), arguments.get(1, "non_blocking"))
     return replace(tensor, dtype=first.dtype if type(first) is DtypeValue else None)
@@ -256,14 +255,14 @@ def _copy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
     origin, certain = as_tensor(source)
     non_blocking = arguments.get(1, "non_blocking")
     if type(source) in (Array, Number):
-        # PyTorch makes a host tensor of a number and copies that tensor.
+        # PyTorch converts a number to a host tensor and copies that tensor.
         origin, certain = Tensor(where="host"), True
     if origin is None:
         return tensor
     confidence = confidence_of(origin, certain and tensor.certain)
     if tensor.where != "host" and origin.where == "host":
         if not (origin.pinned and may_be_true(non_blocking)):
-            # The source is a name, whose values were computed on another line; this line only copies them.
+            # If the source is a name, its values were computed on another line, and this line only copies them.
             built_here = origin.literal and not (node.args and isinstance(node.args[0], (ast.Name, ast.Attribute)))
             how = "literal" if built_here else "blocking"
             if origin.maybe_pinned and may_be_true(non_blocking):

@@ -60,7 +60,7 @@ def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Valu
 
 
 def _constructed(frame: Frame, node: ast.Call, name: str, last: str, arguments: Arguments) -> Value | None:
-    """Return the object that a class of torch makes: a module, an optimizer, a scaler; None for other names."""
+    """Return the object that a class of torch makes (a module, an optimizer, a scaler), or None for any other name."""
     if not last[:1].isupper():
         return None
     if name.startswith("torch.nn."):
@@ -104,7 +104,8 @@ def module_list(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def step(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return `graphsafe.Step(fn, args, kwargs)` as a tuple, which a target's factory may return instead."""
+    """Return the tuple of `graphsafe.Step(fn, args, kwargs)`. A target's factory may also return such a tuple
+    itself."""
     fields = ((0, "fn", UNKNOWN), (1, "args", Sequence("tuple", (), UNKNOWN)), (2, "kwargs", Dict((), UNKNOWN)))
     parts = tuple(arguments.get(position, name) or default for position, name, default in fields)
     return Sequence("tuple", parts, join_all(parts))
@@ -140,8 +141,8 @@ def graphed(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def handed_over(engine: Engine, value: Value | None, why: str) -> None:
-    """Make a hot root of a function that torch calls in every step, unless its name or the configuration says that it
-    is cold."""
+    """Make a hot root of a function that torch calls in every step, unless the function is cold by its name or the
+    configuration."""
     for option in options(value) if value is not None else ():
         if type(option) is not Function or not engine.is_cold(option.ref):
             root_of(engine, option, why)
@@ -170,7 +171,7 @@ def checkpoint(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def saved_tensors_hooks(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Call both hooks: the backward pass unpacks what the forward pass has packed."""
+    """Call both hooks. The backward pass unpacks the tensors that the forward pass has packed."""
     pack, unpack = arguments.get(0, "pack_hook"), arguments.get(1, "unpack_hook")
     if pack is not None and unpack is not None:
         packed = frame.call_value(node, pack, Arguments((Tensor(dtype="float", step=True),)))

@@ -1,2 +1,2 @@
-"""Finds the roots, the functions at which hot code (code that runs in every step) begins, and the files that lead to
-them."""
+"""Finds the roots and the files that lead to them. A root is a function at which hot code (code that runs in every
+step) begins."""

@@ -1,4 +1,4 @@
-"""Functions whose form suggests that they run in a step, although no known step calls them."""
+"""Functions whose name, class or parameters suggest that they run in a step, although no known step calls them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FACTORY = "made by a public function"
 PUBLIC = "a public function that works on tensors"
 LAUNCHES = "launches a kernel"
 UNCALLED = "a public function of an application, which no known step calls"
-"The reason for a public function that may just as well run only once, so that findings behind it are only possible."
+"The reason for a public function that may run only once, so that findings behind it are only possible."
 DOUBTFUL = (UNCALLED, PASSING_HOOK)
 "Reasons that make findings only possible."
 RESULTS = "a function that makes numbers of tensors"
@@ -41,9 +41,9 @@ PERHAPS = "a public function that computes with what it takes"
 "The reason for a public function that is a root only if it returns tensors."
 
 RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP, HOST_STEP)
-"Reasons that do not count for a function that generates a sequence: such a function runs a model in a loop."
+"Reasons that do not count for a function that generates a sequence, because such a function runs a model in a loop."
 BY_FORM = (STEP, HOST_STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
-"Reasons that depend only on the form of a function."
+"Reasons that depend only on what a function looks like."
 
 _WORDS = (
     b"def step(",
@@ -59,39 +59,39 @@ _WORDS = (
     b".impl(",
     b"op_func",
 )
-"Every file with an assumed root contains one of these texts, unless the root is a hook, registered or public."
+"Every file with an assumed root contains one of these byte strings, unless the root is a hook, registered or public."
 _LAUNCH = re.compile(rb"(?<![\w.\])])(\w+)\[[^\[\]=:]+\]\(")
-"A launch of a kernel on a grid: `add_kernel[(n,)](x, y)`."
+"Matches a launch of a kernel on a grid: `add_kernel[(n,)](x, y)`."
 _FOR_WEIGHTS = re.compile(r"init|setup|alloc|weight|pack|load|convert|calib|bench|test|tune|warm", re.I)
-"""Words in the names of modules and functions whose kernels run once (for instance over the weights) or outside of
+"""Matches words in names of modules and functions whose kernels run once (over the weights, for example) or outside
 steps."""
 _PREPARES_DATA = re.compile(
     r"(Dataset|DataLoader|DataModule|Collat(or|e)|Demo|Checkpoint(er|Manager|Saver)|Export(er)?|Writer|Visualizer|Evaluator|Calibrator"
     r"|(Test|Val|Eval)\w*Meter)\w*\."
 )
-"Classes that make a step's inputs, or that save, show or evaluate its results."
+"Matches classes that make a step's inputs, or that save, show or evaluate its results."
 _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
-"Parameters of a function that `flex_attention` maps over the indices of a mask: none of them is a tensor at run time."
+"Parameters of a function that `flex_attention` maps over the indices of a mask. They are not tensors at run time."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
 _RATE_BASES = ("LRScheduler", "_LRScheduler")
 _OPTIMIZER_BASES = ("Optimizer", *_RATE_BASES)
 _MEASURING = re.compile(r"(^|[._])metrics?$")
-"Modules of metrics, which measure a model's results outside of the step."
+"Matches modules of metrics, which measure a model's results outside the step."
 _SEARCHES = frozenset(("optuna", "hyperopt", "skopt", "nevergrad", "ConfigSpace"))
-"""Libraries that search hyperparameters: in a module that uses one of them, functions run once per trial, around all
+"""Libraries that search hyperparameters. In a module that uses one of them, functions run once per trial, around all
 steps."""
 _OTHER_LIBRARY = re.compile(
     r"(?!(torch|abc|typing|typing_extensions|builtins|enum|collections|dataclasses)\.)"
     r"(?!.*(Optimi[sz]er|Scheduler|Sampler|Solver|Step|Module|Model|Mixin|Metric|Protocol)\w*$)\w+\."
 )
-"""Matches a class of another library, whose `step` may have nothing to do with the device: `gym.Env`,
+"""Matches a class of another library, whose `step` may be unrelated to the device: `gym.Env`,
 `ase.optimize.optimize.Dynamics`."""
 _ENVIRONMENT = re.compile(r"(\b|_)envs?\.step\(")
 _STEPS = re.compile(r"step|sample|(sampl(e|ing)|denois(e|ing)|diffusion|solver|env|sim(ulation)?|rollout)_step")
 
 
 def may_be_assumed(data: bytes) -> bool:
-    """Return whether a file's text may hold an assumed root, public functions excluded."""
+    """Return whether a file may contain an assumed root, not counting public functions."""
     return (
         any(word in data for word in _WORDS)
         or any(hooks_in(data))
@@ -108,7 +108,8 @@ def _may_launch(data: bytes) -> bool:
 def assumed_roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool
 ) -> Iterator[tuple[str, Value | None, str]]:
-    """Yield function, receiver and reason of each assumed root of a file; `with_public` allows public functions."""
+    """Yield function, receiver and reason of each assumed root of a file. `with_public` also allows public
+    functions."""
     forms = _Forms(engine, file, paths.relative(file.path), with_public)
     for facts in file.functions.values():
         why = forms.why(facts)
@@ -119,7 +120,7 @@ def assumed_roots_of(
 
 
 class _Forms:
-    """Decides from a function's form whether it is a root, and which form makes it one."""
+    """Decides whether a function is a root, and for which reason, by what the function looks like."""
 
     def __init__(self, engine: Engine, file: FileIndex, place: str, with_public: bool) -> None:
         """`place` is the file's path in the project."""
@@ -173,8 +174,8 @@ class _Forms:
             if kernel is None or not is_kernel(kernel.decorators):
                 continue
             text = project.files.source(self._file.path).text
-            # The pattern begins with a literal text and puts lookbehinds after it, which makes the search seven times
-            # as fast.
+            # The pattern begins with fixed characters and has its lookbehind after them, which makes the search seven
+            # times as fast.
             launch = re.compile(rf"{name}(?<![\w.]{name})\[[^\[\]=:\n]+\]\(")
             lines = [text.count("\n", 0, match.start()) + 1 for match in launch.finditer(text)]
             for facts in self._file.functions.values():
@@ -183,7 +184,7 @@ class _Forms:
                     yield facts.name
 
     def _makes_step(self, facts: FunctionFacts) -> bool:
-        """Return whether a function defines and returns another one that takes tensors."""
+        """Return whether a function defines and returns a function that takes tensors."""
         node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
         if node is None or facts.owner is not None or not makes_function(node):
             return False
@@ -202,20 +203,21 @@ class _Forms:
             is_metric = all(project.find_method(cls, each) is not None for each in ("update", "compute"))
             return METRIC if is_metric else None
         is_module = self._engine.attributes.is_module(cls)
-        # A model's `sample` makes a complete result, so it is no step.
+        # A model's `sample` makes a complete result, so it is not a step.
         if _STEPS.fullmatch(name) and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
             on_host = self._is_of_other_library(cls) or self._turns_environment(facts) or self._sets_rates(facts, cls)
             return HOST_STEP if on_host else STEP
-        # Engines choose among a backend's entry points: `forward`, `forward_decode`, `forward_sparse`.
+        # Engines choose among the entry points of a backend: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
         if is_called and not is_module and self._takes_tensors(facts):
             return WAY if name != "__call__" else METRIC if self._measures else CALLABLE
         return None
 
     def _is_step(self, name: str, facts: FunctionFacts, cls: str) -> bool:
-        """Return whether a method is a root, by its class's bases and fields or by the method's parameters and calls.
+        """Return whether a method is a root, by its class's bases and fields, or by the method's parameters and calls.
 
-        In files whose public functions are roots the method's name is enough: some take tensors in a dict, or a model.
+        In a file whose public functions may be roots, the method's name is enough, because some steps take tensors in a
+        dict, or a model.
         """
         if self._with_public:
             return True
@@ -231,7 +233,7 @@ class _Forms:
         return not is_optimizer and any(map(_OTHER_LIBRARY.match, bases))
 
     def _sets_rates(self, facts: FunctionFacts, cls: str) -> bool:
-        """Return whether a class schedules the learning rate, so that its `step` works on the host's numbers."""
+        """Return whether a class schedules the learning rate, so that its `step` computes with numbers on the host."""
         if self._engine.project.derives(cls, _RATE_BASES):
             return True
         return facts.name.endswith("Scheduler.step") and not self._takes_tensors(facts)
@@ -267,7 +269,7 @@ class _Forms:
                         yield found
 
     def _takes_tensors(self, facts: FunctionFacts) -> bool:
-        """Return whether a function takes tensors. In a file that does not import torch, operands may just as well be
+        """Return whether a function takes tensors. If its file does not import torch, its operands may also be
         numbers."""
         node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
         return node is not None and takes_tensors(node, self._engine.ops, facts.is_method, self._imports_torch)

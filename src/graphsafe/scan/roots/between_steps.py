@@ -42,8 +42,8 @@ def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> 
 
 
 def comes_again(function: FunctionFacts | None) -> bool:
-    """Return whether a function that loops over steps may be called again afterwards: it must be a method, and must not
-    prepare a graph."""
+    """Return whether a function that loops over steps may be called again afterwards. It may if it is a method that is
+    not a constructor and does not capture."""
     if function is None or function.captures:
         return False
     owner, _, name = function.name.rpartition(".")

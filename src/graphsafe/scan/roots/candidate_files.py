@@ -1,4 +1,4 @@
-"""Chooses the files that are read first: their text may hold a root, and they may lead to the files to report on."""
+"""Chooses the files that are read first: files that may contain a root and may lead to the files to report on."""
 
 from __future__ import annotations
 
@@ -24,92 +24,95 @@ from graphsafe.scan.symbols.project_files import Files
 TARGETS = ""
 "Stands for the configured targets in a list of paths."
 MODULE = b"forward"
-# A search that begins with plain text, and looks back from there to the start of the word, is three times as fast.
+# A search that begins with fixed characters, and looks back from there to the start of the word, is three times as
+# fast.
 DERIVED = re.compile(rb"class(?<!\wclass)[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
-"Matches a class with a base; every torch module is such a class."
+"Matches a class with a base. Every torch module is such a class."
 CAPTURES: tuple[bytes, ...] = (
     *(b"cuda.graph", b"xpu.graph", b"npu.graph", b"accelerator.Graph"),
     *(b"CUDAGraph", b"make_graphed_callables", b"CudaGraphModule", b"capture_begin", b".replay()"),
     *(b"import vllm", b"from vllm", b"import sglang", b"from sglang"),
 )
-"Every other text that captures, replays, or uses an engine with graphs contains one of these words."
+"Every file that captures, replays, or uses an engine with graphs contains one of these words."
 COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
-"Matches code that asks torch.compile for graphs; an option alone or an example in a docstring does not match."
+"Matches code that asks torch.compile for graphs. An option alone or an example in a docstring does not match."
 CHOOSES_DEVICE = b"set_device(", b"set_device_index("
-"Every text that changes the current device contains one of these words."
+"Every file that changes the current device contains one of these words."
 ONE_A_PROCESS = re.compile(
     rb"set_device(?:_index)?\([^()]{0,40}rank"
     rb"|(?i:rank\w*) % torch\.cuda\.device_count\(\)\n +torch\.cuda\.set_device\("
     rb"|def \w+\([^()]{0,60}rank\b[^()]{0,200}\)[^\n]{0,60}:\n(?:[^\n]*\n){0,3}? +torch\.cuda\.set_device\("
 )
-"""A call that makes a process's own device the current one before it captures: `torch.cuda.set_device(rank)`, or
+"""Matches code that makes a process's own device the current one before it captures: `torch.cuda.set_device(rank)`, or
 `torch.cuda.set_device(device)` at the beginning of the function that each rank runs."""
 OUTSIDE_STEPS = frozenset(
     "tests test testing conftest benchmarks examples scripts tools docs setup eval evals conversion convert".split()
 )
-"Modules and packages whose functions no step calls; a module's name may continue, as in `convert_weights`."
+"Modules and packages whose functions no step calls. A module's name may have a suffix, as in `convert_weights`."
 BESIDE_STEPS = re.compile(
     rf"{TESTS_AND_DATA}|{EXPORTS}|evals?|evaluation|collat(e|ors?)|demos?|gradio\w*|web_?ui"
     r"|(data_(transforms|pipeline)|input_pipeline)\w*"
 )
-"Modules and packages that test, evaluate or show, or make a step's inputs before it, often in processes of their own."
+"""Matches modules and packages that test, evaluate or show results, or that prepare a step's inputs, often in separate
+processes."""
 SCRIPT = re.compile(
     r"(train|finetune|run|main|serve|server|infer|inference|app|cli|launch|generate|sample)(_\w+)?|\w+_train"
 )
-"Names of modules that start an application when they are run as a script."
+"Matches names of modules that start an application when they are run as a script."
 TOOL = re.compile(r"(setup|conftest|noxfile|tasks|version\w*|release|build|bench\w*|test)(_\w+)?")
-"Scripts at the top of a library, which build or test it."
+"Matches scripts at the top of a library that build or test the library."
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
-"The definition of a public function."
+"Matches the definition of a public function."
 FEW = 10
-"The files to report on are few if they are less than one in this many of the project's files."
+"The files to report on are few if they are less than one in this number of the project's files."
 MAX_READINGS = 4500
-"The largest number of functions that are read for each file, if there are only a few; they take three to four seconds."
+"The largest number of functions that are read per file if only a few files are given. They take three to four seconds."
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     paths: tuple[str, ...]
-    "The files in the order of reading; the files to report on come first. TARGETS stands for the configured targets."
+    "The files in the order of reading, those to report on first. TARGETS stands for the configured targets."
     public: frozenset[str]
-    "Files whose public functions may be roots, since nothing in their package captures."
+    "Files whose public functions may be roots, because nothing in their package captures."
     applied: frozenset[str]
-    """Of these files, those in packages for which the project has scripts that train or run; the scripts call the
+    """Of the `public` files, those in packages with scripts of the project that train or run. The scripts call the
     functions that steps need."""
     beside_steps: frozenset[str]
-    "Files of packages that hold tests, evaluations or the preparation of data."
+    "Files of packages that contain tests, evaluations or the preparation of data."
     with_graphs: frozenset[str]
     "The files of packages that capture or replay graphs themselves, or are built on an engine that does."
     chooses_device: bool
-    "Whether the project makes another device the current one, so that each of its processes has its own."
+    "Whether the project changes the current device, so that each of its processes has its own device."
     has_one_device: bool
     "Whether each process of the project chooses one device, by its rank, for all of its work."
     scope: Scope | None
-    "The files around the given ones, or None if the whole project is read."
+    "The files around the given files, or None if the whole project is read."
     step_names: StepNames
-    "The names of the functions of the project that replay or train."
+    "The names of the project's functions that replay or train."
 
 
 @dataclass(frozen=True, slots=True)
 class RootPatterns:
-    """The words in a file's text, or in a function's name, that may indicate a root."""
+    """The words in a file, or in a function's name, that may indicate a root."""
 
     names: tuple[str, ...]
     words: tuple[bytes, ...]
-    """Every file that holds a capture, a replay, a promise about graphs, or a comment for this tool contains one of
+    """Every file that contains a capture, a replay, a promise about graphs, or a comment for this tool contains one of
     these words."""
     anywhere: bool
     "Whether configured patterns may name any function."
     named: tuple[bytes, ...]
     """Names of functions that engines call.
 
-    Every other file with a root contains one of these names, unless a class is the root.
+    Every other file with a root contains one of these names, unless the root is a class.
     """
     defined: re.Pattern[bytes]
-    "Matches the definition of a function of one of these names."
+    "Matches the definition of a function with one of these names."
 
     def may_be_in(self, data: bytes) -> bool:
-        """Return whether a file's text may hold a root. Searching for each word is three times as fast as a pattern."""
+        """Return whether a file may contain a root. Searching for each word is three times as fast as using a
+        pattern."""
         return (
             (MODULE in data and DERIVED.search(data) is not None)
             or any(word in data for word in self.words)
@@ -171,7 +174,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
 
 
 def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
-    """Return the files by their outermost package; files in no package are together under an empty name."""
+    """Return the files by their outermost package. Files in no package are together under an empty name."""
     regular: dict[str, list[str]] = {}
     for path in files.names:
         regular.setdefault(_outermost(path, files), []).append(path)
@@ -202,15 +205,15 @@ def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
 
 
 def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[bytes], bool]) -> Iterator[str]:
-    """Yield the packages with a file whose text satisfies `does`; files of tests, examples and the like do not
-    count."""
+    """Yield the packages that contain a file for which `does` is true. Files that never run in steps (tests, examples)
+    do not count."""
     for package, paths in packages.items():
         if any(not _is_outside(path, package) and does(files.data(path) or b"") for path in paths):
             yield package
 
 
 def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterator[bytes]:
-    """Yield the contents of the files that replay or train, except tests, examples and the like."""
+    """Yield the contents of the files that replay or train, except files that never run in steps (tests, examples)."""
     for package, paths in packages.items():
         for path in paths:
             data = files.data(path) or b""
@@ -219,7 +222,7 @@ def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterat
 
 
 def _is_outside(path: str, package: str) -> bool:
-    """Return whether a file of a package holds tests, examples or the like; the folder around the package counts
+    """Return whether a file of a package never runs in steps (tests, examples). The folder around the package counts
     too."""
     if not package:
         return False
@@ -230,13 +233,13 @@ def _is_outside(path: str, package: str) -> bool:
 
 
 def _is_beside(path: str, package: str) -> bool:
-    """Return whether a file of a package holds tests or evaluations, or prepares data."""
+    """Return whether a file of a package contains tests or evaluations, or prepares data."""
     parts = Path(path).relative_to(Path(package).parent).with_suffix("").parts if package else ()
     return any(map(BESIDE_STEPS.fullmatch, parts))
 
 
 def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[str]:
-    """Return the files of a package that use torch, except its tests, examples and the like."""
+    """Return the files of a package that use torch, except files that never run in steps (tests, examples)."""
     return (path for path in paths if not _is_outside(path, package) and b"torch" in (files.data(path) or b""))
 
 
@@ -253,8 +256,8 @@ def _applied(packages: Mapping[str, Sequence[str]], files: Files, public: Set[st
 
 
 def _is_script(path: str, data: bytes) -> bool:
-    """Return whether a file is run as a script, and lies at the top of the project or has a name that says that it runs
-    a model."""
+    """Return whether a file is run as a script and is at the top of the project. Elsewhere, it must have the name of a
+    script that runs a model."""
     folders, stem = Path(path).parts[:-1], Path(path).stem
     is_named = SCRIPT.fullmatch(stem) is not None and (OUTSIDE_STEPS - {"scripts"}).isdisjoint(folders)
     is_script = is_named or (not folders and TOOL.fullmatch(stem) is None)
@@ -270,7 +273,7 @@ def may_choose_device(data: bytes) -> bool:
 
 
 def _outermost(path: str, files: Files) -> str:
-    """Return the folder of a file's outermost package, or an empty text if it is in none."""
+    """Return the folder of a file's outermost package, or an empty string if the file is in no package."""
     package, folder = "", str(Path(path).parent)
     while str(Path(folder, "__init__.py")) in files.names:
         package, folder = folder, str(Path(folder).parent)
@@ -283,6 +286,6 @@ def are_few(wanted: Sequence[str], files: Files) -> bool:
 
 
 def _definitions(names: Iterable[str]) -> re.Pattern[bytes]:
-    """Return a pattern for definitions of roots; the pattern does not match a file that only mentions a root's name."""
+    """Return a pattern for definitions of roots. It does not match a file that only mentions a root's name."""
     captures = "|".join(map(re.escape, CAPTURE_WORDS))
     return re.compile(rf"def (?:{'|'.join(map(re.escape, names))})\b|graphsafe: hot|{captures}".encode())

@@ -1,4 +1,4 @@
-"""Functions that are read because they hold a capture, or pass a function to a capture."""
+"""Functions that are read because they contain a capture, or pass a function to a capture."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from graphsafe.scan.symbols.project import Project
 
 
 def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
-    """Yield the functions, or the module level (`path::`), that hold a capture or make another function hot.
+    """Yield the functions, or the module level (`path::`), that contain a capture or make another function hot.
 
-    A helper that captures its argument does not know the function that it captures. Its callers in the file know it,
-    and so do constructors.
+    A helper that captures its argument does not know which function it captures. Its callers in the file know this, and
+    so do constructors.
     """
     if file.captures:
         yield f"{file.path}::"
@@ -48,7 +48,7 @@ def _helpers(project: Project, file: FileIndex) -> Iterator[str]:
 
 @memoize_on_node
 def _calls_argument(function: ast.AST) -> bool:
-    """Return whether a function calls one of its parameters inside of a captured block."""
+    """Return whether a function calls one of its parameters inside a captured block."""
     assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
     given = {one.arg for one in parameters(function)} - {"self", "cls"}
     calls = calls_in(captures_in(function))
@@ -62,7 +62,7 @@ def _calls_one(project: Project, ref: str, names: set[str]) -> bool:
 
 @memoize_on_node
 def _called(function: ast.AST) -> frozenset[str]:
-    """Return the names of called functions, and of methods called on `self`."""
+    """Return the names of called functions, and of methods that are called on a variable."""
     found = set()
     for call in inside(function, ast.Call):
         if isinstance(call.func, ast.Name):

@@ -1,4 +1,4 @@
-"""Factories of targets: functions that return a step and its arguments, from objects that they assemble."""
+"""Factories of targets: functions that assemble objects and return a step with its arguments."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project, ref_of
 
 _FACTORY = re.compile(rb"^def build\w*\(\s*device\b", re.M)
-"The form by which a factory is recognised without a configuration."
+"Matches the signature by which a factory is recognised without a configuration."
 
 ARGUMENT = "an argument"
 "The name of the state that stands for dicts which a factory returns as arguments of its step."
 
 
 def may_make_step(data: bytes) -> bool:
-    """Return whether a file's text holds a factory of a step."""
+    """Return whether a file may contain the factory of a step."""
     return b"def build" in data and _FACTORY.search(data) is not None
 
 
@@ -49,13 +49,13 @@ def configured_factories(project: Project, config: Config) -> Iterator[tuple[str
             continue
         ref = f"{file.path}::{factory}"
         if project.function_facts(ref) is None:
-            ref = ref_of(project.resolve(file, factory), "function") or ref  # it may be imported from elsewhere
+            ref = ref_of(project.resolve(file, factory), "function") or ref  # it may be imported from another file
         if project.function_facts(ref) is not None:
             yield ref, f"{TARGET}{target.name}"
 
 
 def factories_of(project: Project, file: FileIndex) -> Iterator[tuple[str, str]]:
-    """Yield a file's functions of the form `build…(device)`, with the reason why their result is a root."""
+    """Yield a file's functions with the signature `build…(device)`, with the reason why their result is a root."""
     if not may_make_step(project.files.data(file.path) or b""):
         return
     for facts in file.functions.values():
@@ -67,7 +67,7 @@ def factories_of(project: Project, file: FileIndex) -> Iterator[tuple[str, str]]
 
 
 def steps_made(engine: Engine, ref: str, why: str) -> Iterator[tuple[Function, Passed]]:
-    """Make roots of the steps that a factory returns; yield the steps that are closures, with their arguments."""
+    """Make roots of the steps that a factory returns. Yield the steps that are closures, with their arguments."""
     value = engine.read(assembling(engine, ref))
     for made in options(value):
         parts = made.items if type(made) is Sequence and made.kind == "tuple" else None
@@ -81,7 +81,7 @@ def steps_made(engine: Engine, ref: str, why: str) -> Iterator[tuple[Function, P
 
 
 def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
-    """Return the context in which the scan reads code that assembles objects on a device."""
+    """Return the call by which the scan reads code that assembles objects on a device."""
     node = engine.project.function_node(ref)
     names = [one.arg for one in parameters(node)] if node is not None else []
     given: dict[str, Value] = {"device": DeviceValue("device")} if "device" in names else {}
@@ -89,7 +89,7 @@ def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
 
 
 def _passed(positional: Value, keywords: Value) -> Passed | None:
-    """Return the arguments of the step as they are for a replay; None if their number is not known."""
+    """Return the arguments of the step as they are for a replay, or None if their number is not known."""
     given = next(iter(options(positional)), None)
     if type(given) is not Sequence or given.items is None:
         return None
@@ -98,14 +98,15 @@ def _passed(positional: Value, keywords: Value) -> Passed | None:
 
 
 def _as_input(value: Value) -> Value:
-    """Return an argument of a step: its tensors change from replay to replay, at the same addresses."""
+    """Return an argument of a step. The values of its tensors change from replay to replay, but the addresses
+    do not."""
     if type(value) is Tensor:
         return replace(value, step=True, fresh=False, literal=False, name=None)
     if type(value) is Sequence:
         items = tuple(map(_as_input, value.items)) if value.items is not None else None
         return Sequence(value.kind, items, _as_input(value.elem), names=value.names)
     if type(value) is Dict:
-        # The caller keeps the dict, and passes it again.
+        # The caller keeps the dict and passes it again in the next step.
         return Dict(tuple((key, _as_input(item)) for key, item in value.items), _as_input(value.elem), ARGUMENT)
     return replace(value, step=True, device=True) if type(value) is Unknown else value
 

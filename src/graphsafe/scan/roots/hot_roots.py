@@ -1,4 +1,4 @@
-"""Roots: the functions at which hot code begins."""
+"""Roots: the functions at which hot code (code that runs in every step) begins."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ OTHER_HARDWARE = re.compile(
     r"(?<![^_.])(npu|xpu|ipex|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
 )
-"Words in the name of a module, class or function that is for hardware without CUDA graphs."
+"Matches words that mark a module, class or function by its name as code for hardware without CUDA graphs."
 HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
 MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
-"Modules that move data between host and device, so that the hardware in their name does not exclude CUDA."
+"Matches modules that move data between host and device. The hardware in their name does not exclude CUDA."
 PREPARING_MODULE = re.compile(r"(^|\.)(processors\.|((image|video)_)?processing_|feature_extraction_|tokenization_)")
-"Modules that prepare a step's inputs before the step runs."
+"Matches modules that prepare a step's inputs before the step runs."
 COLD_BEGINNINGS = (
     "load_",
     "test_",
@@ -49,13 +49,13 @@ COLD_BEGINNINGS = (
     "_warm_up",
 )
 TESTS_AND_DATA = r"(unit_?)?tests?|testing|datasets?|data_?loaders?|(data_?)?preprocess(ing|ors?)?"
-"Names of modules and packages that test, or prepare a step's data."
+"Matches names of modules and packages that test, or that prepare a step's data."
 EXPORTS = r"export(s|ers?)?"
-"Folders of code that exports modules to other formats."
+"Matches folders of code that exports modules to other formats."
 _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data|{EXPORTS}")
-"Folders whose modules no step calls unless other code does."
+"Matches folders whose modules no step calls unless other code does."
 _BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
-"Names of files that test modules, or export them to other formats."
+"Matches names of files that test modules or export them to other formats."
 FORWARD = "forward of a torch module"
 BY_LIBRARY = "a method that a base calls in every step, around graphs"
 "The reason for hooks of trainers and environments."
@@ -66,7 +66,7 @@ COLD_ENDINGS = ("weight_loader", "_load_weights")
 COLD_WORDS = re.compile(
     r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(save_(?:model|weights|checkpoint|ckpt|state|safetensors|hf|lora|adapters?)|state_dict$|dummy|teardown|shutdown|destroy|recover|fault|failover|scale_up|scale_down)(?![^_])"
 )
-"""Words in the names of functions that make the graphs, save weights, end or resize the process, or start again after a
+"""Matches words in names of functions that make the graphs, save weights, end or resize the process, or restart after a
 failure."""
 
 
@@ -88,13 +88,13 @@ def is_preparing(module: str) -> bool:
 
 @cache
 def is_beside_modules(path: str) -> bool:
-    """Return whether a file's folders or name say that it holds tests or exports, or prepares data on the host."""
+    """Return whether a file's folders or name show that it contains tests or exports, or prepares data on the host."""
     *folders, name = path.removesuffix(".py").split("/")
     return any(map(_BESIDE_MODULES.fullmatch, folders)) or _BESIDE_FILE.fullmatch(name) is not None
 
 
 class HotnessRules:
-    """Tells, from configuration and marks, whether a function is hot or cold."""
+    """Tells, from the configuration and marks, whether a function is hot or cold."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -111,7 +111,7 @@ class HotnessRules:
         return self._relative[path]
 
     def _in_project(self, path: str, module: str) -> str:
-        """Return the file's path in the project with dots.
+        """Return the file's path in the project, separated by dots.
 
         Folders above the package are included, because one of them may name the file's purpose.
         """
@@ -127,7 +127,8 @@ class HotnessRules:
     def cold_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
         """Return why a function does not run in a step, or None.
 
-        `hot-paths` that write out a function's name say more than its name and than patterns of `cold-paths`.
+        A `hot-paths` pattern with a function's full name takes precedence over patterns of `cold-paths`, and over names
+        that usually mean a cold function.
         """
         if facts.mark is not None:
             return "`# graphsafe: cold` marks it" if facts.mark == "cold" else None
@@ -154,7 +155,7 @@ class HotnessRules:
         return None
 
     def hot_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
-        """Return the mark or setting that says that a function runs in every step, or None."""
+        """Return the mark or setting by which a function runs in every step, or None."""
         if facts.mark == "hot":
             return "marked hot"
         named = [
@@ -182,7 +183,7 @@ def roots_of(
     is_test = is_beside_modules(paths.relative(file.path))
     for cls in file.classes.values():
         ref = f"{file.path}::{cls.name}"
-        # Tests call the modules that they define; nobody captures these.
+        # Tests call the modules that they define, and nobody captures these.
         if is_test or not engine.attributes.is_module(ref):
             continue
         # Calling a module runs its own `__call__`, if it has one, before `forward`.
@@ -214,8 +215,8 @@ def _entered_because(
     entry_points: Mapping[str, Region],
     methods: Mapping[str, Seq[tuple[str, str, str]]],
 ) -> str | None:
-    """Return the reason why an entry point is hot, from its name or the name of a base's method; None if the function
-    is no entry point."""
+    """Return the reason why an entry point is hot, from its name or the name of a base's method. Return None if the
+    function is not an entry point."""
     owner, name = ref.rpartition(".")[0], qualified.rpartition(".")[2]
     entries = [(name, "", name)] if name in entry_points else [*methods.get(name, ())]
     bases = engine.project.mro(owner)[1:] if entries and "::" in owner else ()
@@ -231,8 +232,8 @@ def _entered_because(
 
 @cache
 def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, str]]]:
-    """Return the patterns of entry points by the method name that they end with, each with its entry and the parameter
-    that it requires."""
+    """Return the patterns of entry points by the method name at their end, each with the parameter that it requires and
+    its entry."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for entry in sorted(entry_points):
         pattern, _, parameter = entry.rstrip(")").partition("(")

@@ -1,6 +1,7 @@
-"""Chooses where to begin reading in order to judge a few files of a project: at files whose roots may call into them.
+"""Chooses the files with which reading begins if only a few files of a project are judged. Roots in the chosen files
+may call the given files.
 
-The text of import statements decides, so few other files need to be parsed. In a large project nearly every file
+A text search for import statements decides, so few other files need to be parsed. In a large project nearly every file
 imports every other file indirectly, so only the nearest roots count.
 """
 
@@ -16,9 +17,9 @@ from graphsafe.scan.symbols.project import Project, is_module_base
 from graphsafe.scan.symbols.project_files import Files
 
 SMALL = 300
-"In a project of at most this many files, all files that import the given ones are read, directly or not."
+"In a project with at most this many files, all files that import the given files, directly or indirectly, are read."
 MAX_NEAREST = 8
-"The largest number of files of a large project at which reading begins, besides the given files."
+"The largest number of files of a large project at which reading begins, not counting the given files."
 
 _IMPORT = re.compile(rb"[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))")
 _NAME = re.compile(rb"(?:^|[(,\n])[ \t]*([\w.*]+)")
@@ -28,13 +29,13 @@ _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlan:
-    """The files to read in order to judge a few files."""
+    """The files to read if only a few given files are judged."""
 
     candidates: tuple[str, ...]
-    """The given files, the files that may hold a root and import them directly or indirectly, and the files between, in
-    the order of reading."""
+    """The files in the order of reading: the given files, files with a possible root that import them directly or
+    indirectly, and the files between these."""
     scope: frozenset[str]
-    "The candidates, and the files through which they import the given ones."
+    "The candidates, and the files through which they import the given files."
     is_complete: bool
     "Whether the candidates include every file that may lead to the given files."
 
@@ -42,7 +43,8 @@ class ReadingPlan:
 def reading_plan(
     files: Files, given: Sequence[str], sources: Mapping[str, bytes], holds_root: Callable[[bytes], object]
 ) -> ReadingPlan:
-    """Choose the files to begin at for the `given` ones. `sources` holds the content of all files of the project."""
+    """Choose the files at which reading begins for the `given` files. `sources` holds the contents of all files of the
+    project."""
     climb = _ImportGraph(files, sources)
     if len(files.names) <= SMALL:
         leading = climb.all({*given, *_bases(files, given)})
@@ -54,7 +56,7 @@ def reading_plan(
 
 
 class _ImportGraph:
-    """Tells which files import a file, or run an operator that it defines, directly or through others."""
+    """Tells which files import a file, or run an operator that it defines, directly or through other files."""
 
     def __init__(self, files: Files, sources: Mapping[str, bytes]) -> None:
         self._files = files
@@ -77,8 +79,8 @@ class _ImportGraph:
     def nearest(
         self, given: Sequence[str], callers: Iterable[str], holds_root: Callable[[bytes], object]
     ) -> ReadingPlan:
-        """Follow importers up to the nearest files that hold a root: calls from further away go through these files,
-        and are followed only if few roots are near."""
+        """Follow importers up to the nearest files that contain a root. Calls from more distant files pass through
+        these, so importers are followed further only if few roots are near."""
         seen = dict.fromkeys(given)
         starts: list[str] = []
 
@@ -107,7 +109,7 @@ class _ImportGraph:
 
 
 def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
-    """Return the files of base classes: a method may be called on a value of which only the base class is known."""
+    """Yield the files of base classes. A method may be called on a value of which only the base class is known."""
     project = Project(files)
     for path in given:
         file = files.index(path)
@@ -116,10 +118,10 @@ def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
 
 
 def _callers(files: Files, given: Iterable[str], sources: Mapping[str, bytes]) -> Iterator[str]:
-    """Return the files that name a base of the given classes and call a method that the given classes override.
+    """Yield the files that name a base of the given classes and call a method that the given classes override.
 
-    Files that derive other classes from the base are left out, because they call their own methods. The steps of torch
-    modules are roots.
+    Files that derive other classes from the base are left out, because they call their own methods. Classes of torch
+    modules are left out too, because their steps are roots.
     """
     project = Project(files)
     calls: dict[str, set[bytes]] = {}
@@ -163,8 +165,8 @@ def _imported(data: bytes, module: str, is_package: bool) -> Iterator[str]:
 
 
 def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-    """Yield the matches of `_IMPORT` at the beginning of lines; searching for the word first takes a fifth of the
-    time."""
+    """Yield the matches of `_IMPORT` at the beginning of lines. Searching for the word `import` first takes a fifth of
+    the time."""
     end = 0
     while (word := data.find(b"import", end)) >= 0:
         match = _IMPORT.match(data, data.rfind(b"\n", 0, word) + 1)
@@ -176,7 +178,7 @@ def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
 
 
 def _with_parents(dotted: str) -> Iterator[str]:
-    """Yield names and their parents: `import a.b.c` also runs `a` and `a.b`."""
+    """Yield a module's name and the names of its parents, because `import a.b.c` also runs `a` and `a.b`."""
     parts = dotted.split(".")
     for count in range(1, len(parts) + 1):
         yield ".".join(parts[:count])

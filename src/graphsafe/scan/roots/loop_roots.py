@@ -1,7 +1,7 @@
-"""Loops around steps: the functions that replay a graph or train once per iteration, whatever their names are.
+"""Loops around steps: finds the functions that replay a graph or train once per iteration, whatever their names are.
 
-`step_takers.py` tells which calls take a step. The body of a loop with such a call runs in every step. So does a method
-that replays or trains by itself, since a loop elsewhere calls it. Lines around a loop run once.
+`step_takers.py` tells which calls take a step. The body of a loop with such a call runs in every step. A method that
+replays or trains itself also runs in every step, since a loop elsewhere calls it. Lines around a loop run once.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 from graphsafe.scan.symbols.project import Project
 
 Loops = tuple[int, ...]
-"The first lines of the loops that run in every step; none if the whole function runs in every step."
+"The first lines of the loops that run in every step. It is empty if the whole function runs in every step."
 
 _LOOP = re.compile(rb"^\s*(?:async )?(?:while|for) ", re.M)
 _BESIDE_STEPS = re.compile(
     r"(?<![^\W_])(eval\w*|valid\w*|score|predict|metrics?|calibrat\w*|export|convert|demo)(?![^\W_])"
 )
-"Words in the names of functions that run a model outside of the steps."
+"Matches words in names of functions that run a model outside steps."
 _TRAINS = re.compile(r"(?<![^\W_])train(?![^\W_])")
-"Matches `train_and_evaluate`."
+"Matches names such as `train_and_evaluate`."
 _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
-"Folders of evaluations."
+"Matches folders of evaluations."
 _VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
-"Every text that this pattern matches contains one of the words; a search for each word is many times as fast."
+"Every file that this pattern matches contains one of _PROGRESS_WORDS. Searching for these words is many times as fast."
 _LENGTHS = "max_new_tokens", "num_inference_steps", "stopping_criteria"
-"Parameters of functions that generate a whole result: they give the length of the result."
+"Parameters of functions that generate a whole result. They limit the length of the result."
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
-"Methods that are a module's step, unless they generate a whole result."
+"Matches methods that are a module's step unless they generate a whole result."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
-"Statements that begin or enclose a module's own loop."
+"Matches statements that begin or enclose a loop at module level."
 
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
-    """Return whether a file's text may hold a loop around steps, or a function that takes a step."""
+    """Return whether a file may contain a loop around steps, or a function that takes a step."""
     may_take = may_take_step(data) or names.may_be_called_in(data) or any(one.encode() in data for one in _LENGTHS)
     return takes_surely(data) or (may_take and _LOOP.search(data) is not None)
 
@@ -68,22 +68,23 @@ class LoopRoots:
         self._known: dict[str, dict[str, Loops]] = {}
 
     def of(self, file: FileIndex) -> Mapping[str, Loops]:
-        """Return the loops of each function; the function is `path::` for loops of the module itself."""
+        """Return the loops of each function. The function is `path::` for loops at module level."""
         if file.path not in self._known:
             self._known[file.path] = dict(self._found(file))
         return self._known[file.path]
 
     def loops_of(self, ref: str) -> Loops | None:
-        """Return the loops of a function, or None if the function neither contains a step's loop nor takes a step."""
+        """Return the loops of a function, or None if the function neither contains a step loop nor takes a step."""
         file = self._takers.engine.project.files.index(ref.partition("::")[0])
         return self.of(file).get(ref) if file is not None else None
 
     def generating(self, file: FileIndex) -> Set[str]:
-        """Return the functions of a file that run once because they, or functions that they lead to, contain the loop.
+        """Return the functions of a file that run once because they contain a loop that generates, or call a function
+        that does.
 
-        Such a loop runs a model, as generation does, and neither trains nor replays; or it shows its progress.
-        Functions that are called only around such loops also run once. A function that trains in loops is left out: it
-        may itself be called in a loop, like an agent's update.
+        Such a loop runs a model but neither trains nor replays, or it shows its progress. Functions that are called
+        only around such loops also run once. A function that trains in loops is left out, because it may itself be
+        called in a loop, like an agent's update.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None
@@ -117,19 +118,19 @@ class LoopRoots:
         return found
 
     def is_pipeline(self, file: FileIndex, ref: str) -> bool:
-        """Return whether a module's method that is its entry point generates a whole result."""
+        """Return whether a method that is a module's entry point generates a whole result."""
         return _RUNS_ONCE.search(ref) is not None and ref in self.generating(file)
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
-        """Return the functions that show progress or receive the length of the result, and calls of pipelines: each of
-        them takes many steps, or one long step."""
+        """Return the functions that show progress or receive the length of the result, and `__call__` of pipelines.
+        Each of them takes many steps, or one long step."""
         project = self._takers.engine.project
         data = project.files.data(file.path) or b""
         shows = any(word in data for word in _PROGRESS_WORDS)
         lines = enumerate(project.files.source(file.path).lines, 1) if shows else ()
         found = [at for at, line in lines if _PROGRESS.search(line.encode())]
         generates = _names_length(project.files.source(file.path).text)
-        told = {name for name in file.functions if generates and _is_told_length(project, file, name)}
+        told = {name for name in file.functions if generates and _takes_length(project, file, name)}
         return {
             f"{file.path}::{name}"
             for name, facts in file.functions.items()
@@ -137,8 +138,7 @@ class LoopRoots:
         }
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
-        """Yield the functions of a file that call functions with loops around steps, or make objects with such
-        methods."""
+        """Yield the functions of a file that call functions with step loops, or make objects with such methods."""
         data = self._takers.engine.project.files.data(file.path) or b""
         if MEASURES.search(file.module) or not (self.of(file) or self._takers.names.may_be_called_in(data)):
             return
@@ -155,8 +155,7 @@ class LoopRoots:
                     yield f"{file.path}::{name}"
 
     def _begins(self, file: FileIndex, name: str) -> bool:
-        """Return whether a name of a file refers to a function with a loop around steps, or a class with such
-        methods."""
+        """Return whether a name in a file refers to a function with a step loop, or to a class with such methods."""
         project = self._takers.engine.project
         binding = project.resolve(file, name)
         if binding is None or binding.kind not in ("function", "class"):
@@ -186,7 +185,7 @@ class LoopRoots:
                 yield f"{file.path}::{name}", loops
 
 
-def _is_told_length(project: Project, file: FileIndex, name: str) -> bool:
+def _takes_length(project: Project, file: FileIndex, name: str) -> bool:
     """Return whether a function receives the length of the result, or passes it to another function."""
     facts = file.functions[name]
     lines = project.files.source(file.path).lines_of(facts.line, facts.end_line)
@@ -203,8 +202,8 @@ def _names_length(text: str) -> bool:
 
 
 def _turning(body: Body) -> Iterator[int]:
-    """Yield the first lines of the outer loops of a function that receives the length of the result: `while`, and `for`
-    over it."""
+    """Yield the first lines of the outer loops of a function that receives the length of the result. These are `while`
+    loops, and `for` loops over the length."""
     waiting: list[ast.AST] = [*body.body]
     while waiting:
         node = waiting.pop()
@@ -215,7 +214,7 @@ def _turning(body: Body) -> Iterator[int]:
 
 
 def _evaluates(loop: ast.stmt) -> bool:
-    """Return whether a loop goes through validation data: `for batch in val_loader`."""
+    """Return whether a loop iterates over validation data: `for batch in val_loader`."""
     return isinstance(loop, ast.For) and any(
         _VALIDATION.search(name) is not None
         for one in ast.walk(loop.iter)
@@ -224,22 +223,23 @@ def _evaluates(loop: ast.stmt) -> bool:
 
 
 def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
-    """Return whether a loop counts epochs and holds a loop that trains: it may run the model once more, to evaluate."""
+    """Return whether a loop counts epochs and contains a training loop. The outer loop may run the model once more, to
+    evaluate."""
     last = loop.end_lineno or loop.lineno
     holds = any(loop.lineno < other.lineno <= last for other in others)
     return holds and isinstance(loop, ast.For) and "epoch" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
 
 
 def _only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
-    """Return whether a loop only replays one graph, with nothing new in its rounds, so that the loop is a part of one
+    """Return whether a loop only replays one graph, with nothing new in each iteration. The loop is then a part of one
     step."""
     body = loop.body if isinstance(loop, ast.For) else []
     return len(body) == 1 and isinstance(body[0], ast.Expr) and body[0].value is call
 
 
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function passes values that it makes itself to a call: a call that only passes on parameters
-    says nothing about the kinds of the values."""
+    """Return whether a function passes values that it makes to a call. A call that only passes on parameters shows
+    nothing about the kinds of the values."""
     inner = [node for _, node in own_nodes(script)]
     made = stored_names(inner)
     for call in [node for node in inner if isinstance(node, ast.Call)]:
@@ -258,15 +258,14 @@ def _own_call(ref: str) -> str:
 
 
 def _called_around(body: Body, loops: Loops) -> set[str]:
-    """Return the functions, by the names in the calls, that a function calls around these loops but not in them."""
+    """Return the names under which a function calls other functions around these loops but not in them."""
     found = {dotted(node.func) or "" for node in ast.walk(body) if isinstance(node, ast.Call)}
     inside = [node for node in ast.walk(body) if isinstance(node, ast.stmt) and node.lineno in loops]
     return found - {dotted(n.func) or "" for loop in inside for n in ast.walk(loop) if isinstance(n, ast.Call)}
 
 
 def _is_beside_steps(name: str, replays: bool = False) -> bool:
-    """Return whether a name says that a function runs a model outside of the steps; nobody captures a graph for
-    that."""
+    """Return whether a name shows that a function runs a model outside steps. Nobody captures a graph for that."""
     is_step = replays or _TRAINS.search(name) is not None
     return MEASURES.search(name) is not None or (not is_step and _BESIDE_STEPS.search(name) is not None)
 
@@ -281,11 +280,11 @@ class _File:
         self._text = self._project.files.source(file.path).text
 
     def loops(self) -> Iterator[tuple[str, Loops]]:
-        """Yield the functions that run in every step, each with its loops, and the module (an empty name) with its
-        own."""
+        """Yield the functions that run in every step, each with its loops. An empty name stands for the module
+        level."""
         generates = _names_length(self._text)
         for name, facts in self._file.functions.items():
-            is_told = generates and _is_told_length(self._project, self._file, name)
+            is_told = generates and _takes_length(self._project, self._file, name)
             if not self._takers.is_read(name) and not is_told:
                 continue
             loops = self._loops_in(name, facts) or (tuple(_turning(self._takers.node(name))) if is_told else ())
@@ -303,19 +302,19 @@ class _File:
                 yield "", loops
 
     def _has_own_loop(self) -> bool:
-        """Return whether a line outside of all functions may begin a loop; this avoids parsing the whole file."""
+        """Return whether a line outside all functions may begin a loop. This avoids parsing the whole file."""
         begins = (number for number, line in enumerate(self._text.split("\n"), 1) if _BEGINS_LOOP.match(line))
         functions = self._file.functions.values()
         return any(not any(facts.holds(line) for facts in functions) for line in begins)
 
     def replays(self, name: str) -> bool:
-        """Return whether a function, or a loop of it, replays a graph."""
+        """Return whether a function, or a loop in it, replays a graph."""
         return self._takers.takes.get(name) == "replays" or any(
             strength == "replays" for _, strength, _ in self._takers.steps_in(name)
         )
 
     def _may_be_called_in_loop(self, name: str) -> bool:
-        """Return whether a loop may call a function: a method, or a function with arguments.
+        """Return whether a loop may call a function: a method, or a function with more than one argument.
 
         A script's `main` runs once, and so does a function that makes the graphs.
         """
@@ -343,8 +342,8 @@ class _File:
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""
         captures = self._file.captures if facts is None else facts.captures
-        # A loop in code that captures is a warm-up, unless it trains or replays afterwards. In a loop with only a few
-        # rounds, only the changes of state count (statements.py).
+        # A loop in code that captures is a warm-up, unless it trains after the capture or replays. In a loop with only
+        # a few iterations, only the changes of state count (statements.py).
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
@@ -359,7 +358,8 @@ class _File:
         return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _is_epochs(loop, surely)}))
 
     def _is_after_captures(self, name: str, loop: ast.stmt) -> bool:
-        """Return whether a loop begins after the captures of its function, which may be `make_graphed_callables`."""
+        """Return whether a loop begins after the captures of its function. `make_graphed_callables` is a
+        capture too."""
         ends = [
             node.end_lineno or node.lineno
             for node in self._takers.parents(name)
@@ -369,8 +369,8 @@ class _File:
         return bool(ends) and max(ends) < loop.lineno
 
     def _steps_outside_loops(self, name: str) -> bool:
-        """Return whether a method replays or updates the weights outside of its loops, so that the whole method is a
-        step."""
+        """Return whether a method replays or updates the weights outside its loops, so that the whole method is
+        a step."""
         if self._prepares(name) or not self._may_be_called_in_loop(name):
             return False
         return any(

@@ -1,5 +1,5 @@
-"""Parameters that are tensors because a function passes them to another function of the project that takes tensors
-there."""
+"""Finds parameters that are tensors because a function passes them to another function of the project that takes
+tensors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MAX_CALLS = 3
 checks."""
 
 _Call = tuple[str, tuple[tuple[int | str, str], ...]]
-"A called function, and the caller's parameters that it is given: position or keyword -> parameter."
+"A called function, and the caller's parameters that are passed to it: position or keyword -> parameter."
 
 
 def takes_tensors_at_last(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: bool) -> bool:
-    """Return whether a function passes one of its parameters on until it is used as a tensor."""
+    """Return whether a function passes one of its parameters on until the parameter is used as a tensor."""
     return bool(_tensors(engine, facts, path, with_arithmetic, MAX_CALLS))
 
 
@@ -46,7 +46,7 @@ def _tensors(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: b
 
 
 def _meant(engine: Engine, facts: FunctionFacts, path: str, called: str) -> str | None:
-    """Return the project's function that a name, `module.name` or `self.name` refers to in a function."""
+    """Return the project's function to which a name, `module.name` or `self.name` refers in a function."""
     project = engine.project
     file = project.files.index(path)
     head, *rest = called.split(".")

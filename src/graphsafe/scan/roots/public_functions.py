@@ -1,6 +1,6 @@
-"""Public functions of a library whose form suggests that its users call them in a step.
+"""Public functions of a library that users seem to call in a step, judging by their names and code.
 
-Calls inside the library say little: a metric's own report calls the same functions as a user's training step.
+Calls inside the library show little, because a metric's own report calls the same functions as a user's training step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ONCE = re.compile(
     r"(?<![^\W_])(init|initiali[sz]e|set_?up|prepare|set_timesteps|generate|save|write|dump|export|print"
     r"|plot|visuali[sz]e|to_(str|string|json|dict|mesh|pil|images?|videos?|ase)|log_(images?|videos?|metrics|stats))(?![^\W_])"
 )
-"Words in the names of functions that set up, save or show something, or generate a whole result."
+"Matches words in names of functions that set up, save or show something, or generate a whole result."
 _CLOCKS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time")
 _GATHERING = ("append", "extend", "update", "add")
 
@@ -35,7 +35,7 @@ def _has_public_name(facts: FunctionFacts) -> bool:
 def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> bool | None:
     """Return whether a public function takes tensors, or computes with tensors that a step has put into its object.
 
-    Returns None if the operands may also be numbers; then the function's result decides.
+    Returns None if the operands may also be numbers. Then the function's result decides.
     """
     node = engine.project.function_node(f"{file.path}::{facts.name}")
     if node is None or _asks_clock(node):
@@ -47,7 +47,8 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
 
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
-    """Return whether a method reads attributes that another public method, one that takes tensors, has assigned."""
+    """Return whether a method reads attributes that another public method has assigned, and this other method takes
+    tensors."""
     if facts.owner is None or facts.decorators:
         return False
     read = _reads(node)
@@ -79,7 +80,7 @@ def _reads(method: ast.AST) -> frozenset[str]:
 
 @memoize_on_node
 def _fills(method: ast.AST) -> frozenset[str]:
-    """Return the attributes of `self` that a function assigns, or whose list, set or dict it adds to."""
+    """Return the attributes of `self` that a function assigns, or that hold a list, set or dict to which it adds."""
     gathers = [call.func for call in inside(method, ast.Call) if isinstance(call.func, ast.Attribute)]
     held: list[ast.expr] = [function.value for function in gathers if function.attr in _GATHERING]
     held += [inner.value for inner in inside(method, ast.Subscript) if isinstance(inner.ctx, ast.Store)]

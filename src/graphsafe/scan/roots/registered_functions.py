@@ -13,7 +13,7 @@ from graphsafe.scan.symbols.project import Project
 
 _REGISTERS = re.compile(r"(^|[_.])register(_|$)")
 _OTHERS = re.compile(r"fake|meta|abstract|atexit|autograd|_cpu|cpu_")
-"Registrations and names of functions that only describe an operator, or that are not for the GPU."
+"Matches registrations and names of functions that only describe an operator, or that are not for the GPU."
 _OPERATORS = ("custom_op", "triton_op", "library.impl", "register_kernel")
 # A pattern that begins with the line break itself is four times as fast as one with an anchor.
 _TABLE = re.compile(rb"\n[A-Z][A-Z0-9_]*[^\n=]*=[ \t]*\{")
@@ -21,12 +21,12 @@ _REGISTERING = re.compile(rb"\n@[\w.]*register")
 _DECORATOR = re.compile(rb"\n@(\w+)")
 _DEFINED = re.compile(rb"\ndef (\w+)")
 _PATCHES = re.compile(rb"\n[ \t]*([A-Za-z_]\w*)(?:\.\w+)+ = ([A-Za-z_]\w*)(?=[ \t\r]*(?:\n|#|$))")
-"Matches a function that code puts in place of another one: `modeling_llama.apply_rotary_pos_emb = apply_rotary`."
+"Matches the replacement of a function by another one: `modeling_llama.apply_rotary_pos_emb = apply_rotary`."
 _FILLS = frozenset(("update", "append", "setdefault", "add"))
 
 
 def may_register(data: bytes) -> bool:
-    """Return whether a file's text may put functions into a table or registry."""
+    """Return whether a file may put functions into a table or registry."""
     if b"torch" not in data:
         return False
     data = b"\n" + data
@@ -36,15 +36,15 @@ def may_register(data: bytes) -> bool:
 
 
 def _patched(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield each function in a file's text that is assigned to an attribute, together with the first name of the
-    attribute's owner."""
+    """Yield the assignments of the file's functions to attributes, as the first name of the attribute's owner and the
+    function."""
     defined = set(_DEFINED.findall(data))
     found = _PATCHES.finditer(data) if defined else ()
     return ((match[1].decode(), match[2].decode()) for match in found if match[2] in defined)
 
 
 def operators_of(file: FileIndex, data: bytes) -> Iterator[str]:
-    """Yield the functions of a file that implement a custom operator; `data` is its text."""
+    """Yield the functions of a file that implement a custom operator. `data` is the file's contents."""
     named = {function for _, function in operators_in(data)}
     for facts in file.functions.values():
         is_decorated = any(decorator.endswith(_OPERATORS) for decorator in facts.decorators)
@@ -53,8 +53,8 @@ def operators_of(file: FileIndex, data: bytes) -> Iterator[str]:
 
 
 def entries_of(project: Project, file: FileIndex) -> Iterator[str]:
-    """Yield the functions of a file that a decorator registers, that are in a table at the file's module level, or that
-    take the place of a library's function."""
+    """Yield the functions of a file that a decorator registers, that are in a table at module level, or that replace a
+    library's function."""
     for owner, name in _patched(b"\n" + (project.files.data(file.path) or b"")):
         binding = project.resolve(file, owner) if owner in file.imports and name in file.functions else None
         if binding is not None and binding.kind == "lib" and not binding.name.startswith("torch."):

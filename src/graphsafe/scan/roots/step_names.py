@@ -1,4 +1,4 @@
-"""The names of functions that take a step, as far as the text of their files shows them before anything is parsed."""
+"""The names of functions that take a step, as far as a text search shows them before anything is parsed."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from graphsafe.scan.hazards.graph_syntax import MEASURES
 
 _CALLED = rf"(?:{MODEL})(?:\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token))?"
 MODEL_CALL = rf"(?:self\.)?_?{_CALLED}"
-"""A call of a model that makes one step: `model.forward_batch(…)` and `self._model.generate_frame(…)` do, a call of
-`model.generate(…)` makes them all."""
+"""Matches a call of a model that makes one step, such as `model.forward_batch(…)` and `self._model.generate_frame(…)`.
+A call of `model.generate(…)` makes all steps, and does not match."""
 _STEPS = re.compile(rb"\.(?:replay|backward|step)\(")
 _MODEL = re.compile(rb"%s\(" % _CALLED.encode())
 _BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
-"""The text before the model's own name in a call of a model.
+"""Matches the code before the model's own name in a call of a model.
 
-It is looked at afterwards, since a search that begins with plain text is three times as fast.
+It is checked afterwards, since a search that begins with fixed characters is three times as fast.
 """
 _LONGEST = len("self._")
 _SURE = b".replay(", b".backward("
 _DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)
 _DERIVED = re.compile(rb"^[ \t]*class (\w+)\(([^()=\n]+)\)", re.M)
 _CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
-"Names that prove nothing: many functions of each project have them, or they are not called in loops."
+"Names that prove nothing, because many functions of each project have them, or because loops do not call them."
 
 
 @dataclass(frozen=True, slots=True)
 class StepNames:
-    """The names, as other files use them, of functions that surely take a step."""
+    """The names of functions that certainly take a step, as other files call them."""
 
     functions: frozenset[bytes] = frozenset()
     classes: frozenset[bytes] = frozenset()
@@ -52,20 +52,20 @@ def _calls_of(methods: frozenset[bytes]) -> re.Pattern[bytes]:
 
 
 def may_take_step(data: bytes) -> bool:
-    """Return whether a text may hold a call that takes a step."""
+    """Return whether a file may contain a call that takes a step."""
     return _STEPS.search(data) is not None or any(
         _BEFORE.search(data, max(0, match.start() - _LONGEST), match.start()) for match in _MODEL.finditer(data)
     )
 
 
 def takes_surely(data: bytes) -> bool:
-    """Return whether a text holds a replay or a backward pass."""
+    """Return whether a file contains a replay or a backward pass."""
     return any(word in data for word in _SURE)
 
 
 def step_names(texts: Iterable[bytes]) -> StepNames:
-    """Return the functions that, judged by their text alone, replay or train, or call a function of their file that
-    does."""
+    """Return the names of the functions that replay or train, or call such a function of their file. A text search
+    decides this."""
     functions: set[bytes] = set()
     classes: set[bytes] = set()
     derived: dict[bytes, set[bytes]] = {}
@@ -86,7 +86,7 @@ def step_names(texts: Iterable[bytes]) -> StepNames:
 
 
 def _taking(data: bytes) -> set[tuple[bytes, bytes]]:
-    """Return class and name of the functions of a text that take a step; the class is the nearest one above the
+    """Return class and name of the functions in a file that take a step. The class is the nearest one above the
     function."""
     found: set[tuple[bytes, bytes]] = set()
     pattern = _DEFINED

@@ -41,7 +41,7 @@ class StepTakers:
         self.names = names
         self._files: dict[tuple[str, int], FileTakers] = {}
         self._perhaps: dict[str, bool] = {}
-        "Path -> whether the file's text may hold a call that takes a step."
+        "Path -> whether the file may contain a call that takes a step."
 
     def _may_take_step(self, path: str) -> bool:
         if path not in self._perhaps:
@@ -66,7 +66,7 @@ class StepTakers:
 
 
 class FileTakers:
-    """The calls in the functions of one file, as far as they take a step."""
+    """The calls in the functions of one file that take a step."""
 
     def __init__(self, all_files: StepTakers, file: FileIndex, between: int) -> None:
         self._all = all_files
@@ -86,17 +86,17 @@ class FileTakers:
         self._steps: dict[str, Sequence[tuple[ast.Call, Strength, ast.stmt | None]]] = {}
         self._made: dict[str, Mapping[str, Sequence[ast.expr]]] = {}
         self._arguments: dict[tuple[str, str], list[str]] = {}
-        "Parameter and function -> the classes of the passed objects; empty while these are being searched for."
+        "Parameter and function -> the classes of the passed objects. It is empty while these are being searched for."
         self.takes: dict[str, Strength] = {}
         "Function -> the way in which it takes a step."
         self._spread()
 
     def is_read(self, name: str) -> bool:
-        """Return whether a function was read; no other function may take a step."""
+        """Return whether a function was read. No other function may take a step."""
         return name in self._noted
 
     def node(self, name: str) -> Body:
-        """Return a function, or the module itself for an empty name."""
+        """Return the syntax of a function, or of the module itself for an empty name."""
         if name not in self._nodes:
             node: Body | None = self._engine.project.function_node(f"{self._file.path}::{name}") if name else None
             if not name:
@@ -115,8 +115,8 @@ class FileTakers:
         return self._called_in[name]
 
     def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:
-        """Return the calls in a function that take a step, the way in which each does, and the innermost loop around
-        each."""
+        """Return the calls in a function that take a step, each with the way in which it does so and the innermost loop
+        around it."""
         if name not in self._steps:
             self._steps[name] = [*self._steps_so_far(name)]
         return self._steps[name]
@@ -145,7 +145,7 @@ class FileTakers:
                     self._note(name)
 
     def _inner_replays(self) -> Iterator[bytes]:
-        """Yield the functions of the file that contain a replay, with the names under which they may be called."""
+        """Yield the names of the file's functions that contain an inner function and a replay."""
         for name, text in self._texts.items():
             if b".replay(" in text and text.count(b"def ") > 1:
                 yield name.encode()
@@ -153,8 +153,8 @@ class FileTakers:
     def _note(self, name: str) -> None:
         """Record the way in which a function takes a step.
 
-        A function with a loop over batches takes many steps, so a call of it does not count as a step. A call of a
-        function that runs a model once and then again in a loop, as a generation does, does not count either.
+        A function with a loop over batches takes many steps, so a call of it does not count as a step. Neither does a
+        call of a function that runs a model once and then again in a loop, as a generation does.
         """
         self._noted.add(name)
         steps = [*self._steps_so_far(name)]
@@ -162,14 +162,13 @@ class FileTakers:
         if {strength for _, strength, _ in steps} == {"runs"} and len(found) < len(steps):
             found = []
         if self._file.functions[name].captures:
-            # The function warms up and captures; other functions replay.
+            # The function warms up and captures. Other functions replay.
             found = [strength for strength in found if strength == "replays"]
         if found:
             self.takes[name] = min(found, key=_ORDER.index)
 
     def _strength_of(self, call: ast.Call, around: str) -> Strength | None:
-        """Return the way in which a call takes a step, by itself or through the function of the project that it
-        calls."""
+        """Return the way in which a call takes a step, itself or through the function of the project that it calls."""
         direct = _strength(call)
         if direct is not None:
             return direct
@@ -187,16 +186,16 @@ class FileTakers:
                 return strength
         return None
 
-    # the meaning of calls
+    # the functions that calls run
 
     def _is_returned_replay(self, name: str, around: str) -> bool:
-        """Return whether a name holds a replaying function that was returned by a capturing function."""
+        """Return whether a name stands for a replaying function that a capturing function returned."""
         made = self._makers(around).get(name) if name not in self._file.functions else None
         maker = self._engine.project.function_node(self._function_named(made[0]) or "") if made else None
         return maker is not None and _returns_replay(maker)
 
     def _makers(self, around: str) -> Mapping[str, Sequence[ast.expr]]:
-        """Map the names that a function binds to the functions and classes whose results they hold."""
+        """Map the names that a function binds to the functions and classes whose results the names stand for."""
         if around not in self._made:
             found: dict[str, list[ast.expr]] = {}
             for node in self.parents(around):
@@ -206,8 +205,8 @@ class FileTakers:
                 value = node.value.elt if isinstance(node.value, (ast.GeneratorExp, ast.ListComp)) else node.value
                 for target in node.targets if isinstance(value, ast.Call) else ():
                     assert isinstance(value, ast.Call)
-                    # Each name may hold the result of the generator's call: `first, second = (graphed(fn) for fn in
-                    # functions)`
+                    # Each name may stand for the result of the generator's call:
+                    # `first, second = (graphed(fn) for fn in functions)`
                     for name in getattr(target, "elts", ()) if comprehended else (target,):
                         if isinstance(name, ast.Name):
                             found.setdefault(name.id, []).append(value.func)
@@ -215,7 +214,7 @@ class FileTakers:
         return self._made[around]
 
     def _called(self, call: ast.Call, around: str) -> list[str]:
-        """Return the functions of the project that a call may mean."""
+        """Return the functions of the project that a call may run."""
         function, project, path = call.func, self._engine.project, self._file.path
         if isinstance(function, ast.Name):
             if function.id in self._file.functions:
@@ -239,7 +238,7 @@ class FileTakers:
         return [f"{path}::{owners[0]}"] if len(owners) == 1 else []
 
     def _may_mean_step(self, name: str) -> bool:
-        """Return whether a method of this name may take a step. This is tested first, since finding an attribute's
+        """Return whether a method with this name may take a step. This is tested first, since finding an attribute's
         values takes time."""
         return (
             self._makes_callables
@@ -249,7 +248,7 @@ class FileTakers:
         )
 
     def _classes_of(self, node: ast.expr, around: str) -> list[str]:
-        """Return the classes whose objects an expression may be."""
+        """Return the classes of the objects that an expression may give."""
         facts = self._file.functions.get(around)
         if isinstance(node, ast.Name):
             if node.id == "self" and facts is not None and facts.owner is not None:
@@ -295,7 +294,8 @@ class FileTakers:
         return [*found]
 
     def _made_here(self, name: str, around: str) -> list[str]:
-        """Return the classes of the objects that a function binds to a name, or that a parameter's annotation names."""
+        """Return the classes of the objects to which a function binds a name, or the class in a parameter's
+        annotation."""
         named = [*self._makers(around).get(name, ())]
         body = self.node(around)
         for argument in () if isinstance(body, ast.Module) else inside(body.args, ast.arg):
@@ -353,7 +353,8 @@ def _strength(call: ast.Call) -> Strength | None:
 
 
 def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
-    """Return the innermost loop around a call; `for g in graphs: g.replay()` is one step."""
+    """Return the innermost loop around a call. The loop in `for g in graphs: g.replay()` does not count, because it is
+    one step."""
     receiver = (dotted(call.func) or "").partition(".")[0]
     child: ast.AST = call
     while child in parents:
@@ -368,5 +369,6 @@ def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
 
 
 def _is_loop_of_steps(loop: ast.stmt | None) -> bool:
-    """Return whether a loop has many rounds, each a step; a few micro-batches or graphs together make one step."""
+    """Return whether a loop has many iterations, each of which is a step. A few micro-batches or graphs together make
+    one step."""
     return loop is not None and not is_short(loop)

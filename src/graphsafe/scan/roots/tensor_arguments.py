@@ -24,10 +24,10 @@ def takes_tensors(function: Definition, ops: OpTable, is_method: bool, with_arit
 
 
 def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_arithmetic: bool) -> Iterator[str]:
-    """Return the parameters that are tensors, without a method's receiver.
+    """Yield the parameters that are tensors, without a method's receiver.
 
-    `with_arithmetic` counts a parameter that is multiplied, compared or indexed, unless its annotation or default says
-    otherwise. Numbers and arrays are used in the same way, so the caller has to judge.
+    `with_arithmetic` also counts a parameter that is multiplied, compared or indexed, unless its annotation or default
+    shows another type. Numbers and arrays are used in the same way, so the caller has to judge.
     """
     for parameter, default in [*_parameters(function)][1 if is_method else 0 :]:
         name = parameter.arg
@@ -44,7 +44,7 @@ def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_
 
 
 def undeclared(function: Definition) -> Iterator[str]:
-    """Yield the parameters whose kind is shown neither by an annotation nor by a default."""
+    """Yield the parameters whose type is shown neither by an annotation nor by a default."""
     return (parameter.arg for parameter, default in _parameters(function) if _is_undeclared(parameter, default))
 
 
@@ -63,7 +63,7 @@ def _parameters(function: Definition) -> Iterator[tuple[ast.arg, ast.expr | None
 
 
 def _names_tensor(annotation: ast.expr) -> bool:
-    """Return whether an annotation promises a tensor: `np.ndarray | Tensor` does not count, since it is for host
+    """Return whether an annotation promises a tensor. `np.ndarray | Tensor` does not count, because it is for host
     code."""
     names = [*_names(annotation)]
     return any("Tensor" in name.replace("'", " ").split(".")[-1] for name in names) and not any(
@@ -111,7 +111,7 @@ def _is_number(operand: ast.expr) -> bool:
 
 @memoize_on_node
 def _with_sides(function: ast.AST) -> Set[str]:
-    """Return the names whose attribute `size` is unpacked or indexed: these are images, because a tensor's `size` is a
+    """Return the names whose attribute `size` is unpacked or indexed. These are images, because a tensor's `size` is a
     method."""
     unpacked = [one.value for one in inside(function, ast.Assign) if any(isinstance(t, ast.Tuple) for t in one.targets)]
     asked = (*unpacked, *(entry.value for entry in inside(function, ast.Subscript)))
@@ -121,7 +121,7 @@ def _with_sides(function: ast.AST) -> Set[str]:
 
 @memoize_on_node
 def _copied(function: ast.AST) -> Set[str]:
-    """Return the names that are given to a method that works in place, as in `best.copy_(loss)`."""
+    """Return the names that are passed to a method that works in place, as in `best.copy_(loss)`."""
     return frozenset(
         argument.id
         for inner in inside(function, ast.Call)

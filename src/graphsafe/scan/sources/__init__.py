@@ -1,1 +1,1 @@
-"""Files: their paths, their text, and syntax trees of parts of it."""
+"""Files: their paths, their source code, and syntax trees of parts of it."""

@@ -1,4 +1,4 @@
-"""Reads `graph.capture_begin()` … `graph.capture_end()` as the `with` statement that it stands for."""
+"""Reads `graph.capture_begin()` … `graph.capture_end()` as the `with` statement for which it stands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ BEGINS, ENDS = "capture_begin", "capture_end"
 
 
 def as_blocks(tree: ast.Module) -> ast.Module:
-    """Move the statements between the two calls of one graph into `with graph.capture_begin():`, in place."""
+    """Move the statements between the two calls for one graph into `with graph.capture_begin():`, in place."""
     for node in [*ast.walk(tree)]:
         for name in ("body", "orelse", "finalbody"):
             body = getattr(node, name, None)
@@ -37,8 +37,8 @@ def _joined(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _ends(statement: ast.stmt, graph: str) -> bool:
-    """Return whether a statement ends the capture, directly or in its last part: `try: … finally:
-    graph.capture_end()`."""
+    """Return whether a statement ends the capture, directly or at the end of a `try`:
+    `try: … finally: graph.capture_end()`."""
     if isinstance(statement, ast.Try):
         return any(_graph_of(one, ENDS) == graph for one in statement.finalbody)
     return _graph_of(statement, ENDS) == graph

@@ -1,4 +1,4 @@
-"""The Python files of a project, each once, without ignored and excluded ones."""
+"""The Python files of a project, each once, without ignored and excluded files."""
 
 from __future__ import annotations
 
@@ -29,29 +29,30 @@ ALWAYS_SKIPPED = frozenset(
     )
 )
 OUTSIDE = "leads out of the project, to what is no part of it; not read"
-"The reason of the limit `outside-link`."
+"The reason for the limit `outside-link`."
 Complaint = Callable[[str, str, str], None]
 "A function that takes the kind of a limit, its subject, and the reason why the subject was not read."
 
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """The patterns of one ignore file, relative to its folder."""
+    """The patterns of an ignore file, relative to its folder."""
 
     folder: Path
     patterns: IgnorePatterns
 
     def match(self, path: Path, is_folder: bool) -> bool | None:
-        """Return True if a path is ignored, False if a `!` pattern includes it again, None if no pattern matches."""
+        """Return True if a path is ignored, False if a `!` pattern includes it again, or None if no pattern matches."""
         return self.patterns.match(path.relative_to(self.folder).as_posix(), is_folder)
 
 
 def python_files(
     top: Path, exclude: Sequence[str] = (), root: Path | None = None, complain: Complaint = lambda kind, what, why: None
 ) -> Iterator[Path]:
-    """Yield the `.py` files under `top`, sorted within each folder; `exclude` patterns start at `root` (default `top`).
+    """Yield the `.py` files under `top`, sorted within each folder. `exclude` patterns are relative to `root` (default
+    `top`).
 
-    A link is followed if it leads to something below `top` or `root`. `complain` is called for anything left out that a
+    A link is followed if it leads to a path below `top` or `root`. `complain` is called for everything left out that a
     user may miss: a link that leads elsewhere, or an unreadable folder or ignore file.
     """
     ignores = _outer_ignores(top, complain)
@@ -62,7 +63,7 @@ def python_files(
 
 
 class _Walk:
-    """One walk down a tree of folders, without recursion, because a path may have two thousand folders."""
+    """One walk down a tree of folders. It uses no recursion, because a path may have two thousand folders."""
 
     def __init__(self, inside: tuple[Path, ...], complain: Complaint) -> None:
         self._inside = inside
@@ -81,14 +82,15 @@ class _Walk:
                 waiting.append(self._entries(*found))
 
     def _entries(self, folder: Path, ignores: list[Ignore]) -> Iterator[Path | tuple[Path, list[Ignore]]]:
-        """Return the files of a folder, and its subfolders with the ignore patterns that apply in them."""
+        """Yield the files of a folder, and its subfolders with the ignore patterns that apply in them."""
         try:
             status = folder.stat()
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
             self._complain("unread-folder", str(folder), error.strerror or type(error).__name__)
             return
-        # A link that leads back up would be followed forever, and a folder reached twice would be reported twice.
+        # A link that leads back up would be followed forever, and the files of a folder that is reached twice would be
+        # reported twice.
         if (status.st_dev, status.st_ino) in self._seen:
             return
         self._seen.add((status.st_dev, status.st_ino))
@@ -112,7 +114,7 @@ class _Walk:
                 yield path
 
     def _belongs(self, entry: os.DirEntry[str], path: Path) -> bool:
-        """Return whether a path is inside the scanned folders: a link may lead anywhere on the machine."""
+        """Return whether a path is inside the scanned folders. A link may lead anywhere on the machine."""
         if not entry.is_symlink():
             return True
         target = Path(os.path.realpath(path))
@@ -123,7 +125,7 @@ class _Walk:
 
 
 def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
-    """Return whether a path is ignored; its folder's path contains no links."""
+    """Return whether a path is ignored. The path of its folder must not contain links."""
     for ignore in reversed(ignores):
         if path.is_relative_to(ignore.folder):
             verdict = ignore.match(path, is_folder)
@@ -135,8 +137,8 @@ def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
 def _outer_ignores(top: Path, complain: Complaint) -> list[Ignore]:
     """Return the .gitignore files between the repository's root and `top`, outermost first.
 
-    If such a file ignores `top` itself, it is left out, so that an ignored folder that the user names, such as a
-    library in .venv, is read.
+    A file that ignores `top` itself is left out. So an ignored folder that the user names, such as a library in .venv,
+    is read.
     """
     folder = top.resolve()
     above = [folder, *folder.parents]

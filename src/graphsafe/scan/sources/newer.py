@@ -1,7 +1,7 @@
 """Rewrites syntax that is newer than the running Python to older syntax of the same length.
 
-libcst's own parser reads grammar that the running interpreter does not. Each construct is replaced by text with as many
-lines and columns, so that all other positions stay those of the user's file.
+libcst's own parser accepts grammar that the running interpreter does not. Each construct is replaced by code with the
+same number of lines and columns, so that all other positions stay those of the user's file.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     import libcst
 
 Patch = tuple[int, int, bytes]
-"The first byte, the byte after the end, and the new text, which is padded with blanks."
+"The first byte, the byte after the end, and the new code, which is padded with blanks."
 
 MAX_BRACKETS = 100
-"The largest number of brackets that may be open at one place. libcst's memory grows with their square."
+"The largest number of brackets that may be open at one place. libcst's memory grows with the square of this number."
 MAX_PATTERNS = 12
-"The largest number of brackets in the pattern of a `case`; libcst's time doubles with each."
+"The largest number of brackets in the pattern of a `case`. libcst's time doubles with each bracket."
 MAX_CHAIN = 1000
-"""The largest number of names, strings and signs without a comma: libcst's time grows with the cube of the length of
-`x[0][0]…`, its stack with that of `not not …`."""
+"""The largest number of names, strings and signs without a comma. libcst's time grows with the cube of the length of
+`x[0][0]…`, and its stack with the length of `not not …`."""
 MAX_ELIFS = 2000
 _TOKEN = re.compile(
     r"""(?:#[^\n]*|\\\n)|\'\'\'(?:[^\\]|\\.)*?\'\'\'|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
@@ -37,7 +37,7 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 def rewrite(text: str) -> str | None:
     """Rewrite type aliases, type parameters, `except*`, template strings, and f-strings that are too new.
 
-    Return None if libcst cannot parse the text either, or if there is nothing to rewrite.
+    Return None if libcst cannot parse the code either, or if there is nothing to rewrite.
     """
     if _is_too_deep(text):
         return None
@@ -56,9 +56,9 @@ def rewrite(text: str) -> str | None:
 
 
 def _is_too_deep(text: str) -> bool:
-    """Return whether a text nests too deeply for libcst, which would take minutes or end the process.
+    """Return whether code nests too deeply for libcst, which would take minutes or end the process.
 
-    Python itself parses at most 200 brackets inside one another, and about as many of other constructs.
+    Python itself parses at most 200 nested brackets, and about as many of other nested constructs.
     """
     depths = [0]
     "For each open bracket, the number of words and signs since the last comma."
@@ -135,7 +135,7 @@ def _range(node: Any, spans: Mapping[Any, Any]) -> tuple[int, int]:
 
 
 def _values(node: Any) -> Iterator[Any]:
-    """Return the expressions in a string, or in adjacent strings, from the left."""
+    """Yield the expressions in a string, or in adjacent strings, from left to right."""
     if type(node).__name__ == "ConcatenatedString":
         yield from _values(node.left)
         yield from _values(node.right)
@@ -156,8 +156,8 @@ def _is_old(string: bytes) -> bool:
 
 
 def _with_other_quotes(string: bytes, values: list[tuple[int, int]]) -> bytes | None:
-    """Return an f-string whose expressions have other quotes than the string itself, `f"{d['a']}"` for `f"{d["a"]}"`,
-    or None if that is not all that is new about it."""
+    """Return an f-string with different quotes in its expressions, `f"{d['a']}"` for `f"{d["a"]}"`. Return None if
+    something else in it is new too."""
     for old, new in ((b'"', b"'"), (b"'", b'"')) if b"\n" not in string else ():
         other = bytearray(string)
         for first, last in values:
@@ -168,19 +168,19 @@ def _with_other_quotes(string: bytes, values: list[tuple[int, int]]) -> bytes | 
 
 
 def _as_tuple(start: int, end: int, values: list[tuple[int, int]]) -> Iterator[Patch]:
-    """Return the text of a tuple of the string's values, because the scan needs nothing else. The text `(a,b,)` is
-    never longer than `f"{a}{b}"`."""
+    """Yield patches that replace a string by a tuple of its values, because the scan needs nothing else. The tuple
+    `(a,b,)` is never longer than `f"{a}{b}"`."""
     cursor, fill = start, b"("
     for first, last in values:
         yield cursor, first, fill
         cursor, fill = last, b","
-    # After the last value there are at least a brace and a quote.
+    # After the last value, there are at least a brace and a quote.
     yield cursor, end, fill + b")"
 
 
 def _same_shape(old: bytes, fill: bytes) -> bytes:
-    """Return `fill` padded with blanks to the length of `old`. Line breaks stay; each follows a backslash, since it is
-    inside a statement."""
+    """Return `fill` padded with blanks to the length of `old`. Line breaks stay, each after a backslash, because they
+    are inside a statement."""
     new = bytearray(fill.ljust(len(old)))
     for at, byte in enumerate(old):
         if byte == 0x0A:

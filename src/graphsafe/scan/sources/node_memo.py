@@ -1,4 +1,5 @@
-"""Memoised functions of syntax nodes, such as the list of nodes inside a node; an answer lives as long as its node."""
+"""Memoised functions of syntax nodes, such as the list of nodes inside a node. An answer is kept as long as its
+node."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ Node = TypeVar("Node", bound=ast.AST)
 def memoize_on_node(question: Question) -> Question:
     """Memoise a pure function of a node and further arguments, in the node itself.
 
-    An answer must not refer to the node, or to a node around it: garbage collection is off, so the cycle would never be
-    freed.
+    An answer must not refer to the node, or to a node around it. Garbage collection is off, so such a cycle would never
+    be freed.
     """
     name = f"{question.__module__}.{question.__qualname__}"
     if question.__code__.co_argcount == 1:
@@ -46,14 +47,14 @@ def _of_node_alone(question: Question, name: str) -> Question:
 
 
 def inside(node: ast.AST, kind: type[Node]) -> Sequence[Node]:
-    """Return the nodes of one kind that `ast.walk` visits, in the same order. All kinds share one walk."""
+    """Return the nodes of one kind that `ast.walk` visits, in the same order. All kinds share a single walk."""
     found: Sequence[Any] = _by_kind(node).get(kind, ())
     return (node, *found) if type(node) is kind else found
 
 
 @memoize_on_node
 def _by_kind(node: ast.AST) -> Mapping[type[ast.AST], Sequence[ast.AST]]:
-    """Return the nodes inside a node, without itself, by their kind."""
+    """Return the nodes inside a node, without the node itself, by their kind."""
     found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
     waiting = children(node)
     for inner in waiting:
@@ -69,7 +70,7 @@ _PARTS = {
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
-"Kind of node -> its fields that may hold nodes."
+"Kind of node -> its fields that may contain nodes."
 
 
 def children(node: ast.AST) -> list[ast.AST]:

@@ -1,7 +1,7 @@
-"""The text of a Python file, and the syntax trees of parts of it.
+"""The source code of a Python file, and the syntax trees of parts of it.
 
-`ast` reads everything here: it has positions and costs a tenth of libcst (0.12 against 1.22 s a megabyte). libcst is
-used if the file has syntax that is newer than the running Python (newer.py).
+`ast` parses everything here: it gives positions and takes a tenth of libcst's time (0.12 against 1.22 s per megabyte).
+libcst is used only if the file has syntax that is newer than the running Python (newer.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from graphsafe.files import read_regular
 from graphsafe.scan.sources.capture_calls import ENDS, as_blocks
 
 MAX_BYTES = 16_000_000
-"Larger files are data written as Python; `ast` needs about a hundred times their size in memory."
+"Larger files are data written as Python. `ast` needs about a hundred times their size in memory."
 
 DIGEST_LENGTH = 32
 ENCODING = re.compile(rb"\xef\xbb\xbf|[^\r\n]*coding|[^\r\n]*(?:\r\n|\r|\n)[^\r\n]*coding")
@@ -30,9 +30,9 @@ _LINE_END = re.compile(r"(\r\n|\r|\n)")
 
 
 class Unreadable(Exception):
-    """The file cannot be scanned; the message is one line.
+    """The file cannot be scanned. The message is one line.
 
-    `line` and `column`, from 1, are the place of an error in the text; they are 1 if there is no such place.
+    `line` and `column`, from 1, are the place of an error in the file. They are 1 if there is no such place.
     """
 
     def __init__(self, reason: str, line: int = 1, column: int = 1) -> None:
@@ -51,7 +51,7 @@ class Source:
 
     @cached_property
     def lines(self) -> Sequence[str]:
-        """Split the text as Python does: form feeds and other separators do not end a line."""
+        """The lines, split as Python splits them: form feeds and other separators do not end a line."""
         return self.text.split("\n")
 
     def lines_of(self, first: int, last: int) -> Sequence[str]:
@@ -62,7 +62,8 @@ class Source:
         """Return the statement on lines `first` to `last` (from 1, inclusive), with its positions in the file."""
         body = "\n".join(self.lines_of(first, last))
         if body[:1] in (" ", "\t", "\f"):
-            # An indented statement is only legal inside another; blank lines before it cost less than shifting nodes.
+            # An indented statement is legal only inside another one. Blank lines before it cost less than shifting its
+            # nodes.
             outer = parse("\n" * (first - 2) + "if 1:\n" + body).body[0]
             assert isinstance(outer, ast.If)
             statement = outer.body[0]
@@ -79,7 +80,7 @@ class Source:
 
 
 def digest(data: bytes) -> str:
-    """Return a digest that stands for the bytes that were read."""
+    """Return a digest that stands for the bytes of a file."""
     return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()
 
 
@@ -105,9 +106,10 @@ def decode(data: bytes) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """Return the bytes that an editor would save for a text; `decode` turns them back into the text.
+    """Return the bytes that an editor would save for a string. `decode` gives the string back.
 
-    A text that has no such bytes (a lone surrogate, a letter that the declared encoding lacks) is written as UTF-8.
+    A string without such bytes is written as UTF-8: it contains a lone surrogate, or a letter that its declared
+    encoding does not have.
     """
     data = text.encode("utf-8", "surrogatepass")
     if ENCODING.match(data):
@@ -120,7 +122,7 @@ def encoded(text: str) -> bytes:
 
 
 def editable_lines(data: bytes) -> tuple[str, list[str], list[str]]:
-    """Return encoding, lines and line ends (one less) of a file that is to be written back. Raises Unreadable."""
+    """Return encoding, lines and line ends (one fewer) of a file that is to be written back. Raises Unreadable."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         parts = _LINE_END.split(data.decode(encoding))
@@ -130,7 +132,7 @@ def editable_lines(data: bytes) -> tuple[str, list[str], list[str]]:
 
 
 def _end_of(text: str) -> tuple[int, int]:
-    """Return the line and column, from 1, behind a text."""
+    """Return the line and column, from 1, after the end of a string."""
     return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
@@ -139,7 +141,7 @@ def _with_line_feeds(text: str) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read a file. Raises Unreadable; this also happens if it is no regular file or too large."""
+    """Read a file. Raises Unreadable, also if the file is too large or not a regular file."""
     try:
         return read_regular(path, MAX_BYTES)
     except OSError as error:
@@ -162,9 +164,9 @@ def parse(text: str) -> ast.Module:
 
 
 def parse_source(source: Source) -> tuple[Source, ast.Module]:
-    """Return the tree of a whole file and its source: another source if newer syntax had to be rewritten.
+    """Return the tree of a whole file and its source. This is another source if newer syntax had to be rewritten.
 
-    Raises Unreadable if neither `ast` nor libcst can parse the text.
+    Raises Unreadable if neither `ast` nor libcst can parse the file.
     """
     try:
         return source, parse(source.text)
@@ -184,5 +186,5 @@ def parse_source(source: Source) -> tuple[Source, ast.Module]:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         if isinstance(error, SyntaxError) and error.lineno:
             raise Unreadable(reason, error.lineno, max(error.offset or 1, 1)) from error
-        # Python names no place for a null byte.
+        # Python gives no place for a null byte.
         raise Unreadable(reason, *(_end_of(source.text.partition("\0")[0]) if "\0" in source.text else ())) from error

@@ -15,16 +15,16 @@ _COMMENT = re.compile(
 )
 "Matches a suppression. Codes that are not in brackets are a mistake: the comment must not suppress every code."
 _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
-"""The comment form of other linters, which is read but never written.
+"""Matches a suppression comment as other linters write it. It is read but never written.
 
 A comment without codes suppresses nothing, because it would hide too much.
 """
 _MEANT = re.compile(r"#\s*graphsafe\s*:?\s*(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
-"Matches a comment that was meant as a suppression and is malformed."
+"Matches a malformed comment that was meant as a suppression."
 _PERHAPS = re.compile(r"#\s*(?:graphsafe|noqa:[^#\n]*GS)", re.I)
-"Matches text in each suppression comment. Python's tokenizer is slow, and most files have at most `# noqa: E501`."
+"Matches a part of each suppression comment. Python's tokenizer is slow, and most files have only `# noqa: E501`."
 _NEXT = re.compile(r"(?:^|\s)#\s")
-"The start of another comment on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
+"Matches the start of another comment on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
 _OPENING = frozenset(("FSTRING_START", "TSTRING_START"))
 _CLOSING = frozenset(("FSTRING_END", "TSTRING_END"))
 _LINE_ENDS = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE)
@@ -37,27 +37,27 @@ class Comment:
     "The column, from 1, in code points."
     text: str
     codes: tuple[str, ...]
-    "The codes in capital letters; empty, for every code, if the brackets are missing."
+    "The codes in capital letters, or none if the brackets are missing. The comment then covers every code."
     reason: str | None
     understood: bool = True
-    "False if the comment does not have the form `ignore[...]`; it then suppresses nothing."
+    "False if the comment is malformed. It then suppresses nothing."
     first: int = 0
-    """The first of the lines, up to the comment's own, that cannot hold a comment because they are in a string or end
-    in a backslash."""
+    """The first line for which the comment stands. It also stands for the lines directly above it that cannot hold a
+    comment, because they are in a string or end in a backslash."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The beginnings of the codes that the comment suppresses; one empty text, which stands for all codes, if the
-        brackets are missing."""
+        """The prefixes of the codes that the comment suppresses. A single empty string, if the brackets are missing,
+        stands for all codes."""
         return self.codes or ("",)
 
     def covering(self, code: str) -> Iterator[tuple[int, str]]:
-        """Return the comment's line, once for each of its names that is the beginning of `code`."""
+        """Yield the comment's line and one of its names, for each name that is a prefix of `code`."""
         return ((self.line, name) for name in self.names if self.understood and code.upper().startswith(name))
 
     def stands_for(self, first: int, last: int) -> bool:
-        """Return whether the comment is on one of these lines or, if none of them can hold a comment, on the next line
-        that can."""
+        """Return whether the comment is on one of these lines. If none of them can hold a comment, the next line that
+        can hold one counts too."""
         return first <= self.line <= last or (self.first <= first and last <= self.line)
 
     def covers(self, code: str) -> bool:
@@ -65,8 +65,8 @@ class Comment:
 
 
 def comments(source: Source) -> list[Comment]:
-    """Return the suppressions of a file. A string that looks like a suppression does not count; neither does code in a
-    comment."""
+    """Return the suppressions of a file. A string that looks like a suppression does not count, and neither does code
+    in a comment."""
     if _PERHAPS.search(source.text) is None:
         return []
     candidates = {number for number, line in enumerate(source.lines, 1) if _PERHAPS.search(line) is not None}
@@ -92,7 +92,7 @@ def _comment_or_noqa(text: str, line: int, column: int) -> Comment | None:
 
 
 def comment_in(text: str, line: int, column: int) -> Comment | None:
-    """Return the suppression in a comment, perhaps among other comments; `text` begins at `column`."""
+    """Return the suppression in a comment, perhaps among other comments. `text` begins at `column`."""
     match = _COMMENT.search(text)
     if match is None:
         meant = _MEANT.search(text)
@@ -105,7 +105,7 @@ def comment_in(text: str, line: int, column: int) -> Comment | None:
 
 
 def comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
-    """Return the row, column and text of each comment, and the first of the lines up to its own that can hold none."""
+    """Return row, column and text of each comment, and the first of the lines up to it that cannot hold a comment."""
     found = []
     before = 0
     try:
@@ -119,8 +119,8 @@ def comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
 
 
 def line_ends(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tokenize.TokenInfo]:
-    """Yield the comments and ends of the lines that can hold a comment: lines that end neither in a string nor in a
-    backslash."""
+    """Yield the comments, and the ends of the lines that can hold a comment: lines that end neither in a string nor in
+    a backslash."""
     depth = 0
     for token in tokens:
         name = tokenize.tok_name[token.type]

@@ -1,4 +1,4 @@
-"""Events of state that one step leaves to the next and a replay does not repeat.
+"""Events of state that one step leaves to the next and that a replay does not repeat.
 
 These are pure functions of the state log. Each event is at the line that writes the state.
 """
@@ -48,13 +48,13 @@ class Change(NamedTuple):
 def events(log: StateLog) -> Iterator[Change]:
     """Yield at most one event per place.
 
-    If there are several causes, the most precise one counts; if there are several calls, the most certain one.
+    Of several causes, the most precise one counts. Of several calls, the most certain one counts.
     """
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     flow = StateFlow(log)
     for writes in log.writes.values():
         found: list[tuple[Write, Event]] = []
-        # A write under a test for more room is the most precise cause.
+        # If a test finds that a buffer is too small, the write that enlarges it is the most precise cause.
         for write in [write for write in writes if write.grows] or writes:
             event = (
                 growing(write, flow)
@@ -78,9 +78,9 @@ class StateFlow:
         for use in log.uses.values():
             self._uses.setdefault(use.key, []).append(use)
         self._fed: dict[str, set[str]] = {}
-        "Maps state to other state that is computed from it."
+        "State -> other state that is computed from it."
         self.moved: set[str] = set()
-        "Attributes that steps bind to another tensor."
+        "Attributes to which steps assign another tensor."
         self.emptied: set[str] = set()
         "Containers that steps replace by new ones."
         for writes in log.writes.values():
@@ -121,25 +121,25 @@ def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
 
 
 def growing(write: Write, flow: StateFlow) -> Event | None:
-    """Return the event of a tensor or list that grows step by step, or of a buffer replaced by a larger one."""
+    """Return the event of a tensor or list that grows step by step, or of a buffer that is replaced by a larger one."""
     tensor = as_tensor(write.value)[0]
     if not write.grows or not _has_tensor(write.value) or (tensor is not None and tensor.ndim == 0):
         return None
-    # A list that is appended to may be emptied once per step.
+    # A list to which a step appends may be emptied once per step.
     appended = write.keyed and write.augmented and write.key in flow.emptied
     how = "appended" if write.keyed else "growing"
     return event_of(write, "Alloc", how, "possible" if appended or write.past_maximum else _confidence(write.value))
 
 
 def lazy_init(write: Write, log: StateLog) -> Event | None:
-    """Return the event of a value that only the first step computes: a graph that is captured after a warm-up does not
-    contain that computation."""
+    """Return the event of a value that only the first step computes. A graph that is captured after a warm-up does not
+    contain this computation."""
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs or _is_view(write.value):
         return None
     if depends_on_step(write.value):
         # A constructor may have read only the shapes of its arguments.
         made = any(type(option) is Instance for option in options(write.value))
-        # An unknown call may return a kernel or a kernel's name, which a graph may keep.
+        # An unknown call may return a kernel or the name of a kernel, and a graph may keep these.
         doubtful = made or not write.alone or type(write.value) is Unknown
         confidence = "possible" if doubtful else _confidence(write.value)
         return event_of(write, "AttrWrite", "lazy-init", confidence)
@@ -147,13 +147,13 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
         return event_of(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
     if write.sources:
         # The value is computed from the module's own tensors, so it is stale only if code outside the step writes these
-        # later.
+        # tensors later.
         return event_of(write, "AttrWrite", "lazy-init", "likely", "note")
     return None
 
 
 def _is_view(value: Value) -> bool:
-    """Return whether a value is a view like `self.buffer[:n]`: a view computes nothing and shows later writes to the
+    """Return whether a value is a view like `self.buffer[:n]`. A view computes nothing and shows later writes to the
     buffer."""
     return all(type(option) is Tensor and option.attr is not None and not option.fresh for option in options(value))
 
@@ -163,12 +163,12 @@ def holds_anything(value: Value) -> bool:
 
 
 def cached(write: Write) -> Event | None:
-    """Return the event of device tensors that may die while a graph uses them: some code empties their table, or an
-    input of another shape replaces them."""
+    """Return the event of device tensors that may be freed while a graph uses them: some code empties their table, or
+    replaces them for an input of another shape."""
     dropped = write.lazy and write.keyed and not write.grows and write.dropped
     if not (dropped or (write.remade and not write.borrowed and not _is_view(write.value))):
         return None
-    # An entry may be several tensors, with the key beside them: `self.cast[dtype] = (version, weight)`.
+    # An entry may contain several tensors, and the key beside them: `self.cast[dtype] = (version, weight)`.
     value = write.value
     parts = value.items if type(value) is SequenceValue and value.kind == "tuple" else (value,)
     for part in parts or ():
@@ -179,7 +179,7 @@ def cached(write: Write) -> Event | None:
 
 
 def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
-    """Return the event of a changing host number that decides the device's work: a graph keeps the value of its
+    """Return the event of a changing host number that decides the device's work. A graph keeps the value from its
     capture."""
     if not is_number(write.value) or write.borrowed or write.lazy or write.rare or write.settled:
         return None
@@ -200,13 +200,12 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
 
 
 def _is_cleared_flag(write: Write) -> bool:
-    """Return whether a write is `self.first = False` after the constructor's True, outside of any test of the flag
-    itself."""
+    """Return whether a write sets a flag to False that the constructor set to True: `self.first = False`."""
     return const_of(write.value) is False and const_of(write.before) is True
 
 
 def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
-    """Return the event of an attribute that gets a new tensor in each step; the graph keeps the address of the old
+    """Return the event of an attribute that gets a new tensor in each step. The graph keeps the address of the old
     tensor."""
     if (write.keyed and not write.reads_self) or write.lazy or write.borrowed or write.rare or write.settled:
         return None
@@ -215,13 +214,13 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     tensor, certain = one_or_several(write.value)
     if tensor is None or tensor.where == "host" or not certain:
         return None
-    # The new tensor belongs to another attribute. If that attribute is also assigned a new tensor, the two swap.
+    # The new tensor belongs to another attribute. If that attribute also gets another tensor, the two may swap.
     if not tensor.fresh and (tensor.attr in (None, write.key) or tensor.attr not in flow.moved):
         return None
     before, _ = one_or_several(write.before) if write.before is not None else (None, False)
     read_first = write.reads_self or write.place in log.read_before
-    # A step usually sets and resets an attribute that is None between steps. An attribute of its own object that the
-    # step reads first was left by another step.
+    # If an attribute is None between steps, a step usually sets and resets it. If a step first reads such an attribute
+    # of its own object, another step has left the value there.
     empty_before = write.before is not None and may_be_none(write.before) is not False
     left_by_another = write.reads_self or (read_first and write.lasting)
     if before is None and not (write.reads_self or (empty_before and left_by_another)):
@@ -263,7 +262,7 @@ def one_or_several(value: Value) -> tuple[Tensor | None, bool]:
 
 
 def _replaces_object(write: Write) -> bool:
-    """Return whether an object that holds device tensors is replaced by another object of its class."""
+    """Return whether another object of the same class replaces an object that holds device tensors."""
     old, new = write.before, write.value
     if type(old) is not Instance or type(new) is not Instance or old.ref != new.ref or old.given is None:
         return False

@@ -12,15 +12,15 @@ from graphsafe.scan.symbols.index import dotted, is_none
 
 EMPTIED = re.compile(r"\b(\w+)\.(?:clear|pop|popitem|cache_clear)\(")
 DELETED = re.compile(r"del (?<=\bdel )[\w.]*?(\w+)\[")
-"Matches `del table[`. A pattern that begins with plain text is twenty times as fast."
+"Matches `del table[`. A pattern that begins with fixed characters is twenty times as fast."
 REPLACED = re.compile(r"^[ \t]+(?:[\w.]*\.)?(\w+)(?::[^=\n]*)? = (?:\{\}|dict\(|OrderedDict\(|LRU)", re.M)
 WEAK_NAME = re.compile("Weak")
 WEAK = re.compile(r"\b(\w+)(?::[^=\n]*)? = (?:weakref\.)?Weak\w+\(")
 
 
 def may_drop_entries(frame: Frame, table: str) -> bool:
-    """Return whether the frame's file empties the table that the code calls `table`, or replaces it more than once by a
-    new table."""
+    """Return whether the frame's file empties the table with the name `table`, or assigns a new table to this name more
+    than once."""
     path = frame.path
     emptied: frozenset[str] = frame.engine.queries.ask(
         ("emptied", path), lambda: _emptied(frame.engine, path), frozenset

@@ -20,7 +20,7 @@ def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str)
     if not frame.hot or container.held_by is None or name not in CHANGES or not isinstance(node.func, ast.Attribute):
         return
     if type(container) is Dict and name == "popitem":
-        return  # this is a cache that drops an entry, and the finding is at the line that fills it
+        return  # a cache drops an entry here, and the finding is at the line that fills the cache
     elem = container.elem
     if type(elem) is Unknown:
         elem = replace(elem, state=(container.held_by,))
@@ -31,7 +31,7 @@ def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str)
 
 
 def advanced(frame: Frame, node: ast.Call, iterator: Value) -> None:
-    """Emit an event for `next(self.rates)`, because a replay takes no further element from the iterator."""
+    """Emit an event for `next(self.rates)`, because a replay does not advance the iterator."""
     if type(iterator) is not Sequence or iterator.kind != "iterator" or iterator.held_by is None or not node.args:
         return
     text = ast.unparse(node.args[0])

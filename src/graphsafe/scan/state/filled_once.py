@@ -16,7 +16,7 @@ from graphsafe.scan.symbols.blocks import statements_within
 from graphsafe.scan.symbols.index import dotted
 
 _MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_]|\()", re.I)
-"Words for the greatest size that a table is made for: `max_position_embeddings`."
+"Matches words for the largest size for which a table is made: `max_position_embeddings`."
 _FILLS = re.compile(r"(\.data)?\.(copy|fill)_$")
 
 
@@ -30,7 +30,7 @@ def first_step_only(frame: Frame) -> bool:
 def _missing(frame: Frame, test: LazyTest) -> str:
     """Return the state that a test finds missing: `self.plan`, even if the test names a local `plan = self.plan`.
 
-    After `plan = self.plans.get(key)` the state is the table.
+    After `plan = self.plans.get(key)`, the state is the table `self.plans`.
     """
     if not test.target.isidentifier():
         return test.target
@@ -43,8 +43,8 @@ def _missing(frame: Frame, test: LazyTest) -> str:
 
 
 def is_filled_here(frame: Frame) -> bool:
-    """Return whether the current line runs only if an attribute is missing or not ready, and whether the attribute is
-    then filled."""
+    """Return whether the current line runs only if an attribute is missing or not ready, and the attribute is then
+    filled."""
     return any(test.alone and _is_filled(frame, test) for test in frame.lazy)
 
 
@@ -84,9 +84,10 @@ def _fills_in_place(frame: Frame, method: str, flag: str) -> bool:
 
 
 def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
-    """Return whether a step fills a table that is too small, with the same method with which the constructor filled it.
+    """Return whether a step refills a table that is too small with the method that the constructor has called to fill
+    it.
 
-    The constructor makes tables of rotary embeddings and the like for the longest input.
+    The constructor makes such tables, as for rotary embeddings, for the longest input.
     """
     called = _follows(frame.node, test.line)[2] if frame.node is not None else ()
     made = frame.project.method_node(frame.owner, "__init__") if called else None
@@ -97,8 +98,8 @@ def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
 def is_past_maximum(frame: Frame) -> bool:
     """Return whether the current line runs only if a step needs more than the maximum that the constructor stated.
 
-    In general, a model is not run beyond its maximum. A size that the constructor only chooses as a start, for a
-    workspace, is no such maximum.
+    In general, a model is not run beyond its maximum. A size that the constructor only chooses as a start, as for a
+    workspace, is not such a maximum.
     """
     if frame.node is None or frame.owner is None:
         return False
@@ -110,7 +111,8 @@ def is_past_maximum(frame: Frame) -> bool:
 
 
 def _states_maximum(constructor: ast.AST, names: set[str]) -> bool:
-    """Return whether a constructor gives one of these attributes a maximum, or calls one of these methods with it."""
+    """Return whether a constructor assigns a maximum to one of these attributes, or passes it to one of these
+    methods."""
     given = [(dotted(call.func), call) for call in inside(constructor, ast.Call)]
     given += [
         (dotted(target), node)  # type: ignore[misc]
@@ -122,7 +124,7 @@ def _states_maximum(constructor: ast.AST, names: set[str]) -> bool:
 
 
 def _read_by_property(frame: Frame, name: str) -> str:
-    """Return the attribute behind a property: `_turn` is behind `turn` if `turn` only returns `self._turn`."""
+    """Return the attribute behind a property: `_turn` for `turn`, if `turn` only returns `self._turn`."""
     node = frame.project.method_node(frame.owner, name)
     last = node.body[-1] if node is not None and "property" in map(dotted, node.decorator_list) else None
     kept = dotted(last.value) if isinstance(last, ast.Return) and last.value is not None else None
@@ -143,7 +145,8 @@ def _is_advanced(frame: Frame, name: str, writers: set[str]) -> bool:
 
 
 def _is_filled_global(frame: Frame, test: LazyTest, name: str) -> bool:
-    """Return whether a function fills a global that the rest of the file only drops: `if plan is None: plan = …`."""
+    """Return whether a function fills a global that the rest of the file only sets to None:
+    `if plan is None: plan = …`."""
     if frame.node is None:
         return False
     stores = [n for n in inside(frame.node, ast.Name) if n.id == name and _is_stored(n)]
@@ -154,8 +157,7 @@ def _is_filled_global(frame: Frame, test: LazyTest, name: str) -> bool:
 
 
 def _is_filled_in_module(frame: Frame, test: LazyTest, missing: str) -> bool:
-    """Return whether `if layer.scale is None: layer.scale = …` is the only code of the file that assigns the
-    attribute."""
+    """Return whether no other code of the file assigns the attribute in `if layer.scale is None: layer.scale = …`."""
     owner, _, name = missing.rpartition(".")
     holder = frame.env.get(owner)
     if (
@@ -194,7 +196,7 @@ def _fills_table(frame: Frame, test: LazyTest) -> bool:
 
 
 def _is_new_in_step(frame: Frame, name: str) -> bool:
-    """Return whether a name is local, and does not refer to a table that an attribute or a global holds.
+    """Return whether a name is local and does not refer to a table that an attribute or a global holds.
 
     `state = self.state[p]` and `for group in self.param_groups` name tables that outlive the step.
     """
@@ -210,7 +212,7 @@ def _outlives_steps(frame: Frame, name: str) -> bool:
 
 
 def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:
-    """Return whether a key such as `id(x)` stands for an object that each step may make anew."""
+    """Return whether a key such as `id(x)` stands for an object that may be a new one in each step."""
     for identified in identified_by(frame, key):
         root = (dotted(identified) or "").partition(".")[0]
         value = frame.evaluate_quietly(identified) if root in frame.env else None
@@ -220,8 +222,7 @@ def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:
 
 
 def is_own_entry(frame: Frame, node: ast.expr) -> bool:
-    """Return whether an expression is an entry, such as `self.tables[key]`, that the same function puts into its
-    table."""
+    """Return whether an expression is an entry of a table, such as `self.tables[key]`, that the same function fills."""
     table = first_step.table_of(node)
     return frame.node is not None and any(filled == table for filled, _, _ in _entries(frame.node))
 
@@ -256,7 +257,7 @@ def _writers(frame: Frame, attribute: str) -> set[str]:
 @memoize_on_node
 def _follows(function: ast.AST, line: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Return the attributes that the `if` on a line tests, the attributes that its branches assign, and the methods
-    they call.
+    that they call.
 
     If its body leaves the function, the code after the `if` counts as its `else`.
     """

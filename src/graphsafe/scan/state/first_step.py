@@ -1,4 +1,4 @@
-"""Tests that only a first step passes: code after them makes a missing value, or enlarges a buffer that is too
+"""Tests that only a first step passes. Code after them makes a missing value, or enlarges a buffer that is too
 small."""
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from graphsafe.scan.symbols.index import dotted, is_none
 
 FIRST_STEP = "a test that only a first step passes"
 ENTRIES = "entries of "
-'Prefix of the name of a table with a flag that says whether its entries are ready: `if not cache["is_init"]:`.'
+"The prefix for the name of a table that has a flag for the readiness of its entries: `if not cache['is_init']:`."
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
 KEPT_KEY = "key of "
-"""The prefix of the name of a kept entry whose key a test compares with the key that is needed: `if entry[0] == key:
-return entry`."""
+"""The prefix for the name of a cached entry whose key a test compares with the needed key:
+`if entry[0] == key: return entry`."""
 EMPTY = "len:"
-"The prefix of the target of a test for a table that nothing has filled yet."
+"The prefix of `LazyTest.target` if the test asks whether a table is still empty."
 _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
 
 
@@ -55,8 +55,8 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
 
 
 def _lazy_comparison(test: ast.Compare, branch: bool) -> Iterator[str]:
-    """Yield the missing values: `self.plan is None`, `(plan := self.plans.get(key)) is None`, `key not in
-    self.plans`."""
+    """Yield the missing values for `self.plan is None`, `(plan := self.plans.get(key)) is None` and
+    `key not in self.plans`."""
     op, right = test.ops[0], test.comparators[0]
     if is_none(right) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
         if isinstance(op, (ast.Is, ast.Eq)) is branch:
@@ -66,18 +66,18 @@ def _lazy_comparison(test: ast.Compare, branch: bool) -> Iterator[str]:
 
 
 def _says_first_run(flag: ast.Attribute | ast.Name, branch: bool) -> bool:
-    """Return whether a flag restricts a branch to the first step: `if self.first:`, or the code after `if self.ready:
-    return`."""
+    """Return whether a flag restricts a branch to the first step: `if self.first:`, or the code after
+    `if self.ready: return`."""
     return _FIRST_FLAG.search(dotted(flag) or "") is not None if branch else _says_ready(flag)
 
 
 def _kept_in_name(node: ast.expr) -> str | None:
-    """Return `self.plans` of `(plan := self.plans.get(key))`."""
+    """Return `self.plans` for `(plan := self.plans.get(key))`."""
     return table_of(node.value) if isinstance(node, ast.NamedExpr) else None
 
 
 def table_of(node: ast.expr) -> str | None:
-    """Return the table in which an expression looks an entry up: `self.tables[key]`, `self.tables.get(key)`."""
+    """Return the table in which an expression looks up an entry: `self.tables[key]`, `self.tables.get(key)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
         return dotted(node.func.value)
     return dotted(node.value) if isinstance(node, ast.Subscript) else None
@@ -89,7 +89,7 @@ def _says_ready(node: ast.expr) -> bool:
 
 
 def attribute_asked(node: ast.expr) -> str | None:
-    """Return `self.x` of `hasattr(self, "x")` and `getattr(self, "x", None)`."""
+    """Return `self.x` for `hasattr(self, "x")` and `getattr(self, "x", None)`."""
     if isinstance(node, ast.Call) and len(node.args) >= 2 and isinstance(node.args[1], ast.Constant):
         owner = dotted(node.args[0])
         return f"{owner}.{node.args[1].value!s}" if owner else None
@@ -98,7 +98,7 @@ def attribute_asked(node: ast.expr) -> str | None:
 
 @memoize_on_node
 def turned_off(test: ast.If) -> str | None:
-    """Return `self.fresh` of `if self.fresh: …; self.fresh = False`."""
+    """Return `self.fresh` for `if self.fresh: …; self.fresh = False`."""
     flag = dotted(test.test) if isinstance(test.test, ast.Attribute) else None
     off = (statement.targets for statement in test.body if isinstance(statement, ast.Assign) and _is_false(statement))
     return flag if flag is not None and any(flag in map(dotted, targets) for targets in off) else None
@@ -110,9 +110,8 @@ def _is_false(assignment: ast.Assign) -> bool:
 
 @memoize_on_node
 def empty_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
-    """Return the table of `if len(state) == 0:`, and of the other branch of `if len(state) != 0:` and `> 0`.
-
-    The table is empty only before the first step."""
+    """Return the table that is empty when a branch runs: `state` in the branch of `if len(state) == 0:`, or in the
+    other branch of `if len(state) != 0:` and `> 0`. Such a table is empty only before the first step."""
     if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Call):
         return ()
     call, asked, is_empty = test.left, test.comparators[0], isinstance(test.ops[0], ast.Eq)
@@ -146,8 +145,8 @@ def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
     # A number that is compared with a literal is a counter, not the size of a buffer: `self.warmups <= 0`.
     counts = found or isinstance(asked, ast.Constant)
     if not counts and isinstance(side, ast.Attribute) and (owner := dotted(side.value)) is not None:
-        # `if length > self.cached:`, `if height > self.sizes[0]:`: the object's own numbers say that its buffers are
-        # too small.
+        # In `if length > self.cached:` or `if height > self.sizes[0]:`, a number of the object shows that its buffers
+        # are too small.
         found.append(f"{owner}.*")
     return tuple(found)
 
@@ -161,8 +160,8 @@ _MISSING_ERRORS = ("AttributeError", "KeyError", "IndexError", "LookupError")
 
 
 def missing_when_raised(attempt: ast.Try, handler: ast.ExceptHandler) -> tuple[str, ...]:
-    """Return the values that were missing when `except AttributeError` is reached: `self.plan` after `return
-    self.plan`."""
+    """Return the values that are missing in a handler such as `except AttributeError`: `self.plan` after
+    `return self.plan`."""
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     if not all(node is not None and dotted(node) in _MISSING_ERRORS for node in caught) or len(attempt.body) != 1:
         return ()
@@ -175,7 +174,7 @@ def missing_when_raised(attempt: ast.Try, handler: ast.ExceptHandler) -> tuple[s
 
 @memoize_on_node
 def kept_keys(test: ast.expr) -> tuple[str, ...]:
-    """Return the kept entries whose key does not fit after `if entry is not None and entry[0] == key: return …`."""
+    """Return the cached entries whose key does not match after `if entry is not None and entry[0] == key: return …`."""
     return tuple(
         f"{KEPT_KEY}{side.value.id}"
         for part in (test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test])
@@ -187,7 +186,7 @@ def kept_keys(test: ast.expr) -> tuple[str, ...]:
 
 @memoize_on_node
 def returned_if_there(test: ast.If) -> tuple[str, ...]:
-    """Return the value and the flag of `if self.is_updated.get(n): return self.keys[n]`, if one object holds both."""
+    """Return the value and the flag of `if self.is_updated.get(n): return self.keys[n]`, if one object has both."""
     last, asked = test.body[-1], test.test
     flag = table_of(asked) if isinstance(asked, ast.Call) else dotted(asked)
     kept = dotted(last.value) if isinstance(last, ast.Return) and last.value is not None else None

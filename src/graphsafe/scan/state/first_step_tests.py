@@ -1,4 +1,4 @@
-"""The tests of an `if` whose branch only a first step takes, as in `if self.plan is None:`."""
+"""The tests of an `if` with a branch that only a first step takes, as in `if self.plan is None:`."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from graphsafe.scan.symbols.index import dotted
 _SELDOM = re.compile(
     r"(^|_)every(_|$)|(^|_)(should|do|is|need|needs|time_to|must)_(log|sav|eval|valid|checkpoint|print|dump|plot|report)"
 )
-"Names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
+"Matches names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
 _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
-"Names of the values with which a test in a loop compares: `step - last >= config.interval`."
+"Matches names of values with which a test in a loop compares: `step - last >= config.interval`."
 _COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter|batch_idx)(_|$)")
-"Names of counters of steps: `self.step % 100 == 0`, `batch_idx == 0`."
+"Matches names of step counters: `self.step % 100 == 0`, `batch_idx == 0`."
 _BEGINS_AGAIN = re.compile(r"acc|micro|sub")
-"Names of counters that return to 0, in every step of the optimizer: `acc_step == 0`."
+"Matches names of counters that return to 0 in every step of the optimizer: `acc_step == 0`."
 _ROUND = re.compile(r"^(i|t|it|idx|token)$")
-"Names of counters of the rounds of a loop: `token == 0`."
+"Matches names of counters of the iterations of a loop: `token == 0`."
 _LONG = 10
-"The smallest interval of an action that is done from time to time."
+"The smallest interval of an action that runs only from time to time."
 _CALLED_SELDOM = re.compile(
     r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
     r"|(val|valid|validation|eval|evaluation)_(step|epoch|loop|batch)"
     r"|(launch|run|do|maybe)_(eval\w*|valid\w*)|(save|plot|export|checkpoint|visuali[sz]e)(_\w+)?|log_(images?|videos?)"
     r"|\w*(Checkpoint(er|Manager|Saver|IO)|Evaluator|Visualizer|Dataset)\.\w+)$"
 )
-"Names of functions that save, show or evaluate: a loop around steps calls these from time to time."
+"Matches names of functions that save, show or evaluate. A step loop calls these from time to time."
 
 
 def is_called_seldom(name: str) -> bool:
@@ -47,8 +47,8 @@ def is_called_seldom(name: str) -> bool:
 
 @memoize_on_node
 def asks_remainder(test: ast.expr) -> bool:
-    """Return whether a test is `step % 100 == 0`, perhaps with more conditions, so that few iterations of a loop pass
-    the test."""
+    """Return whether a test is `step % 100 == 0`, perhaps with more conditions. Few iterations of a loop pass such a
+    test."""
     return asks_by_name(test) or any(
         _is_first(inner, _ROUND) or (isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod))
         for inner in ast.walk(test)
@@ -56,7 +56,7 @@ def asks_remainder(test: ast.expr) -> bool:
 
 
 def _is_first(node: ast.AST, counter: re.Pattern[str]) -> bool:
-    """Return whether an expression is `step == 0` for a counter of such a name."""
+    """Return whether an expression is `step == 0`, for a counter with such a name."""
     if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):
         return False
     name = (dotted(node.left) or "").rpartition(".")[2]
@@ -72,7 +72,7 @@ def _is_interval(node: ast.expr) -> bool:
 def asked_for_tensor(test: ast.expr) -> ast.expr | None:
     """Return `x` if a test is `not torch.is_tensor(x)` or `not isinstance(x, torch.Tensor)`.
 
-    Most callers in a step pass a tensor, so that the branch does not run.
+    Most callers in a step pass a tensor, so the branch does not run.
     """
     call = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
     if not isinstance(call, ast.Call) or not call.args:
@@ -101,8 +101,8 @@ def _asks(test: ast.expr, name: str) -> bool:
 
 @memoize_on_node
 def asks_by_name(test: ast.expr) -> bool:
-    """Return whether a test asks, by its name, for a step that logs, saves or evaluates, for the first step, or for a
-    step that fails: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
+    """Return whether few steps pass a test, judging by its names. These are steps that log, save or evaluate, first
+    steps, and failing steps: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
     if isinstance(test, ast.BoolOp):
         return (any if isinstance(test.op, ast.And) else all)(map(asks_by_name, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
@@ -133,8 +133,8 @@ def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
 
 @memoize_on_node
 def after_leaving(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
-    """Return the tests that the code after an `if` implies, because the branch leaves the function: `if self.plan is
-    not None: return self.plan`."""
+    """Return the tests that the code after an `if` implies, because the branch leaves the function:
+    `if self.plan is not None: return self.plan`."""
     missing = [*lazy_tests(node.test, not branch), *capacity_tests(node.test)]
     missing += (*returned_if_there(node), *kept_keys(node.test)) if branch else ()
     missing += [f"{EMPTY}{text}" for text in empty_tests(node.test, not branch)]

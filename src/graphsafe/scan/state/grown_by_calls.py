@@ -1,4 +1,4 @@
-"""Calls that enlarge a buffer that is too small: `if length > self.cached: self.set_cache(length)`."""
+"""Calls that enlarge a buffer which is too small: `if length > self.cached: self.set_cache(length)`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def note(frame: Frame, call: ast.Call, since: int) -> None:
         if type(item) is not Included or owner is None:
             continue
         for write in item.summary.items:
-            # The method's `self` is the object that the caller calls `owner`.
+            # The method's `self` is the object that the caller names `owner`.
             if type(write) is Write and not write.keyed and write.text.count(".") == 1:
                 attribute = f"{owner}.{write.text.rpartition('.')[2]}"
                 if first_step.too_small(frame, attribute):

@@ -1,4 +1,4 @@
-"""Clocks, which are host state that no line writes: each call returns another value."""
+"""Clocks: host state that no line writes, because each call returns a new value."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ VERSION = "version"
 
 
 def read(frame: Frame, node: ast.expr, kind: str = KEY) -> Number:
-    """Return the number of a clock, marked as state. Its uses are recorded, since most clocks only time the step.
+    """Return the number of a clock, marked as state. Its uses are recorded, because most clocks only time the step.
 
-    The version of a tensor, `x._version`, is such a number too: each write in place advances it.
+    The version of a tensor, `x._version`, is such a number too, because each write in place increases it.
     """
-    # The line is counted from the function's first line, so that edits above the function do not change it.
+    # The line is counted from the function's first line, so that edits above the function do not change the key.
     line = node.lineno - (frame.node.lineno if frame.node is not None else 0)
     key = f"{kind}::{frame.ref}:{line}:{node.col_offset}"
     value = Number(type="float" if kind == KEY else "int", state=(key,))

@@ -1,4 +1,4 @@
-"""Changes of state that no assignment shows: a call changes an attribute's value in place, or a clock advances."""
+"""Changes of state that no assignment shows: a call modifies an attribute's value in place, or a clock advances."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def own_change(
     keyed: bool = True,
     grows: bool = False,
 ) -> Write:
-    """Return a write: `node` changes the state that the code calls `text`, as an assignment of `value` would."""
+    """Return the write by which `node` changes the state named `text`, as an assignment of `value` would."""
     return Write(
         key=key,
         text=text,

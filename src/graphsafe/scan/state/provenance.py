@@ -19,7 +19,7 @@ FORM = frozenset("shape device dtype ndim size numel dim stride".split())
 
 
 def bound_expression(frame: Frame, node: object) -> ast.expr | None:
-    """Return the expression of a value; for a local name, the expression that was last assigned to it."""
+    """Return the expression of a value. For a local name, this is the expression that was last assigned to the name."""
     if not isinstance(node, ast.expr):
         return None
     if not isinstance(node, ast.Name) or frame.node is None:
@@ -48,13 +48,13 @@ def _assignments(
 
 
 def identifies_object(frame: Frame, key: ast.expr) -> bool:
-    """Return whether a key stands for one object rather than for its value: `id(weight)`, `(weight.data_ptr(),
-    weight.dtype)`."""
+    """Return whether a key stands for an object and not for the object's value: `id(weight)`,
+    `(weight.data_ptr(), weight.dtype)`."""
     return next(identified_by(frame, key), None) is not None
 
 
 def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
-    """Yield the objects whose identity makes up a key."""
+    """Yield the objects whose identity is part of a key."""
     made = bound_expression(frame, key)
     for inner in inside(made, ast.Call) if made is not None else ():
         if isinstance(inner.func, ast.Attribute) and inner.func.attr == "data_ptr":
@@ -66,7 +66,7 @@ def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
 def is_born_here(frame: Frame, text: str) -> bool:
     """Return whether `output.value` is not state, because a call in this function has just returned `output`."""
     root = text.partition(".")[0]
-    # A global name is state itself: `BUFFER = fitting(BUFFER, n)`.
+    # A global name is itself state: `BUFFER = fitting(BUFFER, n)`.
     if root not in frame.env or frame.node is None or text in frame.globals or is_made_before_loops(frame, root):
         return False
     name = ast.Name(root, ast.Load())
@@ -75,7 +75,7 @@ def is_born_here(frame: Frame, text: str) -> bool:
 
 
 def is_made_before_loops(frame: Frame, name: str) -> bool:
-    """Return whether a local name stands for one object in all rounds of the loops that run in every step."""
+    """Return whether a local name stands for the same object in all iterations of the loops that run in every step."""
     bound = _assignments(frame.node).get(name, ()) if frame.node is not None and frame.step_loops else ()
     return bool(bound) and all(node.lineno < min(frame.step_loops) for node in bound)
 
@@ -88,7 +88,7 @@ def is_handed_on(frame: Frame, name: str) -> bool:
 
 
 def is_table_of_flag(frame: Frame, name: str) -> bool:
-    """Return whether a name is a table of the caller that has an entry which says that the table is not filled yet."""
+    """Return whether a name is a table of the caller, and a flag in the table says that it is not filled yet."""
     flagged = any(test.target == f"{first_step.ENTRIES}{name}" for test in frame.lazy)
     return flagged and frame.node is not None and name not in _assignments(frame.node)
 
@@ -101,7 +101,7 @@ def is_module(frame: Frame, value: Value) -> bool:
 
 
 def is_put_back(frame: Frame, text: str) -> bool:
-    """Return whether a function leaves an attribute as it was: `old = self.scale; try: … finally: self.scale = old`."""
+    """Return whether a function restores an attribute: `old = self.scale; try: … finally: self.scale = old`."""
     return frame.node is not None and text in _put_back(frame.node)
 
 
@@ -121,8 +121,8 @@ def _put_back(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
     """Return whether a write runs only if a test finds its target missing.
 
-    `item` is a value that is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy
-    as well.
+    `item` is the expression of a value that is put into a container.
+    `if table is None: table = make(); self.tables[n] = table` counts too.
     """
     base = text.partition("[")[0]
     owner, _, name = base.rpartition(".")
@@ -150,12 +150,12 @@ def is_made_along(frame: Frame, text: str) -> bool:
 
 
 def _owner_asked(node: ast.expr) -> str:
-    """Return the object in whose table an expression looks an entry up: `self` of `self.tables[key]`."""
+    """Return the object in whose table an expression looks up an entry: `self` for `self.tables[key]`."""
     return (first_step.table_of(node) or "").rpartition(".")[0]
 
 
 def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
-    """Return the expression that a tested local name was assigned from: `ready = hasattr(self, "table") and …`."""
+    """Return the expression that was assigned to a tested local name: `ready = hasattr(self, "table") and …`."""
     name = ast.Name(test.target, ast.Load())
     name.lineno = test.line
     bound = bound_expression(frame, name)
@@ -164,7 +164,8 @@ def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
 
 @memoize_on_node
 def has_alternative(test: ast.expr) -> bool:
-    """Return whether a test has an alternative besides the missing value: `self.plan is None or self.size != n`."""
+    """Return whether a test may also be true for another reason than the missing value:
+    `self.plan is None or self.size != n`."""
     return any(
         isinstance(part.op, ast.Or)
         and not all(first_step.lazy_tests(one, True) or _asks_place(one) for one in part.values)
@@ -182,8 +183,8 @@ def _choices(test: ast.expr) -> Iterator[ast.BoolOp]:
 
 
 def _asks_place(test: ast.expr) -> bool:
-    """Return whether a test compares devices or dtypes: only a first step passes it, since all steps run on one
-    device."""
+    """Return whether a test compares devices or dtypes. Only a first step passes such a test, because all steps run on
+    one device."""
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
@@ -193,7 +194,7 @@ def _asks_place(test: ast.expr) -> bool:
 
 @memoize_on_node
 def capacity_tests(test: ast.expr) -> tuple[str, ...]:
-    """Return the attributes that a condition compares, as in code that then makes a value of a new size."""
+    """Return the attributes that a condition compares. The code after it then makes a value of a new size."""
     return tuple(
         f"{CAPACITY}{text}"
         for part in (test.values if isinstance(test, ast.BoolOp) else [test])
@@ -209,8 +210,8 @@ def is_rare(frame: Frame) -> bool:
 
 
 def is_remade(frame: Frame, text: str) -> bool:
-    """Return whether the current line runs only if the tensor `text` has a different shape than is needed, or the entry
-    `text` a different key: `if self.grid.shape != x.shape:`."""
+    """Return whether the current line runs only if the tensor `text` does not have the needed shape, or the entry
+    `text` does not have the needed key: `if self.grid.shape != x.shape:`."""
     return any(
         test.target.startswith(f"{CAPACITY}{text}.shape") or _holds_other_key(frame, test, text) for test in frame.lazy
     )
@@ -240,7 +241,8 @@ def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
 
 
 def _read_for_values(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression except tensors of which only the shape or dtype is read: `x` in `x.shape[0]`."""
+    """Yield the nodes of an expression, except tensors of which only the shape or dtype is read: `x` in
+    `x.shape[0]`."""
     if isinstance(node, ast.Attribute) and node.attr in FORM:
         return
     yield node

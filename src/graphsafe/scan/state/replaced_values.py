@@ -19,14 +19,14 @@ JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack"
 
 @memoize_on_node
 def mentions(node: ast.expr, text: str) -> bool:
-    """Return whether an expression reads the attribute or element that the code calls `text`."""
+    """Return whether an expression reads the attribute or element named `text`."""
     kinds: tuple[type[ast.expr], ...] = (ast.Name,) if text.isidentifier() else (ast.Attribute, ast.Subscript)
     return any(source_text(inner) == text for kind in kinds for inner in inside(node, kind))
 
 
 def reads_old(frame: Frame, node: ast.expr, text: str) -> bool:
-    """Return whether an expression is computed from the value that it replaces. It may read that value by its name,
-    with a lookup, or through a local name."""
+    """Return whether an expression is computed from the value that it replaces. It may read that value by its name, by
+    a lookup, or through a local name."""
     return any(mentions(part, text) or _looks_up(part, text) for part in _with_locals(frame, node))
 
 
@@ -42,7 +42,7 @@ def _with_locals(frame: Frame, node: ast.expr) -> Iterator[ast.expr]:
 
 @memoize_on_node
 def _looks_up(node: ast.expr, text: str) -> bool:
-    """Return whether an expression contains `table.get(key)`, for a `text` of `table[key]`."""
+    """Return whether an expression contains `table.get(key)`, if `text` is `table[key]`."""
     return any(
         isinstance(inner.func, ast.Attribute)
         and inner.func.attr == "get"
@@ -53,8 +53,8 @@ def _looks_up(node: ast.expr, text: str) -> bool:
 
 
 def keeps_what_is_there(node: ast.expr | None, text: str) -> bool:
-    """Return whether an expression keeps the old value: `self.scale if self.scale is not None else …`, `self.scale or
-    …`."""
+    """Return whether an expression keeps the old value: `self.scale if self.scale is not None else …`,
+    `self.scale or …`."""
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
         return source_text(node.values[0]) == text
     if not isinstance(node, ast.IfExp):
@@ -66,8 +66,8 @@ def keeps_what_is_there(node: ast.expr | None, text: str) -> bool:
 
 
 def fills_if_missing(frame: Frame, node: ast.expr | None, text: str) -> bool:
-    """Return whether a function receives the old value and makes another one only if the old value is None: `self.buf =
-    filled(self.buf, n)`."""
+    """Return whether a function receives the old value and makes a new one only if the old value is None:
+    `self.buf = filled(self.buf, n)`."""
     called = frame.evaluate_quietly(node.func) if isinstance(node, ast.Call) else None
     function = frame.project.function_node(called.ref) if type(called) is Function else None
     if function is None or not isinstance(node, ast.Call):
@@ -112,14 +112,14 @@ def _is_old(frame: Frame, node: ast.expr, text: str) -> bool:
 
 
 def puts_back(node: ast.expr | None, text: str) -> bool:
-    """Return whether an attribute gets back a value that was read from it: `was = self.mode; …; self.mode = was`."""
+    """Return whether an attribute gets a value back that was read from it: `was = self.mode; …; self.mode = was`."""
     parts = elements(node) if node is not None else ()
     return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
 
 
 def converts(node: ast.expr | None, text: str) -> bool:
-    """Return whether an expression only converts: `self.sinks.to(dtype)`, also if it does so for each element. Later
-    steps then change nothing."""
+    """Return whether an expression only converts the value, or each element of it: `self.sinks.to(dtype)`. Later steps
+    then change nothing."""
     if isinstance(node, ast.ListComp):
         loop = node.generators[0]
         return source_text(loop.iter) == text and converts(node.elt, source_text(loop.target))

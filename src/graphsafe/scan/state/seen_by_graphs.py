@@ -1,8 +1,7 @@
-"""Finds changes by code around a graph to state that the captured code has read, since replays still use the captured
-values.
+"""Finds changes outside a graph to state that the captured code has read. Replays still use the captured values.
 
-The abstract values show which object a line of any class or file refers to. A graph keeps its old value even if the
-code changes the state only occasionally, and from any source.
+The abstract values show to which object a line of any class or file refers. A graph keeps its old value even if the
+code changes the state only occasionally, and from whatever source.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
 
 
 def _begins_anew(write: Write, log: StateLog) -> bool:
-    """Return whether the first step creates a tensor that all steps change: a replay of that step resets the tensor."""
+    """Return whether the first step creates a tensor that all steps modify. A replay of that step resets the tensor."""
     tensor, certain = one_or_several(write.value)
     made = tensor is not None and tensor.fresh and tensor.where != "host" and certain
     return made and write.lazy and write.alone and not (write.keyed or write.guard) and write.key in log.inputs
 
 
 def _counts(write: Write) -> bool:
-    """Return whether a write computes an object's number from the old number, unconditionally."""
+    """Return whether a write always computes an object's number from the old number."""
     unusual = write.lazy or write.borrowed or write.settled or write.rare or write.keyed or write.between
     return write.reads_self and is_number(write.value) and not (unusual or write.guard)
 
@@ -66,8 +65,8 @@ def _outlasts_steps(write: Write) -> bool:
     if write.lazy or write.borrowed or write.settled or write.guard or (write.rare and write.grows):
         return False
     if write.keyed:
-        # A new entry of a table, such as one for a new size, is no change. Replacing an entry that the constructor
-        # filled is.
+        # A new entry in a table, such as one for a new size, is not a change. Replacing an entry that the constructor
+        # made is a change.
         return write.lasting and write.replaces and not write.reads_self
     # A method that gives an attribute its first value is probably called before the capture.
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
@@ -76,15 +75,15 @@ def _outlasts_steps(write: Write) -> bool:
 def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event of a changed number, if captured code has computed with the old number."""
     value = write.value
-    # A value that replaces a number counts as a number unless there is evidence against it.
+    # An unknown value that replaces a number counts as a number, unless it may hold device tensors.
     is_alike = type(value) is Unknown and not value.device and write.before is not None and is_number(write.before)
     if not (is_number(value) or is_alike) or graphs.is_set_for_captures(write.key):
         return None
     const = const_of(write.value)
     if const is not UNSET and (write.before is None or const == const_of(write.before)):
         return None
-    # A number that selects a branch often selects the graph too, with one graph for each branch. But code around the
-    # graphs must read the number for that.
+    # A number that selects a branch often also selects one of several graphs, one for each branch. But for that, code
+    # around the graphs must read the number.
     reads = log.readers.get(write.key, ())
     chooses = any(not (read.captured or graphs.is_held(read.ref)) for read in reads)
     seen = [use for use in uses if use.kind != "branch" or not chooses]

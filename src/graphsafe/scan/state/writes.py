@@ -1,4 +1,4 @@
-"""Writes of a step to state that outlives it: attributes, globals, and elements of their containers."""
+"""Writes of a step to state that outlives the step: attributes, globals, and elements of their containers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
-    """Record `setattr(owner, name, value)`; `name` is None if the source does not show it."""
+    """Record `setattr(owner, name, value)`. `name` is None if the source does not show it."""
     holder, _, written = node.args
     for option in options(owner):
         if type(option) is not Instance:
@@ -62,7 +62,7 @@ def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, 
         elif name is not None:
             write_attribute(frame, option, name, dotted(holder) or "…", value, node, written)
         elif frame.hot and reads_by_name(written, holder, node.args[1]):
-            # The attribute is assumed to have held a similar value before, under any name.
+            # The attribute, whatever its name, is assumed to have had a similar value before.
             key, text = f"{option.ref}.{ast.unparse(node.args[1])}", ast.unparse(node)
             write(frame, key, text, value, value, node, written, augmented=True, borrowed=_is_passing(option))
 
@@ -90,7 +90,7 @@ def write_attribute(
     was, now = as_tensor(before)[0] if before is not None else None, as_tensor(value)[0]
     is_moved = was is not None and now is not None and not was.pinned and (was.where, now.where) == ("host", "device")
     if is_moved and was is not None and converts(written, f"{holder}.{name}"):
-        # `self.table = self.table.to(x.device)` copies in the first step only.
+        # `self.table = self.table.to(x.device)` copies only in the first step.
         frame.emit("Transfer", "blocking", written or node, level="note", value=describe(was))
     write(
         frame,
@@ -108,8 +108,8 @@ def write_attribute(
 
 
 def _write_replaced(frame: Frame, made: Instance, text: str, node: ast.AST, written: ast.expr | None) -> None:
-    """Record the numbers of a new object that come from the object which it replaces, as in `self.clock =
-    replace(self.clock, tick=self.clock.tick + 1)`."""
+    """Record the numbers of a new object that are computed from the object which it replaces, as in
+    `self.clock = replace(self.clock, tick=self.clock.tick + 1)`."""
     call = bound_expression(frame, written)
     for keyword in call.keywords if isinstance(call, ast.Call) else ():
         key = frame.attributes.key(made.ref, keyword.arg or "")
@@ -133,7 +133,7 @@ def outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
 def write_in_module(frame: Frame, module: ast.expr, target: ast.expr, value: Value, node: ast.AST) -> None:
     """Record that a module of PyTorch gets another tensor: `self.head.weight = nn.Parameter(w)`.
 
-    The write counts as one to the attribute that holds the module.
+    The write counts as a write to the attribute that holds the module.
     """
     if not isinstance(module, ast.Attribute):
         return
@@ -189,7 +189,7 @@ def write_global(
 def write_nonlocal(
     frame: Frame, name: str, value: Value, node: ast.AST, written: ast.expr | None, augmented: bool
 ) -> None:
-    """Record an assignment to a `nonlocal` name, in a closure that outlives the step."""
+    """Record an assignment to a `nonlocal` name in a closure that outlives the step."""
     write(frame, f"{frame.cells}.{name}", name, value, None, node, written, augmented=augmented)
 
 
@@ -205,9 +205,10 @@ def write_item(
     borrowed: bool = False,
     lasting: bool = False,
 ) -> None:
-    """Record `holder[key] = value`: under a known key it counts as an attribute, else it adds an entry to a table."""
+    """Record `holder[key] = value`. Under a known key, it counts as an attribute; otherwise it adds an entry to a
+    table."""
     if identifies_object(frame, target.slice):
-        # An entry keyed by one tensor's address is like an attribute of that tensor.
+        # An entry whose key is a tensor's address is like an attribute of that tensor.
         return
     before: Value | None = None
     name = const_of(key)
@@ -219,7 +220,7 @@ def write_item(
         before = held.elem
     written = getattr(node, "value", None)
     text = ast.unparse(target)
-    # An entry under a name that the source shows is like an attribute that is set later.
+    # An entry under a key that the source shows is like an attribute that is set later.
     keyed = before is None and not is_entry
     replaces = keyed and type(held) is Dict and as_tensor(held.elem)[0] is not None
     write(
@@ -254,7 +255,7 @@ def write(
     made: bool = False,
     replaces: bool = False,
 ) -> None:
-    """Record an assignment; `written` is the expression of the new value, if the code shows it."""
+    """Record an assignment. `written` is the expression of the new value, if the code shows it."""
     assigned = bound_expression(frame, written)
     if assigned is not written and puts_back(assigned, text):
         return

@@ -26,8 +26,8 @@ def blocks_of(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def statements_by_line(body: Iterable[ast.stmt]) -> dict[tuple[int, int], ast.stmt]:
-    """Return the statements of a module and its classes by first and last line, if these lines contain no other
-    statement."""
+    """Return the statements of a module and its classes by first and last line. Statements that share a line with
+    another statement are left out."""
     found: dict[tuple[int, int], ast.stmt] = {}
     bodies = [body]
     for block in bodies:
@@ -45,13 +45,13 @@ def statements_by_line(body: Iterable[ast.stmt]) -> dict[tuple[int, int], ast.st
 
 
 def first_line(node: ast.stmt) -> int:
-    """Return the first line of a statement, decorators included."""
+    """Return the first line of a statement, including its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def statements_within(node: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield all statements inside another one. A walk over all nodes would visit ten times as many nodes."""
+    """Yield all statements inside a statement. A walk over all nodes would visit ten times as many nodes."""
     blocks = [*blocks_of(node)]
     for block in blocks:
         for statement in block:
@@ -60,7 +60,7 @@ def statements_within(node: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a class or function body, conditional ones included."""
+    """Yield the statements of a class or function body, including conditional ones."""
     for statement in body:
         yield statement
         if isinstance(statement, (ast.If, ast.Try, ast.With)):
@@ -87,8 +87,8 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
 
 
 def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
-    """Return the expression that a statement binds to a name: `1.0` to `m` in `g, m = 9.8, 1.0`. None if it is not
-    visible."""
+    """Return the expression that a statement binds to a name, or None if it is not visible. For `m` in
+    `g, m = 9.8, 1.0`, it is `1.0`."""
     value: ast.expr | None = getattr(node, "value", None)
     for target in node.targets if isinstance(node, ast.Assign) else ():
         if isinstance(target, ast.Name) and target.id == name:
@@ -102,8 +102,8 @@ def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
 
 @memoize_on_node
 def kept_names(constructor: Definition) -> Mapping[str, str]:
-    """Map attributes of `self` to the names, mostly of parameters, that are assigned to them in statements outside of
-    blocks."""
+    """Map attributes of `self` to the names, mostly of parameters, that the constructor's top-level statements assign
+    to them."""
     receiver = constructor.args.args[0].arg if constructor.args.args else ""
     found: dict[str, str] = {}
     for statement in constructor.body:
@@ -125,7 +125,7 @@ def parameters(function: Definition) -> list[ast.arg]:
 
 
 def matched(call: ast.Call, function: Definition) -> Iterator[tuple[ast.expr, ast.arg]]:
-    """Yield the arguments of a call with the parameters that take them."""
+    """Yield the arguments of a call, each with the parameter that receives it."""
     positional = [*function.args.posonlyargs, *function.args.args]
     if positional and positional[0].arg in ("self", "cls"):
         positional = positional[1:]

@@ -18,7 +18,7 @@ class CustomOps:
         self._project = project
 
     def function(self, name: str) -> str | None:
-        """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), found in the text of
+        """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), by a text search of the
         files."""
         parts = name.split(".")
         if len(parts) < 4:
@@ -31,7 +31,7 @@ class CustomOps:
 
 
 def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
-    """Return a map from the name of an operator to the path and name of its first registered function."""
+    """Map the name of each operator to the path and name of its first registered function."""
 
     def read() -> Mapping[str, tuple[str, str]]:
         table: dict[str, tuple[str, str]] = {}

@@ -12,22 +12,22 @@ from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Project
 
 KEPT = re.compile(r"_on_(?<=\bkeep_on_|\bstay_on_)(?:cpu|host)\b")
-"Since the pattern begins with plain text, the search is twenty times as fast."
+"Matches a part of such a declaration. The pattern begins with fixed characters, so the search is twenty times as fast."
 KEPT_NAMES = frozenset(("keep_on_cpu", "keep_on_host", "stay_on_cpu", "stay_on_host"))
 _SAID = re.compile(r"#(?!.*\b(gpu|cuda|device)\b).*\b(cpu|host)\b", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Fields by name."""
+    """The declared fields, by name."""
 
     on_host: frozenset[str] = frozenset()
     on_device: frozenset[str] = frozenset()
-    "Fields declared in the same way that need not stay on the host."
+    "Fields that are declared in the same way but need not stay on the host."
 
 
 def declared_on_host(project: Project, path: str) -> frozenset[str]:
-    """Return the fields that a file declares to stay on the host; if it declares none, return the fields of the files
+    """Return the fields that a file declares to stay on the host. If it declares none, return the fields of the files
     that it imports."""
     own = declared_in(project, path).on_host
     if own:
@@ -45,8 +45,8 @@ def declared_in(project: Project, path: str) -> Declared:
 
 
 def is_said_to_be_on_host(project: Project, path: str, line: int) -> bool:
-    """Return whether the comment on a field's line says that the field is on the host: `lengths: torch.Tensor # CPU
-    tensor`."""
+    """Return whether the comment on a field's line says that the field is on the host:
+    `lengths: torch.Tensor # CPU tensor`."""
     lines = project.files.source(path).lines
     return line <= len(lines) and _SAID.search(lines[line - 1]) is not None
 
@@ -77,7 +77,7 @@ def _declared(project: Project, path: str) -> Declared:
 
 
 class _Tables:
-    """The dicts that a file binds at its top level."""
+    """The dicts that a file binds at module level."""
 
     def __init__(self, project: Project, path: str, file: FileIndex) -> None:
         self._project = project
@@ -85,7 +85,7 @@ class _Tables:
         self._file = file
 
     def texts(self, name: str) -> Iterator[str]:
-        """Yield the texts in a dict of the file's top level."""
+        """Yield the strings in a dict at module level."""
         for first, last in self._file.assigns.get(name, ()):
             bound = getattr(self._project.files.statement(self._path, first, last), "value", None)
             for value in bound.values if isinstance(bound, ast.Dict) else ():
@@ -109,13 +109,14 @@ def _fields(tree: ast.stmt, tables: _Tables) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _maker(value: ast.expr) -> str | None:
-    """Return the function that makes a declaration: `Config` in `Config.batched("image")`."""
+    """Return the function that makes a declaration: `Config` for `Config.batched("image")`."""
     name = dotted(value.func) if isinstance(value, ast.Call) else None
     return name.rpartition(".")[0] or name if name is not None else None
 
 
 def _keys(key: ast.expr, tree: ast.stmt, tables: _Tables) -> Iterator[str]:
-    """Yield the possible values of a key: itself, an entry of a table, or the items of the loop that binds it."""
+    """Yield the possible values of a key: the key itself, an entry of a table, or the items of the loop that
+    binds it."""
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
         yield key.value
     elif isinstance(key, ast.Name):

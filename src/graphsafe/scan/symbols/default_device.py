@@ -13,8 +13,8 @@ from graphsafe.scan.symbols.project_files import Files, outermost_package
 _OTHER = rb"""(?!\s*["'](?:cpu|meta)\b)"""
 _SET = re.compile(rb"\bset_default_device\(" + _OTHER + rb"""|\bset_default_tensor_type\(\s*(?:["']?torch\.)?cuda\.""")
 _ENTERED = re.compile(rb"with (?:torch\.device\(" + _OTHER + rb"|[\w.]*device\s*[:,])")
-"""`with device:` may also name the current device, which decides nothing here. Plain text at its start makes the search
-fast."""
+"""Matches `with torch.device(…)` and `with device:`. The latter may also name the current device, which decides nothing
+here. The pattern begins with fixed characters, which makes the search fast."""
 TESTS = frozenset(("test", "tests"))
 _IMPORTED = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.M)
 
@@ -24,8 +24,8 @@ class DefaultDevices:
     """Files, and folders (with a final separator), in which tensors without `device=` may be made on a device."""
 
     of_models: tuple[str, ...] = ()
-    """Files where a default device is set, or a device is entered around calls that make a model. The device may apply
-    in functions that make models: a module's method outside of steps, or a function of no class."""
+    """Files where a default device is set, or where a device is entered around calls that make a model. The device may
+    apply in functions that make models: methods of modules outside steps, and functions that are not methods."""
     of_all: tuple[str, ...] = ()
     "Files where a default device is set, which may apply to any line."
 
@@ -35,13 +35,13 @@ class DefaultDevices:
 
 
 def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
-    """Return two answers for a file: whether a model's tensors made without `device=` may lie on a device, and whether
-    any tensor may."""
+    """Return whether, without `device=`, a model's tensors in this file may be made on a device, and whether any tensor
+    may."""
     return files.table("default-devices", lambda: _read(files)).cover(path)
 
 
 def default_device_in(data: bytes) -> tuple[bool, bool, Sequence[str]]:
-    """Return whether a text sets a default device, whether it enters a device, and if so the modules that it
+    """Return whether a file sets a default device, whether it enters a device, and if so the modules that it
     imports."""
     sets = b"set_default_" in data and _SET.search(data) is not None
     enters = b"device" in data and _ENTERED.search(data) is not None
@@ -56,7 +56,7 @@ def _read(files: Files) -> DefaultDevices:
         if (sets or enters) and not _is_test(files, path):
             folder = Path(path).parent
             package = outermost_package(folder, packages)
-            # Code in a package may affect any module of the package; a script affects only modules that it imports.
+            # Code in a package may affect any module of the package. A script affects only modules that it imports.
             reached = [path, *_beside(files, folder, imported)] if package is None else [f"{package}{os.sep}"]
             of_models.update(reached)
             if sets:

@@ -1,4 +1,4 @@
-"""Objects that stand for one variable of the environment: `DEBUG = EnvBool(default=False)`, read by `DEBUG.get()`."""
+"""Objects that stand for one environment variable: `DEBUG = EnvBool(default=False)`, read by `DEBUG.get()`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class Variables:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._positions: dict[str, int | None] = {}
-        "Class -> the position of the default among its constructor's parameters; None if its objects read no variable."
+        """Class -> the position of the default among its constructor's parameters, or None if its objects read no
+        variable."""
 
     def made(self, cls: ClassValue, arguments: Arguments) -> Number | None:
-        """Return the value of an instance made with these arguments if its variable is not set; None for a class
-        without a variable."""
+        """Return the value of an instance with these arguments if its variable is not set, or None if its class reads
+        no variable."""
         if cls.ref not in self._positions:
             self._positions[cls.ref] = self._default_position(cls.ref)
         position = self._positions[cls.ref]

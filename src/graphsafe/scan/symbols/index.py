@@ -1,6 +1,6 @@
 """The definitions of one file: imports, classes, functions, and which method assigns which attribute.
 
-An index is small enough to keep for every file of a large project. Bodies are parsed again, a function at a time.
+An index is small enough to keep for every file of a large project. Bodies are parsed again, one function at a time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from graphsafe.scan.symbols.imports import import_targets
 MARK = re.compile(r"#\s*graphsafe:\s*(\w+)")
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 HANDING_OVER = ("_hook(", ".forward = ")
-"Text on lines that pass a function to torch, which then calls it in every step."
+"Code on lines that pass a function to torch, which then calls it in every step."
 GRAPHED = ("make_graphed_callables", "CudaGraphModule")
-"Endings of the names of functions and classes that capture a callable: PyTorch's, and tensordict's."
+"Endings of the names of functions and classes that capture a callable: those of PyTorch and tensordict."
 CAPTURE_WORDS = (
     *("graph(", *GRAPHED, "capture_begin", "accelerator.Graph"),
     *("reduce-overhead", "max-autotune"),
@@ -45,9 +45,9 @@ class FunctionFacts:
     end_line: int
     decorators: tuple[str, ...] = ()
     owner: str | None = None
-    "The class whose body holds the function."
+    "The class whose body contains the function."
     mark: str | None = None
-    "`hot` or `cold`, from a `# graphsafe:` comment on the lines from the first decorator to the body, or above them."
+    "`hot` or `cold`, from a `# graphsafe:` comment between the first decorator and the body, or on the line above."
     captures: bool = False
     "Whether the function has a `with` block that captures, or names a function that makes a graph."
     hands_over: bool = False
@@ -59,7 +59,7 @@ class FunctionFacts:
 
     @property
     def is_method(self) -> bool:
-        """Whether the function's first parameter is its receiver: an instance, or the class."""
+        """Whether the function's first parameter is its receiver: an instance or the class."""
         return self.owner is not None and "staticmethod" not in self.decorators
 
 
@@ -70,10 +70,10 @@ class ClassFacts:
     bases: tuple[str, ...]
     decorators: tuple[str, ...] = ()
     methods: dict[str, str] = field(default_factory=dict)
-    "Name -> qualified name; the last one if there are overloads."
+    "Name -> qualified name. Of overloads, the last one counts."
     writers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Attribute of `self` -> the methods that assign it, or, under the name `items_of(attribute)`, put values into the
-    attribute's container."""
+    """Attribute of `self` -> the methods that assign it. Under the name `items_of(attribute)`: the methods that put
+    values into the attribute's container."""
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
     "Names bound in the class body -> first and last line of the statement."
 
@@ -90,13 +90,13 @@ class FileIndex:
     functions: dict[str, FunctionFacts] = field(default_factory=dict)
     classes: dict[str, ClassFacts] = field(default_factory=dict)
     assigns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    "Module-level names -> the lines of the statements that bind them, in order."
+    "Module-level name -> the lines of the statements that bind it, in order."
     captures: bool = False
-    "Whether the module level itself captures."
+    "Whether code at module level captures."
     replays: bool = False
     "Whether something named `replay` is called."
     stray_marks: list[int] = field(default_factory=list)
-    "The lines of comments that look like marks of functions and mark none."
+    "The lines of comments that look like marks of functions but mark none."
 
     @property
     def imports_torch(self) -> bool:
@@ -112,7 +112,7 @@ def build_index(source: Source, tree: ast.Module, module: str, is_package: bool)
 
 
 def _lines_with(source: Source, words: Iterable[str]) -> list[int]:
-    """Return the numbers of the lines that hold one of the words."""
+    """Return the numbers of the lines that contain one of the words."""
     held = [word for word in words if word in source.text]
     return [number for number, line in enumerate(source.lines, 1) if any(word in line for word in held)] if held else []
 
@@ -126,13 +126,13 @@ class _Builder:
             found = ((number, HOT_MARK.search(line)) for number, line in enumerate(source.lines, 1))
             self.marks = {number: match[1] for number, match in found if match is not None}
         self._unused = set(self.marks)
-        "Lines of marks that no function has taken."
+        "Lines of marks that belong to no function so far."
         self.capture_lines = _lines_with(source, CAPTURE_WORDS)
         self.handing_over = _lines_with(source, HANDING_OVER)
         index.replays = ".replay()" in source.text
 
     def stray_marks(self) -> list[int]:
-        """Return the lines of comments that mark no function: they stand elsewhere, or are misspelt."""
+        """Return the lines of comments that mark no function because they are elsewhere or misspelt."""
         if "graphsafe:" not in self.source.text:
             return []
         misspelt = {number for number, line in enumerate(self.source.lines, 1) if meant_mark(line) is not None}
@@ -210,14 +210,15 @@ class _Builder:
         )
         self.index.functions[facts.name] = facts
         if not node.name.startswith("test"):
-            # A class inside a function of a test does not belong to an engine.
+            # A class inside a test function does not belong to an engine.
             for statement in flat(node.body):
                 if isinstance(statement, ast.ClassDef):
                     self._class(statement, f"{facts.name}.")
         return facts
 
     def _mark(self, first: int, last: int) -> str | None:
-        """Return the mark on one of the lines of a function's head, or on the line above, and note that it is used."""
+        """Return the mark on one of the lines of a function's head, or on the line above, and record that it is
+        used."""
         head = [number for number in range(first, last + 1) if number in self.marks]
         above = first - 1
         if not head and above in self.marks and self.source.lines[above - 1].lstrip().startswith("#"):
@@ -227,14 +228,14 @@ class _Builder:
 
 
 def meant_mark(line: str) -> str | None:
-    """Return the mark that a misspelt comment means, `hot` for `# graphsafe: hto`, or None."""
+    """Return the mark that a misspelt comment means (`hot` for `# graphsafe: hto`), or None."""
     found = MARK.search(line)
     word = found[1].lower() if found is not None and HOT_MARK.search(line) is None else ""
     return next(iter(get_close_matches(word, ("hot", "cold"), 1, 0.6)), None) if word else None
 
 
 def dotted(node: ast.expr) -> str | None:
-    """Return `a.b.c` of an attribute chain or of a subscript's base (`Generic[T]`), else None."""
+    """Return `a.b.c` for an attribute chain or for a subscript's base (`Generic[T]`), else None."""
     text = ""
     while True:
         kind = type(node)
@@ -253,17 +254,17 @@ def is_none(node: ast.AST) -> bool:
 
 
 def takes_slice(target: ast.expr) -> bool:
-    """Return whether an expression is a slice of a tensor rather than an entry of a table."""
+    """Return whether an expression is a slice of a tensor and not an entry of a table."""
     return isinstance(target, ast.Subscript) and any(isinstance(part, ast.Slice) for part in elements(target.slice))
 
 
 def elements(node: ast.expr) -> Sequence[ast.expr]:
-    """Return the elements of a tuple or list, or else the expression alone."""
+    """Return the elements of a tuple or list, or the expression alone if it is neither."""
     return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
 
 
 def decorator_name(node: ast.expr) -> str | None:
-    """Return a decorator's dotted name; the mode of a `torch.compile` follows in parentheses."""
+    """Return a decorator's dotted name. The mode of a `torch.compile` follows in parentheses."""
     if isinstance(node, ast.Call):
         name = dotted(node.func)
         for keyword in node.keywords:
@@ -274,7 +275,7 @@ def decorator_name(node: ast.expr) -> str | None:
 
 
 def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """Yield the attributes that a method assigns on its first parameter, in nested blocks too."""
+    """Yield the attributes that a method assigns on its first parameter, also in nested blocks."""
     arguments = [*function.args.posonlyargs, *function.args.args]
     if not arguments:
         return
@@ -312,7 +313,7 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
 
 
 def _put_into(call: ast.Call, owner: str) -> Iterator[str]:
-    """Yield the items of the attribute whose container a call puts values into: `self.outputs.append(out)`."""
+    """Yield the items of the attribute into whose container a call puts values: `self.outputs.append(out)`."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in PUTS and isinstance(function.value, ast.Attribute):
         holder = function.value
@@ -326,7 +327,7 @@ def items_of(attribute: str) -> str:
 
 
 def _registered(call: ast.Call, owner: str) -> Iterator[str]:
-    """Return the name in `self.register_buffer("name", …)`, `setattr(self, "name", …)` and their like."""
+    """Yield the name in a call such as `self.register_buffer("name", …)` or `setattr(self, "name", …)`."""
     function = call.func
     first = call.args[0] if call.args else None
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == owner:

@@ -16,26 +16,26 @@ from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project_files import build
 
 ENOUGH_FILES = 200
-"With fewer files than this, a further process costs more than it saves."
+"With fewer files than this, an additional process costs more than it saves."
 CHUNK = 16
 MAX_READERS = 4
-"The largest number of processes that read hot code; more processes would read most of it several times."
+"The largest number of processes that read hot code. More processes would read most of it several times."
 
 Job = tuple[str, str, bool]
-"The path, the module name, and whether it is a package."
+"The path, the module name, and whether the file is a package's `__init__`."
 
 
 def process_count(jobs: int | None, files: int) -> int:
-    """Return how many processes read this many files. `jobs` None means one per core, if there is enough to do."""
+    """Return how many processes read this many files. A `jobs` of None means one per core if there is enough to do."""
     return jobs if jobs is not None else (os.cpu_count() or 1) if files >= ENOUGH_FILES else 1
 
 
 def build_indexes(work: Mapping[str, tuple[str, bool]], count: int) -> dict[str, FileIndex]:
-    """Return the indexes of the files that Python can parse, by path. Empty if one process is as fast."""
+    """Return the indexes of the files that Python can parse, by path. The result is empty if one process is as fast."""
     if count <= 1 or not work:
         return {}
-    # Forking is safe here: graphsafe has started no thread yet. On other systems, a fresh process would have to import
-    # its modules.
+    # Forking is safe here, because graphsafe has started no thread yet. On other systems, a new process would have to
+    # import its modules.
     can_fork = sys.platform == "linux"
     if not (can_fork or can_spawn_safely()):
         return {}

@@ -1,4 +1,4 @@
-"""Functions that a kernel language compiles from their source: Python never runs their body."""
+"""Functions that a kernel language compiles from their source. Python never runs their body."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 _DECORATOR = re.compile(r"(?!torch\.)(\w+\.)*n?jit|(?!torch\.)(\w+\.)+(kernel|prim_func|macro)")
-"""Decorators such as `@triton.jit`, `@cute.kernel` and `@T.prim_func`. Functions that torch compiles run in Python as
-well."""
+"""Matches decorators such as `@triton.jit`, `@cute.kernel` and `@T.prim_func`. Functions that torch compiles are
+excluded, because they also run in Python."""
 
 
 def is_kernel(decorators: Iterable[str]) -> bool:

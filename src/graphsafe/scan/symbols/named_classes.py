@@ -1,5 +1,5 @@
-"""Finds the classes of parameters without an annotation from their names: `mailbox` stands for `Mailbox`, `registry`
-for `TableRegistry`.
+"""Finds the classes of parameters without an annotation by the parameters' names: `mailbox` stands for `Mailbox`,
+`registry` for `TableRegistry`.
 
 The class must be in the same folder, it must be the only class there with a matching name, and it must define every
 attribute of the parameter that the code uses.
@@ -15,7 +15,7 @@ from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import Project, is_module_base
 
 MAX_FILES = 40
-"In folders with more files, names are not unique enough."
+"In a folder with more files than this, names are not unique enough."
 _CLASS = re.compile(rb"^class (\w+)", re.M)
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
 
@@ -24,11 +24,11 @@ class NamedClasses:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._classes: dict[str, Mapping[str, Sequence[str]]] = {}
-        "Folder -> the last words of names, in lower case -> classes."
+        "Folder -> the last words of a class name, in lower case -> the classes."
         self._known: dict[tuple[str, str], str | None] = {}
 
     def of(self, ref: str, facts: FunctionFacts, name: str) -> str | None:
-        """Return the class that a parameter of a function stands for, or None."""
+        """Return the class for which a parameter of a function stands, or None."""
         key = ref, name
         if key not in self._known:
             self._known[key] = self._find(ref.partition("::")[0], facts, name)
@@ -40,7 +40,7 @@ class NamedClasses:
         return found[0] if asked and self._answers(found[0], asked) else None
 
     def _in_folder(self, folder: str) -> Mapping[str, Sequence[str]]:
-        """Return the classes of a folder's files, by the words that end their names, joined by underscores."""
+        """Return the classes of a folder's files, by the last words of their names, joined by underscores."""
         if folder not in self._classes:
             paths = self._project.files.table("folders", self._folders).get(folder, ())
             classes: dict[str, list[str]] = {}
@@ -58,8 +58,8 @@ class NamedClasses:
         return found
 
     def _asked(self, path: str, facts: FunctionFacts, name: str) -> set[str]:
-        """Return the attributes of the parameter that the function uses, and that the class uses through the attribute
-        which keeps it."""
+        """Return the attributes of the parameter that the function uses, or that its class uses through the attribute
+        in which it stores the parameter."""
         lines = self._project.files.source(path).lines
         text = "\n".join(lines[facts.line - 1 : facts.end_line])
         asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))
@@ -75,7 +75,7 @@ class NamedClasses:
         return asked
 
     def _answers(self, ref: str, asked: set[str]) -> bool:
-        """Return whether a class defines all attributes that are used of its objects; torch's modules have further
+        """Return whether a class defines all used attributes of its objects. A torch module may have further
         attributes."""
         defined: set[str] = set()
         is_open = False

@@ -1,4 +1,4 @@
-"""The methods that a call may run if only an annotation gives the receiver's class: methods of subclasses included."""
+"""The methods that a call may run if only an annotation gives the receiver's class, including methods of subclasses."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(([^)]*)\)")
-"""The pattern has no anchor, so that the search looks for the word first, which is ten times as fast.
-
-Text in prose may match, but is no class.
-"""
+"""Matches a class definition. The pattern has no anchor, so that the search looks for the word first, which is ten
+times as fast. It may also match prose."""
 _NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
 
 _TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(test_\w+|\w+_test|conftest)\.py::")
-"Matches the definitions in files of tests."
+"Matches definitions in test files."
 
 
 class Overrides:
-    """Finds methods of subclasses. It searches texts first, so that only files with a likely subclass are indexed."""
+    """Finds methods of subclasses. It searches the files' text first, so that only files with a likely subclass are
+    indexed."""
 
     def __init__(self, project: Project, in_scope: Callable[[str], bool]) -> None:
         self._project = project
         self._in_scope = in_scope
-        "A file is left out if this returns false for it."
+        "A file is left out if this function returns False for it."
         self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
         self._with_attribute: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def of(self, ref: str, name: str) -> tuple[tuple[str, str], ...]:
-        """Return subclasses of `ref` that have their own method `name`, each with the method, in order of path."""
+        """Return subclasses of `ref` that have their own method `name`, each with the method, sorted by path."""
         if (ref, name) not in self._methods:
             self._methods[ref, name] = tuple(self._find(ref, name))
         return self._methods[ref, name]
 
     def with_attribute(self, ref: str, name: str) -> tuple[str, ...]:
-        """Return subclasses of `ref` that have their own attribute or property `name`, in order of path."""
+        """Return subclasses of `ref` that have their own attribute or property `name`, sorted by path."""
         if (ref, name) not in self._with_attribute:
             below = ((one, self._project.class_facts(one)) for one in sorted(self._below(ref)))
             self._with_attribute[ref, name] = tuple(
@@ -53,14 +52,14 @@ class Overrides:
         found: list[tuple[str, str]] = []
         for subclass in sorted(self._below(ref)):
             if is_of_tests(subclass) and not is_of_tests(ref):
-                continue  # Only tests make such an object.
+                continue  # only tests make such an object
             facts = self._project.class_facts(subclass)
             if facts is not None and name in facts.methods and ref in self._project.mro(subclass):
                 found.append((subclass, f"{subclass.partition('::')[0]}::{facts.methods[name]}"))
         return found
 
     def _below(self, ref: str) -> set[str]:
-        """Return subclasses of `ref`, by the names of their bases.
+        """Return the subclasses of `ref`, by the names of their bases.
 
         If a class name is not unique, the result contains too many classes.
         """
@@ -83,7 +82,7 @@ class Overrides:
         return found
 
     def _named(self, path: str, name: str) -> list[str]:
-        """Return the classes of a file that have this name, nested ones included."""
+        """Return the classes of a file that have this name, including nested ones."""
         classes = self._project.classes(path)
         return [f"{path}::{qualified}" for qualified in classes if qualified.rpartition(".")[2] == name]
 
@@ -93,7 +92,7 @@ def is_of_tests(ref: str) -> bool:
 
 
 def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
-    """Return a map from the name of a base to the path and name of each class that lists this base."""
+    """Map the name of each base to the path and name of each class that lists this base."""
 
     def read() -> Mapping[str, Sequence[tuple[str, str]]]:
         table: dict[str, list[tuple[str, str]]] = {}
@@ -113,7 +112,7 @@ def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def is_abstract(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a method only states that subclasses define it: `...`, `pass`, a docstring,
+    """Return whether a method only states that subclasses define it: `...`, `pass`, a docstring, or
     NotImplementedError."""
     for statement in node.body:
         if isinstance(statement, ast.Pass):

@@ -14,8 +14,8 @@ from graphsafe.scan.symbols.project_files import Files
 
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
 MAX_BASES = 200
-"""The largest number of classes in the order of a class's bases. A chain of thousands would be walked for every class
-in it."""
+"""The largest number of classes in a class's method resolution order. A chain of thousands would be followed for every
+class in it."""
 Kind = Literal["module", "class", "function", "assign", "lib"]
 
 
@@ -25,17 +25,17 @@ class Binding:
 
     kind: Kind
     name: str
-    "The qualified name within the file; the dotted path for `lib` and `module`."
+    "The qualified name within the file, or the dotted path for `lib` and `module`."
     path: str = ""
 
     @property
     def ref(self) -> str:
-        """Return `path::Qual.name` as one shared text object."""
+        """`path::Qual.name`, as one shared string object."""
         return intern(f"{self.path}::{self.name}")
 
 
 def ref_of(binding: Binding | None, kind: Kind) -> str | None:
-    """Return the class or function of the project that a name refers to, or None if it refers to something else."""
+    """Return the class or function of the project to which a name refers, or None if it refers to something else."""
     return binding.ref if binding is not None and binding.kind == kind else None
 
 
@@ -49,12 +49,12 @@ class FilesRead:
 
 
 class Project:
-    """Resolves names across the files of a project. Answers are memoised, since files do not change during a scan."""
+    """Resolves names across the files of a project. Answers are memoised, because files do not change during a scan."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
         self.asked_bytes = 0
-        "The total size of the parsed modules that are in memory."
+        "The total size of the modules that were looked up so far."
         self._asked: set[str] = set()
         self._modules = files.modules
         self._packages = frozenset(name.partition(".")[0] for name in files.modules)
@@ -71,8 +71,8 @@ class Project:
     # names
 
     def module(self, name: str, importer: str) -> FileIndex | None:
-        """Return the file that `import name` in `importer` imports; if there are several, the file nearest to the
-        importer."""
+        """Return the file that `import name` in `importer` imports. If there are several, return the file nearest to
+        the importer."""
         candidates = self._modules.get(name)
         if candidates is None:
             return None
@@ -85,7 +85,7 @@ class Project:
         return self.files.index(path)
 
     def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:
-        """Return the meaning of the global `name` in `file`; None for a builtin or a name that is bound nowhere."""
+        """Return the meaning of the global `name` in `file`, or None for a builtin or a name that is bound nowhere."""
         key = (file.path, name)
         if key not in self._bindings:
             # This is stored first, as the answer for a name that refers to itself through other files.
@@ -114,7 +114,8 @@ class Project:
         return None
 
     def resolve_dotted(self, dotted: str, importer: str, depth: int = 0) -> Binding:
-        """Return the meaning of an absolute dotted path: a project's module, something in it, or a library's name."""
+        """Return the meaning of an absolute dotted path: a module of the project, a name in such a module, or a
+        library's name."""
         parts = dotted.split(".")
         if parts[0] not in self._packages:
             folder = self._script_folder(importer)
@@ -172,13 +173,13 @@ class Project:
         return FilesRead(indexes, files.problems, files.rewritten)
 
     def learn(self, found: FilesRead) -> None:
-        """Take over the files that another process has read."""
+        """Add the files that another process has read."""
         self.files.indexes.update(found.indexes)
         self.files.problems.update(found.problems)
         self.files.rewritten |= found.rewritten
 
     def assigned(self, path: str, name: str) -> Sequence[tuple[int, int]]:
-        """Return first and last lines of the module-level statements that bind a name, in order."""
+        """Return the first and last lines of the module-level statements that bind a name, in order."""
         file = self.files.index(path)
         return file.assigns.get(name, ()) if file is not None else ()
 
@@ -209,7 +210,7 @@ class Project:
         return self._functions[ref]
 
     def function_around(self, ref: str) -> FunctionFacts | None:
-        """Return the function `path::name`, or the function around the closure of that name."""
+        """Return the function `path::name`, or the function that contains the closure of that name."""
         path, _, name = ref.partition("::")
         index = self.files.index(path)
         while name and index is not None and name not in index.classes:
@@ -226,12 +227,12 @@ class Project:
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
     def method_node(self, ref: str | None, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """Return the definition of the method that `name` refers to on an instance of a class."""
+        """Return the definition of the method to which `name` refers on an instance of a class."""
         method = self.find_method(ref, name) if ref is not None else None
         return self.function_node(method) if method is not None else None
 
     def mro(self, ref: str) -> tuple[str, ...]:
-        """Return the class and its nearest bases: project classes as refs, others as dotted names."""
+        """Return the class and its nearest bases. Classes of the project are refs, all others are dotted names."""
         if ref not in self._mros:
             # This is stored first, as the answer for a class that is indirectly its own base.
             self._mros[ref] = (ref,)
@@ -239,7 +240,7 @@ class Project:
         return self._mros[ref]
 
     def body_names(self, ref: str) -> frozenset[str]:
-        """Return the names that the bodies of a class and its bases bind, methods aside."""
+        """Return the names that the bodies of a class and its bases bind, except methods."""
         if ref not in self._body_names:
             known = (self.class_facts(base) for base in self.mro(ref) if "::" in base)
             self._body_names[ref] = frozenset(name for facts in known if facts is not None for name in facts.fields)
@@ -279,7 +280,8 @@ class Project:
         return sorted({*self._cut.values()})
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
-        """Return the function that `name` refers to on an instance of class `ref`, or on `super()` of class `after`."""
+        """Return the function to which `name` refers on an instance of class `ref`, or on `super()` in class
+        `after`."""
         methods = self._methods.setdefault(ref if after is None else (ref, after), {})
         if name not in methods:
             methods[intern(name)] = self._find_method(self.mro(ref), name, after)
@@ -297,7 +299,7 @@ class Project:
 
 
 def is_module_base(base: str) -> bool:
-    """Return whether a base of a class, as the method resolution order names it, is a module class of a library."""
+    """Return whether a base, as the method resolution order names it, is a module class of a library."""
     return "::" not in base and (base.startswith(("torch.nn.", "nn.")) or base.endswith(MODULE_SUFFIXES))
 
 

@@ -1,6 +1,6 @@
 """The files of a project: their module names, their indexes, and their statements on demand.
 
-A file is read when something asks for it. A file that cannot be read is kept as a problem.
+A file is read when it is first needed. If it cannot be read, a problem is recorded for it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Table = TypeVar("Table")
 
 MAX_SOURCES = 64
 MAX_NODE_LINES = 30_000
-"The largest number of lines of recently used statements in memory; a line of syntax takes about 1.2 KB."
+"The largest number of lines of recently used statements in memory. A line of syntax takes about 1.2 KB."
 MAX_TREE_LINES = 40_000
-"The largest number of lines of whole files whose trees stay in memory, so that their functions are parsed only once."
+"The largest number of lines of files whose whole trees stay in memory, so that their functions are parsed only once."
 
 
 _Tree = tuple[int, Mapping[tuple[int, int], ast.stmt]]
-"The lines of a file, and the statements of the module and of its classes, by first and last line."
+"The number of lines of a file, and the statements of the module and of its classes, by first and last line."
 _NO_TREE: _Tree = 0, {}
 
 
 class Files:
     def __init__(self, paths: Iterable[Path], buffers: Mapping[str, bytes] = MappingProxyType({})) -> None:
-        """`buffers` are unsaved contents of files, from an editor."""
+        """`buffers` are unsaved contents of files in an editor."""
         self._buffers = buffers
         self.problems: dict[str, Unreadable] = {}
         self.indexes: dict[str, FileIndex | None] = {}
@@ -45,9 +45,10 @@ class Files:
         self._modules: dict[str, list[str]] = {}
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._contents: dict[str, bytes | None] = {}
-        "The contents of the files that were read: most are searched for a dozen things. None if it cannot be opened."
+        """The contents of the files that were read, since most are searched a dozen times. None if a file cannot be
+        opened."""
         self.rewritten: set[str] = set()
-        "Files with syntax newer than the running Python; newer.py made their sources."
+        "Files with syntax newer than the running Python. newer.py made their sources."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
         self._node_lines = 0
         self._trees: OrderedDict[str, _Tree] = OrderedDict()
@@ -59,18 +60,18 @@ class Files:
         for path in paths:
             name, is_package = module_name(path, packages)
             self._names[str(path)] = (name, is_package)
-            # The rulebook describes torch, so its source is not read even if it lies in the project.
+            # The rulebook describes torch, so torch's source is not read even if it is in the project.
             if name.partition(".")[0] != "torch":
                 self._modules.setdefault(name, []).append(str(path))
 
     @property
     def names(self) -> Mapping[str, tuple[str, bool]]:
-        """Path -> module name, and whether it is a package."""
+        """Path -> module name, and whether the file is a package's `__init__`."""
         return self._names
 
     @property
     def modules(self) -> Mapping[str, Sequence[str]]:
-        """Dotted name -> the files that have that name."""
+        """Dotted name -> the files that have this name."""
         return self._modules
 
     def table(self, name: str, make: Callable[[], Table]) -> Table:
@@ -80,7 +81,7 @@ class Files:
         return self._tables[name]  # type: ignore[return-value]
 
     def index(self, path: str) -> FileIndex | None:
-        """Return the definitions in a file; None if it cannot be read, and `problems` says why."""
+        """Return the definitions in a file. Return None if the file cannot be read; `problems` then says why."""
         if path not in self.indexes:
             self.indexes[path] = self._build(path)
         return self.indexes[path]
@@ -116,11 +117,11 @@ class Files:
                 warnings.simplefilter("ignore")
                 symtable(text, path, "exec")
         except Exception:
-            # The parser decides, since some of these texts are only newer than the running Python.
+            # The parser decides, because some of these files are only newer than the running Python.
             self.index(path)
 
     def data(self, path: str) -> bytes | None:
-        """Return the bytes of a file; None, with a problem noted, if it cannot be opened."""
+        """Return the bytes of a file. If it cannot be opened, record a problem and return None."""
         if path not in self._contents:
             try:
                 self._contents[path] = self._buffers[path] if path in self._buffers else read_bytes(path)
@@ -136,7 +137,7 @@ class Files:
         return read(Path(path), data)
 
     def search(self, path: str, pattern: re.Pattern[str]) -> list[str]:
-        """Return all matches of a pattern with at most one group in a file's text. Raises as `source` does."""
+        """Return all matches of a pattern with at most one group in a file. Raises as `source` does."""
         key = (path, pattern)
         if key not in self._found:
             self._found[key] = pattern.findall(self.source(path).text)
@@ -205,9 +206,9 @@ def module_name(path: Path, packages: dict[Path, Path | None]) -> tuple[str, boo
 
 
 def outermost_package(folder: Path, known: dict[Path, Path | None]) -> Path | None:
-    """Return the outermost package around a folder, or None. `known` keeps the answers.
+    """Return the outermost package around a folder, or None. `known` stores the answers.
 
-    Inside a package, each folder is a package, even without an `__init__.py`; at the top of a project, a folder without
+    Inside a package, each folder is a package, even without an `__init__.py`. At the top of a project, a folder without
     one is only a folder.
     """
     unknown: list[Path] = []

@@ -14,7 +14,7 @@ MAX_ENTRIES = 40
 
 
 def entries_of(project: Project, path: str, table: str) -> list[Binding]:
-    """Return the classes and functions that decorators of a table's file put into it."""
+    """Return the classes and functions that decorators of a table's file put into the table."""
     found: list[Binding] = []
     for decorator in _fillers(project, path, table):
         for other in sorted(project.files.names):
@@ -24,7 +24,8 @@ def entries_of(project: Project, path: str, table: str) -> list[Binding]:
 
 
 def _fillers(project: Project, path: str, table: str) -> Iterator[str]:
-    """Yield the functions of a file that store a parameter, their own or one of an inner function, in the table."""
+    """Yield the functions of a file that store a parameter in the table. The parameter may belong to an inner
+    function."""
     file = project.files.index(path)
     stores = project.files.search(path, re.compile(rf"^[ \t]+{table}\[[^\]\n]+\] = (\w+)$", re.M))
     for name in file.functions if file is not None and stores else ():

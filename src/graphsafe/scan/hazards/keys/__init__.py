@@ -1,1 +1,1 @@
-"""Graphs by key: the values that a key lacks, and captures that each iteration repeats."""
+"""Graphs by key: the values that a key lacks, and captures that are repeated in each iteration."""

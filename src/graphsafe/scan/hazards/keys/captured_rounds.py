@@ -1,4 +1,4 @@
-"""Finds graphs that each iteration of a loop captures anew, for one replay."""
+"""Finds graphs that are captured anew in each iteration of a loop, for a single replay."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _in_each_round(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
-    """Yield captures that each iteration of a loop makes for its own replay."""
+    """Yield captures that a loop makes in each iteration and replays in the same iteration."""
     parents = parents_in(function)
     for loop in [node for node in parents if isinstance(node, LOOPS)]:
         for statement in loop.body:
@@ -49,7 +49,7 @@ def _in_each_round(name: str, function: Function, capturing: Functions) -> Itera
 
 
 def _calls_in_each_round(name: str, function: Function, once: Set[str]) -> Iterator[Line]:
-    """Yield calls, in each iteration of a loop, of functions that capture for one replay of their own."""
+    """Yield calls, in each iteration of a loop, of functions that capture a graph and replay it once."""
     for loop in [node for _, node in own_nodes(function) if isinstance(node, LOOPS) and not is_short(node)]:
         plain = [one for one in loop.body if isinstance(one, (ast.Expr, ast.Assign, ast.AugAssign))]
         for call in calls_in(plain):
@@ -58,7 +58,7 @@ def _calls_in_each_round(name: str, function: Function, once: Set[str]) -> Itera
 
 
 def _replays_once(function: Function) -> bool:
-    """Return whether every call of a function captures a graph of its own, replays it outside of loops and drops it."""
+    """Return whether each call of a function captures a new graph, replays it outside loops, and drops it."""
     for position, statement in enumerate(function.body):
         if any(isinstance(inner, (ast.Return, ast.Yield)) for inner in ast.walk(statement)):
             return False

@@ -1,7 +1,7 @@
 """Finds graphs whose key lacks a value that the capture froze.
 
-`if n not in self.graphs: self.graphs[n] = self._capture(n, batch.greedy)` replays the first batch's choice for all
-later ones of that size.
+`if n not in self.graphs: self.graphs[n] = self._capture(n, batch.greedy)` uses the first batch's `greedy` for all later
+batches of that size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted
 
 _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
-"Matches a test that only the first call passes, which is the call that captures."
+"Matches a test that is true only for the first call, which is the call that captures."
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
 Functions = Mapping[str, Function]
 
@@ -50,7 +50,7 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def capturing_in(functions: Functions) -> Functions:
-    """Return the functions that capture, and those that call one, by the last part of their names."""
+    """Return the functions that capture, and the functions that call one of these, by the last part of their names."""
     by_last: dict[str, Function] = {}
     for name, node in functions.items():
         last = name.rpartition(".")[2]
@@ -88,7 +88,7 @@ def _lacking(
             continue
         switched = _switched(name, place(entry.value), functions)
         told = names_in(entry.slice, function, own)
-        # If the key contains some attributes of an options object, its other attributes count as inputs.
+        # If the key contains some attributes of an options object, the other attributes of the object count as inputs.
         told |= {head(one) for one in told if "[" in one}
         frozen: dict[str, Set[str]] = {}
         for call, made in captures:
@@ -107,7 +107,7 @@ def _lacking(
 def _lacking_where_stored(
     name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
 ) -> Iterator[Line]:
-    """Yield calls on demand of a function that captures, and keeps the graph itself under a key which lacks a number or
+    """Yield calls in an `if` of a function that captures and also stores the graph. The graph's key lacks a number or
     an option that the captured block reads: `if n not in self.graphs: self.capture(n, scale)`."""
     own = _by_last_name(functions)
     for branch in [inner for _, inner in own_nodes(function) if isinstance(inner, ast.If)]:
@@ -135,7 +135,7 @@ def _lacking_where_stored(
 
 
 def _entries(function: Function, test: str) -> Iterator[ast.Subscript]:
-    """Yield the entries that a function makes of a table which a test asks."""
+    """Yield the assignments of a function to entries of a table that a test names."""
     for _, node in own_nodes(function):
         for target in node.targets if isinstance(node, ast.Assign) else ():
             if isinstance(target, ast.Subscript) and (place(target.value) or "?") in test:
@@ -145,8 +145,8 @@ def _entries(function: Function, test: str) -> Iterator[ast.Subscript]:
 def _without_key(
     name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
 ) -> Iterator[Line]:
-    """Yield tests for the one graph that a function keeps, if its capture takes a number or an option of the first call
-    that neither the test nor the code beside the capture reads: `if self.graph is None: self._capture(x, limit)`."""
+    """Yield tests for the single graph that a function keeps. The capture uses a number or an option of the first call
+    that neither the test nor the code around the capture reads: `if self.graph is None: self._capture(x, limit)`."""
     if function.name in CONSTRUCTORS:
         return
     own = _by_last_name(functions)
@@ -156,7 +156,7 @@ def _without_key(
         if not calls or not _ASKS_FOR_GRAPH.search(ast.unparse(branch.test)):
             continue
         assigned = [one for _, one in own_nodes(function) if isinstance(one, ast.Assign)]
-        # Left out are assignments to an attribute: they test no number and fill no input.
+        # Assignments to an attribute are left out, because they test no number and fill no input.
         kept = [
             one for one in assigned if isinstance(one.targets[0], ast.Attribute) and isinstance(one.value, ast.Name)
         ]
@@ -173,7 +173,7 @@ def _fills_entry(node: ast.Expr | ast.Assign) -> bool:
 
 
 def _by_last_name(functions: Functions) -> Functions:
-    """Return the functions whose last name is unique in the file, by that name."""
+    """Return the functions by the last part of their names, if this part is unique in the file."""
     count = Counter(name.rpartition(".")[2] for name in functions)
     return {last: node for name, node in functions.items() if count[last := name.rpartition(".")[2]] == 1}
 
@@ -181,8 +181,8 @@ def _by_last_name(functions: Functions) -> Functions:
 def _captures_for(
     node: ast.Assign, branch: ast.If, capturing: Functions, functions: Functions
 ) -> Iterator[tuple[ast.Call, Function]]:
-    """Yield the calls that make an entry, with the functions that they run: `graphs[n] = capture(n)`, or `runner =
-    Runner(n); runner.capture(x); graphs[n] = runner`."""
+    """Yield the calls that make an entry, with the functions that they run: `graphs[n] = capture(n)`, or
+    `runner = Runner(n); runner.capture(x); graphs[n] = runner`."""
     if isinstance(node.value, ast.Call) and called_name(node.value) in capturing:
         yield node.value, capturing[called_name(node.value)]
     if not isinstance(node.value, ast.Name):
@@ -203,8 +203,8 @@ def _captures_for(
 def _made_by(
     key: ast.expr, origins: Set[str], function: Function, functions: Functions
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
-    """Return the line of another function of the file that makes a key, if one of its arguments is a name from which
-    the missing value comes: `key = self.key_of(batch)`."""
+    """Return the line of another function in the file that makes a key: `key = self.key_of(batch)`. The call must pass
+    the source of the missing value to this function."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
         if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):
@@ -220,7 +220,7 @@ def _made_by(
 
 
 def _known_to(call: ast.Call) -> Iterator[ast.expr]:
-    """Yield the object whose method is called, and the call's arguments."""
+    """Yield the object whose method is called, and the arguments of the call."""
     yield from (call.func.value,) if isinstance(call.func, ast.Attribute) else ()
     yield from (*call.args, *(word.value for word in call.keywords))
 
@@ -242,8 +242,8 @@ def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
 def _frozen(
     call: ast.Call, function: Function, made: Function, switched: Set[str], fields: Set[str], own: Functions
 ) -> Mapping[str, Set[str]]:
-    """Return the numbers and options that a call passes to the capture, each with the arguments and switches from which
-    it is computed."""
+    """Return the numbers and options that a call passes to the capture, each with the arguments and the attributes from
+    which it is computed."""
     given = {argument.arg for argument in parameters(function)} - {"self", "cls"}
     numbers = _number_parameters(function)
     options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
@@ -260,7 +260,7 @@ def _frozen(
             continue
         if parameter.arg in taken or _is_number_here(value, parameter, fields):
             sources = {one for one in names_in(value, function, own) if head(one) in given or one in switched}
-            # A key must contain `request.size` itself; `request` alone is not enough.
+            # The key must contain `request.size` itself; `request` alone is not enough.
             found[text] = {
                 one for one in sources if not any(other.startswith((f"{one}.", f"{one}[")) for other in sources)
             }
@@ -270,7 +270,7 @@ def _frozen(
 
 
 def _number_parameters(function: Function) -> Set[str]:
-    """Return the parameters that are numbers or texts by their annotation or by their default."""
+    """Return the parameters whose annotation or default is a number or a string."""
     positional = [*function.args.posonlyargs, *function.args.args]
     defaults = [
         *zip(positional[::-1], function.args.defaults[::-1], strict=False),
@@ -285,7 +285,7 @@ def _number_parameters(function: Function) -> Set[str]:
 
 
 def _number_names(tree: ast.Module) -> Set[str]:
-    """Return the names of fields and parameters that are numbers or texts wherever the file declares them."""
+    """Return the names of fields and parameters that are numbers or strings wherever the file declares them."""
     declared = [
         (node.target.id, _names_number(node.annotation))
         for cls in inside(tree, ast.ClassDef)
@@ -301,15 +301,15 @@ def _number_names(tree: ast.Module) -> Set[str]:
 
 
 def _is_number_here(value: ast.expr, parameter: ast.arg, numbers: Set[str]) -> bool:
-    """Return whether an undeclared parameter gets a number: other functions or classes of the file declare its name, or
-    the attribute that is passed, as one."""
+    """Return whether an undeclared parameter gets a number. It does if the file declares its name elsewhere as a
+    number, or declares the passed attribute as one."""
     is_field = isinstance(value, ast.Attribute) and value.attr in numbers
     return parameter.annotation is None and (is_field or parameter.arg in numbers)
 
 
 def _read_of(parameter: str, made: Function) -> set[str]:
-    """Return the attributes of a parameter that the captured block of a function reads, even if it is passed inside a
-    tuple of arguments."""
+    """Return the attributes of a parameter that the captured block of a function reads, even if a tuple of arguments
+    contains the parameter."""
     blocks = captures_in(made)
     names = {inner.id for block in blocks for inner in ast.walk(block) if isinstance(inner, ast.Name)}
     tuples = [
@@ -332,7 +332,7 @@ def _is_number(parameter: ast.arg) -> bool:
 
 
 def _names_number(annotation: ast.expr) -> bool:
-    """Return whether an annotation is `int` or the like, or `Optional[int]` or `int | None`."""
+    """Return whether an annotation is a type such as `int` or `str`, also as `Optional[int]` or `int | None`."""
     if isinstance(annotation, ast.Subscript) and (dotted(annotation.value) or "").endswith("Optional"):
         annotation = annotation.slice
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.right, ast.Constant):
@@ -340,13 +340,13 @@ def _names_number(annotation: ast.expr) -> bool:
     return isinstance(annotation, ast.Name) and annotation.id in _NUMBERS
 
 
-# numbers of the object
+# numbers that an object holds
 
 
 def _other_numbers(table: GraphTensors) -> Iterator[Line]:
     """Yield assignments to numbers that captured code reads, in methods that run between replays."""
     read = _read_by_captures(table) & _numbers(table) if table.replaying else set()
-    # If the number is an argument of the capture, each graph may have its own.
+    # If the number is an argument of the capture, each graph may have its own number.
     captures = {name.rpartition(".")[2] for name in table.capturing}
     read -= {text for name in table.capturing for text in _stored(table.functions[name])}
     for name, function in table.functions.items() if read else ():

@@ -1,4 +1,4 @@
-"""The names from which an expression is computed, following local names and functions of the same file."""
+"""The names from which an expression is computed, through local names and functions of the same file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted, elements
 
 ALL = ".*"
-"The suffix for an object if an expression may depend on every attribute of it."
+"The suffix of an object's name if an expression may depend on all attributes of the object."
 Functions = Mapping[str, Function]
 
 
@@ -20,8 +20,9 @@ def names_in(
 ) -> set[str]:
     """Return the names, attributes and entries from which a function computes a value.
 
-    For a function of the file, its `return` shows which arguments count; the result of any other call may depend on
-    every attribute of its arguments: `pack(batch)`. `outer` are the functions that are already being read.
+    If the value is the result of another function of the file, the `return` of that function shows which arguments
+    count. The result of any other call, such as `pack(batch)`, may depend on all attributes of its arguments. `outer`
+    are the functions that are already being read.
     """
     found: set[str] = set()
     waiting: list[ast.AST] = [value]
@@ -49,7 +50,7 @@ def names_in(
 
 
 def is_told(name: str, told: set[str]) -> bool:
-    """Return whether a name is among `told`, or is a part of one of them or contains one: `batch.ids` for
+    """Return whether `told` contains a name, a part of it, or an object around it. `batch.ids` counts for
     `batch.ids.shape`."""
     if name in told or head(name) + ALL in told:
         return True
@@ -68,7 +69,7 @@ def _bound_to(text: str, function: Function) -> Iterator[ast.expr]:
 def _through(
     call: ast.Call, function: Function, called: Function, functions: Functions, outer: frozenset[str]
 ) -> set[str]:
-    """Return the parts of its arguments that another function of the file uses in computations or conditions, under the
+    """Return which parts of the arguments another function of the file uses in computations or conditions, by the
     caller's names."""
     returned = [node.value for _, node in own_nodes(called) if isinstance(node, ast.Return) and node.value is not None]
     inside = {name for one in returned for name in names_in(one, called, functions, outer)}

@@ -1,1 +1,1 @@
-"""Calls: the functions that a call may mean, their parameters, and the value that the call returns."""
+"""Calls: the functions that a call may run, their parameters, and the value that the call returns."""

@@ -1,4 +1,4 @@
-"""Calls: the arguments, the functions that a call may mean, and the value that it returns."""
+"""Calls: the arguments, the functions that a call may run, and the value that it returns."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from graphsafe.scan.symbols.overrides import is_abstract
 
 _MODEL = re.compile(rf"(^|[._])(?:{MODEL})$")
 MAX_OVERRIDES = 6
-"The largest number of implementations of one call that are followed with its arguments; further ones become roots."
+"The largest number of a call's implementations that are followed with its arguments. Others become roots."
 
 
 def call(frame: Frame, node: ast.Call) -> Value:
@@ -79,7 +79,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
             receivers = members.having_field(frame, receivers, arguments.get(0, "key"))
         graph_attributes.kept(frame, node, receiver, arguments)
         if frame.hot and arguments.keywords and type(receiver) is Instance and receiver.declared:
-            # The call may run a method of another class.
+            # The object may be of a subclass, so the call may run the method of another class.
             frame.engine.note_passed(function.attr, arguments)
         found = [_method(frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
@@ -123,13 +123,13 @@ def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments)
         meant = [option for option in meant if fits(frame.engine, option, arguments)] or meant
     found = []
     for option in meant:
-        # At run time, the attribute may hold another one of several library modules.
+        # At run time, the attribute may hold a different one of these library modules.
         doubtful = len(meant) > 1 and type(option) is RuntimeObject
         frame.unlikely += doubtful
         found.append(_call_one(frame, node, option, arguments))
         frame.unlikely -= doubtful
     if len(found) > 1 and all(type(made) is Instance for made in found):
-        # The methods of all classes of a table are followed.
+        # The classes are kept apart, so that the methods of all of them are followed.
         return Union(tuple(dict.fromkeys(found)))
     return join_all(found) if found else unknown_result(arguments)
 
@@ -150,7 +150,7 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     if isinstance(value, RuntimeObject) and value.kind == "library":
         return runtime_objects.method(frame, node, value, "forward", arguments)
     if isinstance(value, Sequence) and arguments.positional:
-        # nn.Sequential: each module is called with the result of the previous module.
+        # `nn.Sequential` calls each module with the result of the module before.
         result: Value = arguments.positional[0]
         modules = value.items if value.items is not None else (value.elem,)
         for module in modules:
@@ -160,19 +160,19 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     result = unknown_result(arguments)
     if _MODEL.search(dotted(node.func) or "") is None:
         return result
-    # A step goes on with its model's result.
+    # A step continues with its model's result.
     return replace(result, step=True) if result.device else _beside_inputs(result, arguments)
 
 
 def _beside_inputs(result: Value, arguments: Arguments) -> Value:
-    """Return the result of an unknown model. It is on the host if all of the model's inputs are on the host."""
+    """Return the result of an unknown model. It is on the host if all inputs of the model are on the host."""
     given = [value for value in arguments.values() if type(value) is Tensor]
     on_host = bool(given) and all(one.where == "host" and one.certain and not one.maybe_pinned for one in given)
     return replace(result, host=True, device=False) if on_host and type(result) is Unknown else result
 
 
 def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Record host state that is passed to an unknown call together with device tensors, since it may affect the
+    """Record host state that is passed to an unknown call together with device tensors, because it may affect the
     device's work."""
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
@@ -271,7 +271,7 @@ def _instance_method(
 def _defined_method(
     frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Instance, method: str, arguments: Arguments
 ) -> Value:
-    """Return the result of a call of a method that the project defines."""
+    """Return the result of calling a method that the project defines."""
     facts = frame.project.function_facts(method)
     decorators = facts.decorators if facts is not None else ()
     if any(decorator.rpartition(".")[2] in ("property", "cached_property") for decorator in decorators):
@@ -299,7 +299,8 @@ def _overridden(
     overrides: Seq[tuple[str, str]],
     arguments: Arguments,
 ) -> Value:
-    """Call a method of a value whose class is known only from an annotation: it may be the method of any subclass."""
+    """Call a method of an object whose class is known only from an annotation. The call may run the method of any
+    subclass."""
     body = frame.project.function_node(method)
     found: list[Value] = []
     if body is None or not is_abstract(body):
@@ -312,7 +313,7 @@ def _overridden(
 
 
 def _one_of(found: Seq[Value]) -> Value:
-    """Return the join of several results, or of the device tensors among them, if there are any."""
+    """Return the join of several results. If some of them are device tensors, only these are joined."""
     if len(found) == 1:
         return found[0]
     on_device = [tensor for tensor, _ in map(as_tensor, found) if tensor is not None and tensor.where != "host"]
@@ -331,7 +332,7 @@ def _register(frame: Frame, node: ast.Call, receiver: Instance, method: str, arg
         return
     tensor, _ = as_tensor(value)
     if tensor is not None:
-        # A module registers only tensors. They move with the module, and it is on the device when it steps.
+        # A module registers only tensors. They move with the module, which is on the device when it runs a step.
         value = replace(tensor, where="device", literal=False, fresh=False, certain=True, maybe_host=False)
     elif type(value) is Unknown:
         value = Tensor()
@@ -348,7 +349,7 @@ def _super(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Val
             _register(frame, node, receiver, name, arguments)
         base = next((base for base in frame.project.mro(receiver.ref) if frame.ops.python(base)), None)
         if name == "__init__" and base is not None:
-            library.call(frame, node, base, arguments)  # its constructor may use these arguments
+            library.call(frame, node, base, arguments)  # the constructor of the base class may use these arguments
         return unknown_result(arguments)
     return frame.call(node, Function(method, receiver), arguments)
 

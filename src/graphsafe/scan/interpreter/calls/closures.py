@@ -1,4 +1,4 @@
-"""Functions and lambdas defined inside another function: they are interpreted at the place of the call."""
+"""Functions and lambdas that are defined inside another function. They are interpreted at the place of the call."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step import FIRST_STEP
 
 MAX_NESTED = 30
-"The largest number of levels of closure calls that are followed within one function."
+"The largest number of nested closure calls that are followed within one function."
 
 
 class Closures:
-    """The closures of a scan. They have no summary of their own, because the variables that they see may change between
-    two calls."""
+    """The closures of a scan. A closure has no summary, because its variables may change between two calls."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._called: set[int] = set()
-        "The ids of the closures that are being called now by the function which is being interpreted."
+        "The ids of the closures that the function which is being interpreted is calling now."
         self._count = 0
         self.given: dict[str, tuple[list[str], Arguments]] = {}
-        "Maps each function whose wrapper is being read to its parameters and to the call's arguments."
+        "Function whose wrapper is being read -> its parameters and the arguments of the call."
 
     def next_id(self) -> int:
-        """Return a number that no closure has."""
+        """Return a number that no closure has yet."""
         self._count += 1
         return self._count
 
     def define(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
-        """Return the closure of a function or lambda that is defined inside another, with the names that it sees."""
+        """Return the closure of a nested function or a lambda, with the names that are visible in it."""
         name = self._lambda(frame, node) if isinstance(node, ast.Lambda) else node.name
         for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)) if frame.hot else ():
-            frame.evaluate(default)  # the step runs it here, whether it calls the function or not
+            frame.evaluate(default)  # a hot function evaluates defaults here, even if it never calls the new function
         ref = intern(f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}")
         return Function(ref, node=node, closure=frame.env, closure_id=self.next_id(), kept=not frame.hot)
 
@@ -54,8 +53,8 @@ class Closures:
         return f"<lambda>:{node.lineno - (outer.line if outer is not None else 0)}"
 
     def in_another_function(self, work: Callable[[], Summary]) -> Summary:
-        """Run `work`, which reads another function; calls inside `work` do not count as recursion of the closures that
-        are being called."""
+        """Run `work`, which reads another function. Inside `work`, calls of closures that are running now do not count
+        as recursion."""
         called, self._called = self._called, set()
         try:
             return work()
@@ -76,7 +75,7 @@ class Closures:
             self._called.discard(function.closure_id)
 
     def call_as_root(self, function: Function, given: Passed | None = None) -> Value:
-        """Read a closure that a step calls, with arguments where they are known, and return its value."""
+        """Read a closure that a step calls, with the known arguments, and return its value."""
         file = self._engine.project.files.index(function.ref.partition("::")[0])
         if file is None:
             return UNKNOWN
@@ -129,9 +128,9 @@ class Closures:
 
     @staticmethod
     def _environment(frame: Frame, function: Function, closure: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the names that a closure sees.
+        """Return the names that are visible in a closure.
 
-        If the closure outlives the step, so do the containers among these names.
+        If the closure outlives the step, the containers among these names do so too.
         """
         if not (function.kept and frame.hot):
             return dict(closure)

@@ -30,7 +30,7 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import kept_names, parameters
 
 MAX_COMPOSED = 4
-"The largest nesting of objects whose constructors' arguments are kept."
+"The largest nesting of objects for which constructor arguments are kept."
 _RECORDS = ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict")
 
 
@@ -43,7 +43,7 @@ def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
     if any(base.startswith("enum.") for base in bases):
         return Number()
     arguments = validators.validated(frame, node, cls.ref, arguments)
-    # Later steps keep an object that the first step makes.
+    # An object that the first step makes is kept for later steps.
     step = any(map(depends_on_step, arguments.values()))
     made = Instance(cls.ref, step, made=frame.hot and not frame.lazy, given=_known(frame, cls.ref, arguments))
     if any(base.rpartition(".")[2] in _RECORDS for base in bases):
@@ -64,8 +64,8 @@ def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
 
 
 def _known(frame: Frame, ref: str, arguments: Arguments) -> Passed | None:
-    """Return the constructor's arguments that an object keeps, if the scan distinguishes its attributes from those of
-    other instances."""
+    """Return the constructor arguments to keep with an object, if the scan separates its attributes from those of other
+    instances."""
     if not frame.composes or arguments.open:
         return None
     passed = widened(arguments).passed
@@ -73,7 +73,7 @@ def _known(frame: Frame, ref: str, arguments: Arguments) -> Passed | None:
 
 
 def _fits_in(passed: Passed, room: int) -> bool:
-    """Return whether at most `room` objects are nested in one another."""
+    """Return whether objects are nested at most `room` levels deep."""
     held = [*passed.positional, *(value for _, value in passed.keywords)]
     while held:
         value = held.pop()
@@ -92,7 +92,7 @@ def _fits_in(passed: Passed, room: int) -> bool:
 
 
 def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Arguments) -> None:
-    """Read the constructor of an object that a step makes; the constructor binds only attributes of the new object."""
+    """Read the constructor of an object that a step makes. The constructor binds only attributes of the new object."""
     body = frame.project.function_node(method)
     if body is None or not _works(body) or not frame.engine.budget.holds(method):
         return
@@ -123,14 +123,14 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
 
 
 def _is_object(value: Value) -> bool:
-    """Return whether a value is (or may be) a tensor or an object, so that an attribute with this value determines
-    which code a step runs."""
+    """Return whether a value is (or may be) a tensor or an object. An attribute with such a value decides which code a
+    step runs."""
     found = options(value)
     return bool(found) and all(type(option) in (Tensor, Instance) or is_optimizer(option) for option in found)
 
 
 @memoize_on_node
 def _works(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a constructor calls anything but Python's builtins."""
+    """Return whether a constructor calls anything except Python's builtins."""
     called = (call.func for call in inside(constructor, ast.Call))
     return any(not (isinstance(function, ast.Name) and hasattr(builtins, function.id)) for function in called)

@@ -1,4 +1,4 @@
-"""Functions under decorators of the project: their names mean the functions that the decorators return."""
+"""Functions with decorators of the project. Their names stand for the functions that the decorators return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphsafe.scan.symbols.index import FunctionFacts
 
 
 def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None:
-    """Return the closure that a decorator of the project put in place of a function, or None."""
+    """Return the closure by which a decorator of the project replaces a function, or None."""
     if call.plain or not facts.decorators:
         return None
     ref = call.ref
@@ -26,7 +26,7 @@ def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None
 
 
 def call_wrapper(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> Value:
-    """Call the closure with the arguments of the function's call, which `frame` holds as parameters."""
+    """Call the closure with the arguments of the function's call. `frame` has them as parameters."""
     spec = node.args
     names = [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
     keywords = {parameter.arg: frame.env[parameter.arg] for parameter in spec.kwonlyargs}
@@ -46,8 +46,8 @@ def call_wrapper(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, mad
 
 
 def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Arguments:
-    """Return the arguments that a wrapper passes to the wrapped function; if the code does not show them, the wrapper's
-    own."""
+    """Return the arguments that a wrapper passes to the wrapped function, or the wrapper's own arguments if the code
+    does not show them."""
     if not function.plain or function.ref not in engine.closures.given:
         return arguments
     names, given = engine.closures.given[function.ref]
@@ -73,7 +73,7 @@ def _may_wrap(engine: Engine, ref: str, decorator: str) -> bool:
 
 @memoize_on_node
 def makes_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function defines another one and returns it."""
+    """Return whether a function defines an inner function and returns it."""
     defined = {inner.name for inner in node.body if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef))}
     last = node.body[-1]
     return isinstance(last, ast.Return) and isinstance(last.value, ast.Name) and last.value.id in defined

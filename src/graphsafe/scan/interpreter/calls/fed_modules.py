@@ -1,4 +1,5 @@
-"""Modules that a method feeds with one of its parameters, which shows that it is a tensor: most take nothing else."""
+"""Modules that a method calls with one of its parameters. Most modules take only tensors, so the parameter is a
+tensor."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from graphsafe.scan.symbols.blocks import parameters
 
 _MODULE = re.compile(r"torch\.nn\.(modules\.\w+\.)?(?P<name>[A-Z]\w*)(\[.*)?$")
 _OF_ANYTHING = frozenset("Module Identity Container".split())
-"Modules whose call may be given anything."
+"Modules that take arguments of any kind."
 _OF_PACKED = frozenset("RNN LSTM GRU DataParallel".split())
-"Modules that take a packed sequence as well, or whatever another module takes."
+"Modules that also take a packed sequence, or that take the arguments of another module."
 _NEVER = (float("inf"), 0)
 
 
 def feeds_tensor_module(frame: Frame, function: ast.AST, name: str) -> bool:
-    """Return whether the body calls an attribute of `self` with this parameter first, and that is a module which takes
-    only tensors: by its class in PyTorch, or by the first parameter of the project's own `forward`."""
+    """Return whether the body passes this parameter first to a module in an attribute of `self` that takes only
+    tensors. The module's class in PyTorch, or the first parameter of the project's own `forward`, shows this."""
     receiver = frame.self_value
     if type(receiver) is not Instance:
         return False
@@ -40,8 +41,8 @@ def _takes_tensor(frame: Frame, value: Value | None) -> bool:
 
 
 def _kind(frame: Frame, value: Value) -> str:
-    """Return the name of a module's class, for `nn.Sequential` that of its first module, or an empty text if the module
-    may take other values."""
+    """Return the name of a module's class, or of the first module in an `nn.Sequential`. Return an empty string if the
+    module may take other values than tensors."""
     if type(value) is SequenceValue:
         first = value.items[0] if value.items else value.elem
         return "" if type(first) is SequenceValue else _kind(frame, first)
@@ -67,7 +68,7 @@ def _steps_on_tensor(frame: Frame, ref: str) -> bool:
 
 @memoize_on_node
 def _fed(function: ast.AST) -> Mapping[str, Sequence[str]]:
-    """Return, for each name, the attributes of `self` that are called with it before it is bound anew."""
+    """Map each name to the attributes of `self` that are called with it before the name is bound again."""
     found: dict[str, list[str]] = {}
     for call in inside(function, ast.Call):
         module, first = call.func, call.args[0] if call.args else None
@@ -80,7 +81,8 @@ def _fed(function: ast.AST) -> Mapping[str, Sequence[str]]:
 
 @memoize_on_node
 def _first_bound(function: ast.AST, name: str) -> tuple[float, int]:
-    """Return where a local name is first bound; an assignment binds at its end, after its right side is read."""
+    """Return the position at which a local name is first bound. An assignment binds at its end, after its right side is
+    read."""
     bound = [
         (one.lineno, one.col_offset)
         for one in inside(function, ast.Name)

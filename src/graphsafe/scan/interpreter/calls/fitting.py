@@ -1,4 +1,4 @@
-"""Fitting: finds which of several callees accept the arguments of a call; a call of the others would raise an error."""
+"""Finds which of several possible callees accept the arguments of a call. A call of the others would raise an error."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.
 
 
 def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Keep the receivers that have a method of this name with these keywords: the call would raise an error on the
-    others."""
+    """Keep the receivers that have a method with this name and these keywords. On the others, the call would raise an
+    error."""
     if len(receivers) < 2:
         return receivers
     left = [
@@ -37,8 +37,8 @@ def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bo
 
 
 def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Return whether a function of the project takes these arguments; functions of a table that do not take them are
-    left out, since calling them would raise an error."""
+    """Return whether a function of the project accepts these arguments. A call of any other function would raise an
+    error."""
     node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
     if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
         return True

@@ -16,14 +16,14 @@ LOOPER = re.compile(
     rb"def (?<![^\n]def )(\w*(?:bench|timeit|time_|_time|measure|latency|throughput|profile|loop|drive|repeat)\w*)"
     rb"\((?:fn|func|function|step|step_fn|callable|body|op)\b"
 )
-"""A function of a module that, by its name and its first parameter, calls the parameter in a loop.
+"""Matches a module-level function that calls its first parameter in a loop, judging by the names of both.
 
-The pattern begins with plain text, and looks back from there to the start of the line.
+The pattern begins with fixed characters, and looks back from there to the start of the line.
 """
 
 
 def note(frame: Frame, function: Function, arguments: Arguments) -> None:
-    """Make roots of the methods that cold code passes to such a function."""
+    """Make roots of the methods that cold code passes to a function which calls them in a loop."""
     handed = options(arguments.positional[0]) if arguments.positional and not frame.hot else ()
     methods = [one for one in handed if type(one) is Function and one.bound is not None and one.node is None]
     node = frame.project.function_node(function.ref) if methods else None

@@ -1,4 +1,4 @@
-"""Functions that torch calls when a module runs, or when a gradient is made."""
+"""Functions that torch calls when a module runs or a gradient is computed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ METHODS = _FORWARD | frozenset(
 )
 "Methods of torch's modules and tensors whose callable arguments run in every step."
 _TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
-"Matches a function with the parameters that torch's documentation gives a forward hook."
+"Matches a function with the parameters of a forward hook in torch's documentation."
 _WORDS = (b"(module", b"(self, module")
 _REMOVES = re.compile(r"\.remove\(\)")
-"The call that removes a hook from its module. (A list's `remove` takes an argument.)"
+"Matches the call that removes a hook from its module. (A list's `remove` takes an argument.)"
 
 
 def hooks_in(data: bytes) -> Iterator[str]:
-    """Yield the functions that take the arguments of a forward hook."""
+    """Yield the functions that have the parameters of a forward hook."""
     found = _TEXT.finditer(data) if any(word in data for word in _WORDS) else ()
     return (match[1].decode() for match in found)
 
@@ -34,13 +34,14 @@ def hooks_in(data: bytes) -> Iterator[str]:
 def forward_hook_reason(files: Files, path: str) -> str:
     """Return the reason for the forward hooks of a file.
 
-    Calibrations and tools that show activations register a hook, run the model a few times, and remove the hook.
+    Tools that calibrate a model or show its activations register a hook, run the model a few times, and remove the
+    hook.
     """
     return PASSING_HOOK if files.search(path, _REMOVES) else HOOK
 
 
 def registered(frame: Frame, method: str, hook: Value | None) -> None:
-    """Make a hot root of a hook that is registered. If a step itself registers a hook, the step also runs it."""
+    """Make a hot root of a hook that is registered. If a step registers the hook, the step also runs it."""
     why = HOOK
     if method in _FORWARD and not frame.hot:
         why = forward_hook_reason(frame.project.files, frame.ref.partition("::")[0])

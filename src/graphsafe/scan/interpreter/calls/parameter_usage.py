@@ -1,4 +1,4 @@
-"""Uses of parameters in the body of a function: some uses show that a parameter is a tensor."""
+"""Uses of parameters in the body of a function. Some uses show that a parameter is a tensor."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _OF_TENSORS = frozenset(
 "Methods of torch.Tensor whose names begin with an underscore."
 
 _SIZED = frozenset("empty zeros ones rand randn new_empty new_zeros new_ones range".split())
-"Functions and methods that make a tensor of a size, and `range`."
+"Functions and methods that make a tensor of a given size, and `range`."
 _RESIZING = frozenset(("view", "reshape", "expand"))
-"Methods of tensors whose arguments are sizes; as functions of torch they take the tensor first."
+"Methods of tensors whose arguments are sizes. As functions of torch, they take the tensor first."
 
 SLICED = "[:, …]"
-"Stands, among the names of attributes, for an index that lists and dicts do not have: several dimensions, a list."
+"Stands, among names of attributes, for an index that no list or dict accepts: several dimensions, or a list."
 
 
 @memoize_on_node
 def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint) -> bool:
-    """Return whether the body reads a method or attribute of the parameter that only tensors have, or passes it to a
-    function.
+    """Return whether the body reads a method or attribute of the parameter that only tensors have, or passes the
+    parameter to a function that takes only tensors.
 
     The op table lists the names that prove this. Fewer names prove it for a `parameter` than for a `step-input`.
     """
@@ -55,7 +55,7 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
 
 @memoize_on_node
 def names_of_sizes(function: ast.AST) -> frozenset[str]:
-    """Return the names that a function gives as sizes: `torch.empty((rows, 4))`, `x.view(rows, -1)`, `range(rows)`."""
+    """Return the names that a function passes as sizes: `torch.empty((rows, 4))`, `x.view(rows, -1)`, `range(rows)`."""
     found: set[str] = set()
     for call in inside(function, ast.Call):
         head, _, last = (dotted(call.func) or "").rpartition(".")
@@ -72,9 +72,9 @@ class _Uses:
         self.names: set[str] = set()
         "Its attributes that are read, the functions of torch whose first argument it is, and `SLICED`."
         self.places: set[tuple[str, int]] = set()
-        "Functions of torch and possible methods of tensors, each with the position of the name among the arguments."
+        "Functions of torch, and methods that may be a tensor's, each with the name's position among the arguments."
         self.foreign_methods: set[str] = set()
-        "Called methods that no tensor has: private methods, or calls with other arguments, as in `sort(key=len)`."
+        "Called methods that no tensor has: private methods, or calls with different arguments, as in `sort(key=len)`."
 
 
 _NO_USES = _Uses()
@@ -119,7 +119,7 @@ def _uses(function: ast.AST) -> Iterator[tuple[str, str | tuple[str, int]]]:
 def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
     head, _, last = (dotted(call.func) or "").rpartition(".")
     if call.args and (head in _FUNCTIONS_OF or last == "copy_"):
-        # `torch.cat` takes a list of tensors; `copy_` also accepts only tensors.
+        # `torch.cat` takes a list of tensors, and `copy_` accepts only tensors.
         given = call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else [call.args[0]]
         operation = "torch.Tensor.copy_" if last == "copy_" else _FUNCTIONS_OF[head] + last
         yield from ((name.id, operation) for name in given if isinstance(name, ast.Name))
@@ -135,8 +135,8 @@ def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
 
 
 def _selects_along(index: ast.expr) -> bool:
-    """Return whether an index is a list of integers, or has several dimensions, `:`, `None` or `...` among them: no key
-    of a dict is like that."""
+    """Return whether an index is a list of integers, or a tuple that contains `:`, `None` or `...`. A key of a dict is
+    never like that."""
     if isinstance(index, ast.List):
         return bool(index.elts) and all(map(_is_integer, index.elts))
     parts = index.elts if isinstance(index, ast.Tuple) else []

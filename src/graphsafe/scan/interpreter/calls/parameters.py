@@ -1,4 +1,5 @@
-"""Parameters: their values, from the call, from annotations and defaults, and finally from their use in the body."""
+"""Parameters and their values. A value comes from the call, from annotations and defaults, or from the use in
+the body."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, dotted, is_none
 
 _CONTEXT = Dict((("saved_tensors", of_elements("tuple", Unknown(step=True, device=True))),), UNKNOWN)
-"The `ctx` of an autograd function, whose other attributes are tensors, sizes and flags."
+"The `ctx` of an autograd function. Its attributes other than `saved_tensors` are tensors, sizes and flags."
 ColdTest = Callable[[str, FunctionFacts], bool]
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -47,7 +48,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 def bind(
     frame: Frame, node: Definition, facts: FunctionFacts | None, bound: Value | None, arguments: Arguments
 ) -> None:
-    """Fill `frame.env` with the parameters. `frame.depth` 0 marks a root, whose caller is not known."""
+    """Put the parameters into `frame.env`. A `frame.depth` of 0 marks a root, whose caller is not known."""
     spec = node.args
     positional = [*spec.posonlyargs, *spec.args]
     defaults = [None] * (len(positional) - len(spec.defaults)) + [*spec.defaults]
@@ -71,7 +72,7 @@ def bind(
 
 
 def _bind_receiver(frame: Frame, name: str, facts: FunctionFacts, bound: Value | None, given: list[Value]) -> None:
-    """Bind `self` or `cls`. If the method is not bound, `Base.method(self, x)` passes it in `given`."""
+    """Bind `self` or `cls`. If the method is not bound, `given` contains the receiver, as in `Base.method(self, x)`."""
     passed = given.pop(0) if bound is None and given else None
     value: Value = bound or (passed if type(passed) is Instance else Instance(frame.owner or ""))
     if "classmethod" in facts.decorators and type(value) is Instance:
@@ -100,12 +101,11 @@ def _rest(frame: Frame) -> Value:
 
 
 _WITH_TENSORS = re.compile(r"^(torch|typing|collections|jaxtyping|tensordict|numpy|np)|Tensor|Array|\bAny$")
-"Names of types that may be tensors, or hold some."
+"Matches names of types that may be tensors or contain tensors."
 
 
 def result_declared_for(frame: Frame, name: str) -> Value:
-    """Return the result of a call of a parameter, according to its annotation (`Callable[[int], Agent]`), or
-    UNKNOWN."""
+    """Return the result of calling a parameter according to its annotation (`Callable[[int], Agent]`), or UNKNOWN."""
     node = frame.node
     spec = None if node is None else node.args
     parameters = () if spec is None else (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)
@@ -146,8 +146,8 @@ class _Parameter:
     "Whether the call may pass arguments that its line does not show: `f(*args)`."
 
     def value(self) -> Value:
-        """Return the parameter's value: the passed value, else its default, else a value from its annotation or its
-        use."""
+        """Return the parameter's value. It is the passed value, else the default, else a value from the annotation or
+        the use."""
         frame, default = self.frame, self.default
         passed = self._passed_as_declared()
         if passed is not None and type(passed) is not Unknown:
@@ -167,7 +167,7 @@ class _Parameter:
         return UNKNOWN if annotation is None else annotated(self.frame.engine, self.frame.file, annotation)
 
     def _passed_as_declared(self) -> Value | None:
-        """Return the passed value, corrected by the annotation where the two conflict."""
+        """Return the passed value. If it conflicts with the annotation, the annotation corrects it."""
         passed, annotation = self.passed, self.node.annotation
         if passed is None or annotation is None:
             return passed
@@ -180,9 +180,8 @@ class _Parameter:
         return passed
 
     def _undeclared(self, passed: Value | None) -> Value:
-        """Return the value of a parameter whose annotation says nothing: its default, or a tensor if the body uses it
-        as one.
-        """
+        """Return the value of a parameter whose annotation says nothing. It is the default, or a tensor if the body
+        uses it as a tensor."""
         frame = self.frame
         if self.default is not None and passed is None and not is_none(self.default):
             return _default(frame, self.default, overridable_by="default")
@@ -190,9 +189,9 @@ class _Parameter:
             return _CONTEXT
         is_root = frame.depth == 0
         if is_root and self.node.arg in numpy_reads.names_turned(self.function) and self._is_of_environment():
-            # By the protocol of gym, actions are arrays; the environment takes tensors as well.
+            # By the protocol of gym, actions are arrays. The environment also accepts tensors.
             return ARRAY
-        # A result of a call with device tensors is a tensor, if the body uses it like one.
+        # If a call with device tensors returned the value and the body uses it like a tensor, it is a tensor.
         from_step = is_root or (type(passed) is Unknown and passed.device)
         if self._is_tensor_by_use(from_step) and not self._is_of_library():
             return self._placed(Tensor(where="device" if is_root else "any", certain=from_step), passed)
@@ -209,9 +208,9 @@ class _Parameter:
         return owner is not None and any(base.endswith((".Env", "VectorEnv")) for base in self.frame.project.mro(owner))
 
     def _is_context(self) -> bool:
-        """Return whether this is the first parameter of an autograd function's method that takes the context.
+        """Return whether this parameter is the context, the first parameter of an autograd function's methods.
 
-        If the class has a `setup_context`, `forward` takes none.
+        If the class has a `setup_context`, its `forward` has no such parameter.
         """
         project, owner = self.frame.project, self.frame.owner if self.node in self.function.args.args[:1] else None
         if owner is None or isinstance(self.function, ast.Lambda) or not project.derives(owner, "autograd.Function"):
@@ -219,7 +218,7 @@ class _Parameter:
         return self.function.name != "forward" or project.find_method(owner, "setup_context") is None
 
     def _is_of_library(self) -> bool:
-        """Return whether the annotation names a class of a library that has no tensors: `pymatgen.core.Structure`."""
+        """Return whether the annotation names a class of a library without tensors: `pymatgen.core.Structure`."""
         project, file = self.frame.project, self.frame.file
         head, *rest = (dotted(self.node.annotation) or "").split(".") if self.node.annotation is not None else ("",)
         binding = project.resolve(file, head) if head else None
@@ -227,14 +226,14 @@ class _Parameter:
         return named is not None and named.kind == "lib" and _WITH_TENSORS.search(named.name) is None
 
     def _named(self) -> str | None:
-        """Return the class that the parameter's name refers to."""
+        """Return the class to which the parameter's name refers."""
         frame = self.frame
         facts = frame.project.function_facts(frame.ref) if self.node.annotation is None else None
         return frame.engine.named_classes.of(frame.ref, facts, self.node.arg) if facts is not None else None
 
     def _is_tensor_by_use(self, from_step: bool) -> bool:
-        """Return whether the body uses the parameter as a tensor, or whether it is a parameter of a root whose name
-        says that it is a mask."""
+        """Return whether the parameter is a tensor because the body uses it as one, or because it belongs to a root and
+        has the name of a mask."""
         frame, name, is_root = self.frame, self.node.arg, self.frame.depth == 0
         if not frame.hot and not (is_root and not frame.engine.is_cold(frame.ref)):
             return False
@@ -245,7 +244,7 @@ class _Parameter:
         return from_step and feeds_tensor_module(frame, self.function, name)
 
     def _is_made_on_host(self) -> bool:
-        """Return whether the default is a host tensor, since other callers then pass host tensors too."""
+        """Return whether the default is a host tensor. Callers then pass host tensors too."""
         made = _default(self.frame, self.default, None) if isinstance(self.default, ast.Call) else UNKNOWN
         return type(made) is Tensor and made.where == "host" and made.ndim != 0
 
@@ -256,7 +255,7 @@ class _Parameter:
         step = is_hot_root or (type(passed) is Unknown and passed.step)
         on_host = type(passed) is Unknown and passed.host
         if frame.depth == 0 and holds_device(declared):
-            # The caller passes a field of the step's input to a parameter of the field's name.
+            # The caller passes a field of the step's input to the parameter with the same name.
             on_host = name in declared_in(frame.project, frame.path).on_host
             on_host = on_host or name in numpy_reads.names_read(self.function) or self._is_made_on_host()
         placed_value = placed(declared, name, step, "host" if on_host else "device" if is_hot_root else "any")
@@ -265,8 +264,8 @@ class _Parameter:
 
 
 def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
-    """Return the passed object. If its class is neither the declared class nor related to it, the call is a call of
-    another function; in that case, return an object of the declared class."""
+    """Return the passed object. If its class is not related to the declared class, the call must be a call of another
+    function. The result is then an object of the declared class."""
     declared = annotated(frame.engine, frame.file, annotation)
     classes = [option for option in options(declared) if type(option) is Instance]
     mro = frame.project.mro
@@ -278,7 +277,8 @@ def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> 
 
 
 def _of_declared_number(frame: Frame, passed: Tensor, annotation: ast.expr) -> Tensor:
-    """Return a tensor for a parameter that is declared an int or a float: it has one element and no dimensions.
+    """Return a tensor for a parameter that is declared as an int or a float: the tensor has one element and no
+    dimensions.
 
     If only another annotation says that the value is a tensor, one of the two annotations is wrong, and nothing is
     certain.
@@ -287,7 +287,7 @@ def _of_declared_number(frame: Frame, passed: Tensor, annotation: ast.expr) -> T
     if type(declared) is not Number or declared.type not in ("int", "float"):
         return passed
     if declared.type == "int" and passed.dtype not in ("int", None):
-        # The call is not a call of this function.
+        # The call must be a call of another function.
         return passed
     sure = passed.certain and (passed.where != "any" or passed.fresh)
     return replace(passed, ndim=0, dtype=passed.dtype or declared.type, certain=sure)
@@ -298,7 +298,7 @@ def _is_mixed(value: Value) -> bool:
 
 
 def _of_declared_numbers(frame: Frame, passed: Value, annotation: ast.expr) -> Value:
-    """Leave tensors out of a passed list of numbers or tensors if the parameter is declared as a list of numbers."""
+    """Remove tensors from a passed list of numbers or tensors if the parameter is declared as a list of numbers."""
     declared = annotated(frame.engine, frame.file, annotation)
     if not any(type(option) is Sequence and type(option.elem) is Number for option in options(declared)):
         return passed
@@ -311,7 +311,7 @@ def _numbers_of(value: Sequence) -> Sequence:
 
 
 def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
-    # Most defaults are constants, whose meaning does not depend on the file.
+    # Most defaults are constants, and a constant does not depend on the file.
     outer = (
         frame
         if type(node) is ast.Constant
@@ -326,8 +326,8 @@ def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
 
 
 def passed_by_name(arguments: Arguments) -> Iterator[Tensor]:
-    """Yield the tensor of each keyword, reduced to its place (host or device), for a method of which only the name is
-    known."""
+    """Yield each tensor passed by keyword to a method of which only the name is known. Only its place (host or device),
+    type and pinning are kept."""
     for keyword, value in arguments.keywords.items():
         tensor, certain = as_tensor(value)
         if tensor is not None and certain and tensor.where != "any":

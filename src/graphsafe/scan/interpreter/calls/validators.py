@@ -1,4 +1,4 @@
-"""Validators of pydantic models, which check fields and whole models as these are made."""
+"""Validators of pydantic models, which check fields and whole models when an object is made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_MODEL = ("model_validator", "root_validator")
 
 
 def validated(frame: Frame, node: ast.Call, ref: str, arguments: Arguments) -> Arguments:
-    """Return a constructor's arguments after the validators of a pydantic model's fields have changed them."""
+    """Return a constructor's arguments after the field validators of a pydantic model have changed them."""
     for method, decorator in _validators(frame, ref, _OF_FIELDS):
         for name in (part.value for part in decorator.args if isinstance(part, ast.Constant)):
             if isinstance(name, str) and name in arguments.keywords:
@@ -25,13 +25,13 @@ def validated(frame: Frame, node: ast.Call, ref: str, arguments: Arguments) -> A
 
 
 def check(frame: Frame, node: ast.Call, made: Instance) -> None:
-    """Call the validators of a pydantic model that a step has just made."""
+    """Call the model validators of a pydantic object that a step has just made."""
     for method, _ in _validators(frame, made.ref, _OF_MODEL):
         frame.call(node, Function(method, replace(made, step=True)), Arguments())
 
 
 def _validators(frame: Frame, ref: str, kinds: tuple[str, ...]) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the methods of a pydantic model that are decorated as validators, with the decorator."""
+    """Yield the methods of a pydantic model that are decorated as validators, each with its decorator."""
     project = frame.project
     bases = project.mro(ref)
     if not any(base.startswith("pydantic.") for base in bases):

@@ -1,2 +1,2 @@
-"""Conditions: the answers of tests, the branches that captures take, and the facts that a test gives for later
-lines."""
+"""Conditions: the results of tests, the branches that captures take, and the facts that later lines learn from
+a test."""

@@ -1,7 +1,7 @@
-"""Answers of tests for a capture or for torch.compile, while a step is captured.
+"""The results of tests such as `is_compiling()` while a step is captured.
 
-`is_compiling()` and the like are False in a plain capture and True under torch.compile. A small function of the project
-that combines such tests (a helper) is evaluated too.
+`is_compiling()` is False in a plain capture and True under torch.compile. A helper, a small function of the project
+that combines such tests, is evaluated too.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ CAPTURING = re.compile(
     r"(^|\.)(is_current_stream_capturing|is_cuda_stream_capturing|is_stream_capturing|is_capturing|is_graph_capturing"
     r"|is_in_cuda_graph_capture|get_is_capture_mode|is_graph_capture_mode)$"
 )
-"Functions that return True during every capture."
+"Matches functions that return True during every capture."
 COMPILING = re.compile(r"(^|\.)(is_compiling|is_dynamo_compiling|is_torchdynamo_compiling|is_torch_compile)$")
-"Functions that return True only under torch.compile."
+"Matches functions that return True only under torch.compile."
 TRACING = re.compile(
     r"(^|\.)(_?is_tracing|is_jit_tracing|is_fx_tracing|is_torch_fx_proxy|is_exporting|is_torchdynamo_exporting"
     r"|is_export_mode|is_in_onnx_export|is_scripting)$"
 )
-"Functions that return False during every capture, because they ask for tracing by other tools."
+"Matches functions that return False during every capture, because they ask whether another tool traces."
 PRESENT = re.compile(r"(^|\.)(cuda|accelerator)\.(is_available|is_initialized)$")
-"Functions that are true on every machine on which steps can be captured."
+"Matches functions that return True on every machine on which steps can be captured."
 MAX_STATEMENTS = 12
-"The largest number of statements of a function that counts as a helper."
+"The largest number of statements in a helper."
 
 
 def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
-    """Return the truth of a test during a capture (`compiled`: under torch.compile), or None for any other test."""
+    """Return the result of a test during a capture (under torch.compile if `compiled`), or None for any other test."""
     if isinstance(test, ast.Call):
         return _call(frame, test, compiled)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -49,7 +49,7 @@ def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
 
 @memoize_on_node
 def asks_tracers(test: ast.expr, branch: bool) -> bool:
-    """Return whether only a tracer takes this branch of a test, so that no step does, captured or not."""
+    """Return whether only a tracer takes this branch of a test, so that no step takes it, captured or not."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks_tracers(test.operand, not branch)
     if isinstance(test, ast.BoolOp):
@@ -69,13 +69,13 @@ def _all(parts: Iterable[bool | None]) -> bool | None:
 
 
 def may_answer(call: ast.Call) -> bool:
-    """Return whether a call may have an answer: its name is one of those above, or the name of a function that may be a
+    """Return whether a call may have a known result: one of the patterns above matches its name, or it may call a
     helper."""
     return isinstance(call.func, ast.Name) or _by_name(_name(call), False) is not None
 
 
 def _name(call: ast.Call) -> str:
-    # `torch.accelerator.current_stream().is_capturing()` is no plain chain of names.
+    # `torch.accelerator.current_stream().is_capturing()` is not a plain chain of names.
     return dotted(call.func) or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
 
 
@@ -99,7 +99,7 @@ def _by_name(name: str, compiled: bool) -> bool | None:
     if COMPILING.search(name):
         return compiled
     if TRACING.search(name):
-        # Other libraries, such as transformers, usually use "tracing" for both.
+        # Other libraries, such as transformers, usually say "tracing" for torch.compile too.
         return name.endswith("is_tracing") and not name.startswith(("torch.", "self."))
     return None
 
@@ -140,7 +140,7 @@ def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool) -> bool | None:
-    """Return the truth of a local name that has one assignment and further `|=`, which cannot make the name false
+    """Return the truth of a local name with one assignment and further `|=`. A `|=` cannot make the name false
     again."""
     found: list[bool | None] = []
     for statement in statements:

@@ -1,5 +1,4 @@
-"""Guards of events: conditions that keep a line out of captures, or that make it doubtful whether a step runs the
-line."""
+"""Guards of events: conditions that keep a line out of captures, or make it doubtful whether a step runs the line."""
 
 from __future__ import annotations
 

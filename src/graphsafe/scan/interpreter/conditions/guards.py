@@ -1,5 +1,5 @@
-"""Conditions: the branch that captures take, the branch that never runs, and the facts about names that follow from a
-test."""
+"""Conditions: the branch that captures take, the branch that never runs, and the facts about names that a test
+implies."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ DEBUG_NAME = re.compile(
     re.I,
 )
 MAKES_GRAPHS = re.compile(r"^_?(in|is|for|during)_(cuda_)?(graph_)?captur(e|ing)$")
-"Parameters, off by default, whose value says that the call prepares a capture and is no step."
+"Matches parameters that are off by default, and on if the call prepares a capture. Such a call is not a step."
 USES_GRAPHS = re.compile(r"(^|[._])(use|using|uses|enabled?|with|in|is)_(cuda_?|hip_?)graphs?(_mode)?$")
-"Flags that are on if graphs are used, so that no capture takes the other branch."
+"Matches flags that are on if graphs are used, so that no capture takes the other branch."
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The meaning of a condition for captures. Each field but `text` names a branch (True or False), or neither."""
+    """The meaning of a condition for captures. Each bool field except `traced` names a branch (True or False) or is
+    None."""
 
     dead: bool | None = None
     guarded: bool | None = None
@@ -78,14 +79,14 @@ MAX_LOCALS = 3
 
 
 def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
-    """Return the verdict on a test; `known` is its value as far as the host knows it."""
+    """Return the verdict on a test. `known` is the value of the test as far as the host knows it."""
     plain = compiled = None
     if _may_ask(test):
         plain, compiled = _captured(frame, test, False), _captured(frame, test, True)
     if plain is not None and plain is compiled:
         return Verdict(guarded=not plain, text=_text(test), traced=asks_tracers(test, not plain))
     if plain is not None:
-        # If there is no answer under torch.compile, neither branch is excluded there.
+        # If the result under torch.compile is not known, captures under torch.compile may take either branch.
         return Verdict(text=_text(test), compiled=not plain, plain=None if compiled is None else not compiled)
     verdict = _judge_value(test, known)
     if verdict is NOTHING and _uses_graphs(test):
@@ -95,7 +96,7 @@ def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
 
 @memoize_on_node
 def _uses_graphs(test: ast.expr) -> bool:
-    """Return whether a test is a flag for graphs, or its negation."""
+    """Return whether a test is a flag that turns graphs on, or its negation."""
     is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     return USES_GRAPHS.search(dotted(test.operand if is_negated else test) or "") is not None  # type: ignore[attr-defined]
 
@@ -119,8 +120,8 @@ def _judge_value(test: ast.expr, known: Number | None) -> Verdict:
 
 @memoize_on_node
 def _may_ask(test: ast.expr) -> bool:
-    """Return whether a test may ask whether a capture is under way, by a call or by a local name that holds a call's
-    answer."""
+    """Return whether a test may ask whether a capture is under way. It does so by a call, or by a local name that holds
+    the result of a call."""
     if isinstance(test, ast.UnaryOp):
         return _may_ask(test.operand)
     if isinstance(test, ast.BoolOp):
@@ -131,8 +132,8 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
-    """Return the truth of a test during a capture, even if local names hold the answer: `capturing`, `buffers is
-    None`."""
+    """Return the result of a test during a capture, even if local names hold the result: `capturing`,
+    `buffers is None`."""
     direct = answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
@@ -154,7 +155,7 @@ def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> b
 
 
 def _set_by_answer(frame: Frame, test: ast.Compare, compiled: bool) -> bool | None:
-    """Return the truth of `buffers is None` after `buffers = None if capturing else …`, or None for other tests."""
+    """Return the result of `buffers is None` after `buffers = None if capturing else …`, or None for any other test."""
     right = test.comparators[0]
     if not isinstance(test.left, ast.Name) or not is_none(right):
         return None
@@ -168,12 +169,12 @@ def _set_by_answer(frame: Frame, test: ast.Compare, compiled: bool) -> bool | No
 
 @memoize_on_node
 def _is_debug(test: ast.expr) -> bool:
-    """Return whether a test asks for a debug flag, by its name."""
+    """Return whether a test reads a debug flag, judging by its name."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return any(map(_is_debug, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq)):
         right = test.comparators[0]
-        # `if self.mode == "debug":`
+        # This is for tests such as `if self.mode == "debug":`.
         return _is_debug(test.left) or (isinstance(right, ast.Constant) and right.value == "debug")
     if isinstance(test, ast.Call):
         if isinstance(test.func, ast.Attribute) and test.func.attr == "get":
@@ -191,7 +192,7 @@ def _text(test: ast.expr) -> str:
 
 
 def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) -> None:
-    """Put into `env` the facts about names and attributes that follow if `test` is `branch`."""
+    """Put into `env` the facts about names and attributes that follow if the result of `test` is `branch`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         narrow(frame, env, test.operand, not branch)
     elif isinstance(test, ast.BoolOp):
@@ -216,7 +217,7 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
 
 
 def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:
-    """Return the `isinstance(x, T)` whose answer a local name holds, if `x` was not rebound since then."""
+    """Return the `isinstance(x, T)` whose result a local name holds, if `x` was not rebound since the call."""
     if not isinstance(test, ast.Name):
         return None
     bound = provenance.bound_expression(frame, test)
@@ -228,7 +229,7 @@ def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:
 
 
 def _is_fixed(frame: Frame, node: ast.expr, truth: bool) -> bool:
-    """Return whether a part of a test is a name known to be `truth`, so that the other parts decide."""
+    """Return whether a part of a test is a name whose value is known to be `truth`, so that the other parts decide."""
     value = frame.name(node.id) if isinstance(node, ast.Name) else None
     return type(value) is Number and value.overridable_by is None and value.const is truth
 
@@ -255,9 +256,9 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[s
 
 
 def place(frame: Frame, test: ast.expr) -> None:
-    """Note the device of `x` from `assert x.device.type == "cpu"`.
+    """Record the device of `x` after `assert x.device.type == "cpu"`.
 
-    An `if` with this test says nothing, because its body usually moves `x`.
+    An `if` with this test is not used, because its body usually moves `x`.
     """
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)):
         return
@@ -278,7 +279,7 @@ def place(frame: Frame, test: ast.expr) -> None:
         _update(frame, frame.env, tensor, put)
         for name, value in frame.env.items():
             if type(value) is DeviceValue and value.where == "any":
-                # `device = x.device` before the assertion.
+                # This is for `device = x.device` before the assertion.
                 frame.env[name] = replace(value, where=where)
 
 
@@ -318,7 +319,8 @@ def _pinned(value: Value) -> Value:
 
 
 def _as_subclass(frame: Frame, value: Instance, node: ast.expr) -> Value:
-    """Return the object as an instance of the subclass that a test asks for; its own class is only annotated."""
+    """Return the object as an instance of the subclass for which a test asks, because its own class is only
+    annotated."""
     name = dotted(node)
     wanted = frame.name(name) if name is not None and "." not in name else None
     if type(wanted) is ClassValue and value.ref in frame.project.mro(wanted.ref):

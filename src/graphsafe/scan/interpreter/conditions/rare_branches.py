@@ -1,4 +1,4 @@
-"""Branches that few steps take, and statements that report something wrong."""
+"""Branches that few steps take, and statements that report a problem."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _LEAVES = ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom
 
 
 def is_rare(frame: Frame, test: ast.expr) -> bool:
-    """Return whether few steps pass a test: a branch of a loop around steps often only logs, saves or evaluates from
-    time to time."""
+    """Return whether few steps pass a test. In a step loop, a branch often only logs, saves or evaluates from time to
+    time."""
     asks_rarely = asks_remainder if frame.step_loops else asks_by_name
-    # `is_metric_step = step % every == 0`
+    # This is for `is_metric_step = step % every == 0` before the test.
     bound = provenance.bound_expression(frame, test) if isinstance(test, ast.Name) else None
     return asks_rarely(test) or (bound is not None and asks_rarely(bound)) or _is_for_numbers(frame, test)
 
 
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a branch runs only if a value that may be a tensor is none, and it is not known that the value is
-    a list."""
+    """Return whether a branch runs only if a value that may be a tensor is not a tensor. A value that may be a list
+    does not count."""
     asked = asked_for_tensor(test)
     kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()
     return not kinds.isdisjoint((Unknown, Tensor)) and SequenceValue not in kinds
@@ -38,13 +38,13 @@ def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
 
 @memoize_on_node
 def is_warning(statement: ast.stmt) -> bool:
-    """Return whether a statement only warns: it is assumed that steps do not take a branch with such a warning."""
+    """Return whether a statement only warns. Steps are assumed not to take a branch with such a warning."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and _WARNING.search(dotted(call.func) or "") is not None
 
 
 def only_before_raising(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """Return the statements of a suite that run only if the step is about to raise."""
+    """Return the statements of a block that run only if the step is about to raise."""
     if not body or not isinstance(body[-1], ast.Raise):
         return ()
     leaving = [at for at, one in enumerate(body) if any(inside(one, kind) for kind in _LEAVES)]

@@ -1,4 +1,4 @@
-"""Truth: the places where Python tests whether a value is true."""
+"""Truth tests: the places where Python tests whether a value is true."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from graphsafe.scan.models import platforms, protocols
 
 
 def boolean(frame: Frame, node: ast.BoolOp) -> Value:
-    """Return the value of `a and b`; all operands but the last are tested for truth."""
+    """Return the value of `a and b` or `a or b`. All operands except the last are tested for truth."""
     how = "and" if isinstance(node.op, ast.And) else "or"
     before, around = frame.env, frame.conditions
     frame.env = dict(before)
@@ -40,7 +40,7 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
             switch = _switch(_known(results[-1]), how) or switch
             break
         if how == "or" and _is_container(node.values[i + 1]):
-            # `caches or {}`: here the operand is a container or None, even if its use elsewhere suggests a tensor.
+            # In `caches or {}`, the operand is a container or None, even if its use elsewhere suggests a tensor.
             value = frame.evaluate(part)
             results += [] if type(value) is NoneValue or as_tensor(value)[0] is not None else [value]
             continue
@@ -53,19 +53,19 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
         switch = _switch(known, how) or switch
         if not is_fixed and not (type(value) is NoneValue and how == "or"):
             results.append(BOOL if as_tensor(value)[0] is not None and how == "and" else value)
-        # `capturing() or x.item()`: captures never evaluate the operands after a true one.
+        # In `capturing() or x.item()`, captures never evaluate the operands after a true one.
         guards.judge(frame, part, known).enter(frame, how == "and")
         guards.narrow(frame, frame.env, part, how == "and")
     frame.leave(around)
     frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
     result = join_all(results) if results else UNKNOWN
-    # An unset switch or the platform decides, so the result is a switch too.
+    # The result is a switch too, because a switch that is not set, or the platform, decides it.
     return switch if switch is not None and type(result) in (Number, Unknown) else result
 
 
 def _switch(known: Number | None, how: str) -> Number | None:
-    """Return an operand that alone decides `a and b`, because nobody has set a switch or because the platform is CUDA;
-    None if there is no such operand."""
+    """Return an operand that alone decides `a and b` or `a or b`, or None. Such an operand is a switch that nobody has
+    set, or a test of the platform."""
     is_switch = known is not None and known.overridable_by in ("environment", "platform")
     return known if is_switch and known is not None and bool(known.const) is (how == "or") else None
 
@@ -77,7 +77,7 @@ def _is_container(node: ast.expr) -> bool:
 
 
 def truth(frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | None:
-    """Return the truth of `node` if the host knows it, else None; emit a branch if the device decides."""
+    """Return the truth of `node` if the host knows it, else None. Emit a branch if the device decides."""
     if isinstance(node, ast.BoolOp):
         return _truth_of_parts(frame, node, how)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -112,7 +112,7 @@ def _truth_of_parts(frame: Frame, node: ast.BoolOp, how: str) -> Number | None:
         known.append(value)
         if value is not None and value.overridable_by is None and bool(value.const) is not is_and:
             break
-        # `debug and t.any()`: captures never evaluate the operands after a false one.
+        # In `debug and t.any()`, captures never evaluate the operands after a false one.
         guards.judge(frame, part, value).enter(frame, is_and)
         guards.narrow(frame, frame.env, part, is_and)
     frame.leave(around)
