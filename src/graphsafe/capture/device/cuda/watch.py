@@ -1,9 +1,9 @@
 """Finds, in one run of an eager step, every line that waits for the device, copies, or queries the device's progress.
 
-PyTorch's GPU trace calls back before each wait inside PyTorch, with the live Python stack; sync-debug mode warns of a
-subset of these waits. It does not report queries, which are patched here, or pageable copies with `non_blocking=True`,
-which the dispatch mode sees. The callbacks of the trace cannot be removed, which is one reason why the step child is a
-separate process.
+PyTorch's GPU trace calls back before each wait inside PyTorch, with the live Python stack. (Sync-debug mode warns only
+of some of these waits.) The trace reports neither queries, which are patched here, nor pageable copies with
+`non_blocking=True`, which the dispatch mode sees. The callbacks of the trace cannot be removed, which is one reason why
+the step child is a separate process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _RESEEDS: tuple[tuple[Any, str, str], ...] = (
 
 
 def waits_patched(running: Running) -> AbstractContextManager[None]:
-    """Report waits and queries of the device, its events and streams, and reseeding, by their names."""
+    """Report, by their names, calls that wait for or query the device, its events and streams, and calls that seed its
+    generators."""
     changes = [(owner, name, _told(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
     for owner, name, spelled in _RESEEDS:
         changes.append((owner, name, _told(running, owner, name, "random", spelled, how="reseed")))
@@ -68,8 +69,8 @@ def _told(running: Running, owner: Any, name: str, kind: StepEventKind, spelled:
 
 
 def _told_as_a_whole(running: Running, name: str, kind: StepEventKind) -> Any:
-    """Return a replacement for a call that is reported as a whole: it consists of many operations that the user cannot
-    change separately."""
+    """Return a replacement for a function that is reported as a whole: it consists of many operations that the user
+    cannot change separately."""
     original, spelled = getattr(torch.distributed, name), f"torch.distributed.{name}"
 
     def call(*args: Any, **kwargs: Any) -> Any:
