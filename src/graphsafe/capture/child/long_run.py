@@ -36,8 +36,8 @@ _TIMED = 5
 _WATCHED = 20
 "Number of further replays in which the lines that keep memory are looked for."
 _MOST_SURPRISES = 50
-"""How many replays are at most compared with an eager step because they differ from an earlier replay. A step with
-float atomics has many of them."""
+"""The largest number of replays that are compared with an eager step because they differ from an earlier replay. A step
+with float atomics has many such replays."""
 _STATM = "/proc/self/statm"
 
 
@@ -97,8 +97,8 @@ class _LongRun:
         "State that moved to other memory -> the replay after which the move was noticed."
 
     def _keep_at_hand(self) -> None:
-        """Keep the generators to seed and the inputs on the device, so that replays need not search for or copy
-        them."""
+        """Find the generators to seed, and copy the inputs to the device, once. Replays then need no search and no copy
+        from the host."""
         session = self._session
         session.generators = generators_of(session.subject)
         if not self._comes_back:

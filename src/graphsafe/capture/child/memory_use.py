@@ -13,7 +13,7 @@ Place = CallSite | None
 
 
 def memory_held(events: Sequence[MemoryEvent]) -> Held:
-    """Return the memory of the events, in total and for each line, the largest line first."""
+    """Return the memory that the events hold, in total and for each line. The lines with the most memory come first."""
     peak = _peak(events)
     at_peak: Counter[Place] = Counter()
     allocated: Counter[Place] = Counter()

@@ -8,9 +8,11 @@ Before the rounds, both children do exactly the same.
 In the first rounds, state that steps change on the device is put back before each round, so that positions do not run
 out of their buffers. Before some of these rounds an event of the target happens, and each event happens twice: the
 second time, the event or a later refresh may act differently. In a few further rounds the device is busy while the host
-goes on. They expose a refresh that should wait for the step and does not. If eager steps repeat bit for bit, the last
-rounds start from the state that the round before left, as in a program: a refresh may read what steps count on the
-device. These rounds stop when an eager step fails.
+goes on. They expose a refresh that should wait for the step and does not.
+
+If eager steps repeat bit for bit, the last rounds are continued rounds: each starts from the state that the round
+before left, as in a program. A refresh may then read what steps count on the device. The continued rounds stop when an
+eager step fails.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from graphsafe.capture.child.state import copies_of, reach_of
 ROUNDS = "rounds.pt"
 "The file with the results of the eager rounds."
 GOING_ON = "going-on.pt"
-"The file with the results of the eager rounds that each start from the state that the round before left."
+"The file with the results of the continued eager rounds."
 MOST_ROUNDS = 256
-"The largest number of rounds before each of which state is put back."
+"The largest number of rounds that start with state put back."
 MOST_GOING_ON = 128
 _FIRST_EVENT = 64
 "The round before which the first event happens, counted from 0."
@@ -96,8 +98,8 @@ def late_rounds(session: Session, run: Callable[[], Any]) -> list[Stepped]:
 
 
 def goes_on(session: Session, reference: Expected) -> bool:
-    """Return whether each round may start from the state that the round before left. Tiny differences would grow there,
-    and the simulated device rounds differently if memory is aligned differently."""
+    """Return whether continued rounds can be compared. Tiny differences grow in such rounds, and the simulated device
+    rounds differently if memory is aligned differently."""
     return reference.repeats and session.device.evidence == "measured"
 
 
@@ -109,8 +111,8 @@ def event_since(session: Session, at: int) -> str | None:
 
 
 def inputs_of_rounds(session: Session, kept: Kept) -> Iterator[int]:
-    """Put the device's state back and run the event that is due, then yield the number of the round's inputs, for each
-    round. Host state, and whatever else the refresh changes, is not put back. Raises TargetError if an event fails."""
+    """For each round, put the device's state back, run the event that is due, and yield the number of the round's
+    inputs. Host state, and whatever else the refresh changes, is not put back. Raises TargetError if an event fails."""
     for at in range(MOST_ROUNDS):
         kept.put_back()
         event = event_since(session, at)
@@ -120,6 +122,7 @@ def inputs_of_rounds(session: Session, kept: Kept) -> Iterator[int]:
 
 
 def inputs_going_on(kept: Kept) -> Iterator[int]:
-    """Yield the number of each round's inputs. The device's state is put back only once, before the first round."""
+    """Yield the number of the inputs of each continued round. The device's state is put back only once, before the
+    first round."""
     kept.put_back()
     yield from INPUTS_GOING_ON

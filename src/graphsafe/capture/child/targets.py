@@ -29,7 +29,8 @@ _NEXT_STEPS: Mapping[str, str] = {
     "initialize the default process group twice": "; the ranks of --nproc have a group already: ask "
     "`torch.distributed.is_initialized()` first",
 }
-"Part of an error's message -> advice to add, since such a message says nothing about graphsafe's options."
+"""Part of an error's message -> advice that is appended to it. The message itself says nothing about graphsafe's
+options."""
 Stage = Literal["import", "build", "step"]
 
 

@@ -60,8 +60,8 @@ class Tried:
 
 
 def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
-    """Try new values for all inputs, and save the values that work as `inputs.pt` for the other children. Raises
-    Broken. Raises TargetError if the step fails on its own inputs."""
+    """Try new values for all inputs, and save the accepted values in `inputs.pt` for the other children. Raises Broken.
+    Raises TargetError if the step fails on its own inputs."""
     trial = _Trial(session, snapshot)
     tried = Tried()
     ranks = session.ranks

@@ -32,7 +32,7 @@ def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:
 
 
 def changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the same structure of lists, tuples and dicts, with `change` applied to every other value in it."""
+    """Return the same structure of lists, tuples and dicts, with `change` applied to the values in them."""
     if isinstance(value, (list, tuple)):
         return type(value)(changed(item, change) for item in value)
     if isinstance(value, dict):

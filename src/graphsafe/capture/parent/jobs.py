@@ -17,7 +17,7 @@ Outcome = TypeVar("Outcome")
 def until_nothing_is_learned(
     most: int, run: Callable[[Sequence[Lesson]], Outcome], lesson_of: Callable[[Outcome], Lesson | None]
 ) -> Outcome:
-    """Run at most `most` times, each time with all lessons so far. Stop when `lesson_of` returns None for an
+    """Call `run` at most `most` times, each time with all lessons so far. Stop when `lesson_of` returns None for an
     outcome."""
     lessons: list[Lesson] = []
     for _ in range(most - 1):

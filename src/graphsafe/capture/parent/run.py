@@ -59,7 +59,8 @@ _MOST_BUILDS = 4
 "The largest number of build children. Each later one leaves out the inputs whose new values broke a process."
 _SHARE_OF_DEVICE = 0.8
 _OF_TWIN = {BAD_REQUEST: "plan"}
-"Kind of a limit -> its kind if it comes from the run without own graphs, in which no fault is the user's."
+"""Kind of a limit -> its kind if it comes from the run without the target's own graphs. A wrong request in that run is
+not the user's mistake."""
 _NO_TIMELINE = "not asked for; `-o trace.json` and `-o page.html` ask for it"
 _NOT_BUILT = Construct("fail", built=False, captures=())
 
@@ -182,7 +183,7 @@ class Run:
         return self.rank.all(self._built(child))
 
     def _broken_by(self, child: Child) -> str | None:
-        """Return the input whose new values broke the process, and that has to keep its value from now on, or None."""
+        """Return the input whose new values broke the process, or None. The next child leaves this input as it is."""
         told = child.told.get(BrokenBy)
         broken = None if told is None else told.path
         if child.ended.how == "crashed" and child.phase.startswith(_TRIES):

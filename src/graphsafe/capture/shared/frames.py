@@ -197,8 +197,8 @@ def root_error(error: BaseException, handled: int = 0) -> tuple[BaseException, t
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error. It is empty if the error raises when it is asked. Lone surrogates become
-    escapes."""
+    """Return the message of an error. It is empty if the error itself raises when its message is requested. Lone
+    surrogates become escapes."""
     try:
         text = str(error)
     except Exception:
@@ -219,8 +219,8 @@ def error_frames(error: BaseException | None, root: BaseException | None = None)
 
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 Way = tuple[tuple[CodeType, int], ...]
-"""The instructions that are running in the innermost code objects, from the innermost one to the one whose loop is
-running."""
+"""Code objects, each with the instruction that it is running. The first is the innermost code object; the last contains
+the running loop."""
 
 
 def running_while() -> Way | None:

@@ -28,8 +28,8 @@ from graphsafe.capture.shared.job import Channel, Job
 _CPU_SECONDS, _SECONDS = 2.0, 20.0
 "No further round starts after this many seconds of CPU time, or this many seconds in total."
 _CPU_GOING_ON = 4.0
-"""The limit of CPU time for rounds that start from the state that the round before left. It is larger, because a
-refresh that reads state of the device acts only in later rounds."""
+"""The limit of CPU time for continued rounds (see `child/rounds.py`). It is larger, because a refresh that reads state
+of the device acts only in later rounds."""
 _MOST_BYTES = 256 * 2**20
 "The largest number of bytes of outputs and state that are saved for all rounds together."
 _STATE_BYTES = 2**20
@@ -70,8 +70,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _rounds(session: Session, inputs: Iterator[int], cpu_seconds: float = _CPU_SECONDS) -> tuple[list[Stepped], bool]:
-    """Run rounds until one fails, or until time or memory runs out. In the latter case their number is cut to a power
-    of two. Return the rounds, and whether no round failed or was cut."""
+    """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of rounds is
+    cut to a power of two. Return the rounds, and whether no round failed or was cut."""
     steps: list[Stepped] = []
     time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
     try:

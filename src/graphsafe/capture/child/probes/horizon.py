@@ -44,8 +44,8 @@ _MOST_BYTES = 64 * 2**20
 "The largest size, in bytes, of host memory that is compared as the source of a copy. Larger memory holds weights."
 Place = tuple[tuple[CallSite, ...], "Span | None"]
 _LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
-"""The two values of a difference in host memory. A replay copies from such memory, but does not run the Python code
-that writes it."""
+"""How a difference in host memory is described, before and after. A replay copies from such memory, but does not run
+the Python code that writes it."""
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 

@@ -36,8 +36,8 @@ _GIVEN_BYTES = 256 << 20
 """Up to this total size all values after construction are shared. Above it, only values that differ between builds are
 shared."""
 _AGAIN = 3
-"""Number of times that the same steps are run again. In so many runs, float atomics do not always give equal results by
-chance."""
+"""Number of times that the same steps are run again. With so many runs, it is unlikely that the results of float
+atomics agree in all of them by chance."""
 _SLOW_RUN = 10.0
 "If one run takes more than this many seconds, the steps are run only one more time."
 _NUDGES = 2
@@ -128,8 +128,8 @@ class _Runs:
         """Return the counts on the host: tensors that the device cannot write, that steps change, and whose values do
         not depend on the inputs.
 
-        Replays do not change them, as they do not change counts in Python. The outputs and the further steps
-        (`horizon.py`) show whether such a count matters.
+        Replays do not change these tensors, just as they do not change counts in Python. The outputs and the further
+        steps (`horizon.py`) show whether such a count matters.
         """
         session, steps = self._session, [*zip(self.first.steps, control.steps, strict=True)]
         return frozenset(

@@ -48,8 +48,7 @@ def run(job: Job, channel: Channel) -> None:
             return
         rounds = Rounds.load(channel.folder)
         if not all(check.equal for check in first.result.checks or ()):
-            # tiny differences would grow in rounds that start from the state that the round before left
-            rounds = replace(rounds, is_whole=False)
+            rounds = replace(rounds, is_whole=False)  # tiny differences would grow in continued rounds
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
         try:
@@ -128,8 +127,7 @@ class _Compared:
 
 def _may_be_chance(checks: Sequence[Check], step: Stepped) -> bool:
     """Return whether values differ, but all of them only a little. Sums of atomics differ so, sometimes between eager
-    steps too. The difference grows in rounds that start from the state that the round before left. A fault seldom
-    begins so small."""
+    steps too, and the difference grows in continued rounds. A fault seldom begins so small."""
     different = [check for check in checks if check.result == "different"]
     if not different:
         return False

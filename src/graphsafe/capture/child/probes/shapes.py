@@ -62,8 +62,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _stopped(session: Session, error: TargetError) -> None:
-    """Report the step up to its failure, if Python had read an unknown value before: a capture would refuse that read.
-    Otherwise the step fails by itself, and the error is raised."""
+    """Report the step up to its failure, if Python has read an unknown value in it: a capture would refuse that read.
+    Otherwise the step fails by itself, and the error is raised again."""
     if not session.device.values_asked():
         raise error
     events: list[StepEvent] = []

@@ -50,7 +50,8 @@ class Issued:
         self._pending.pop(id(work), None)
 
     def never_waited(self) -> list[Call]:
-        """Return the asynchronous collectives since the last call of this method that were never waited for."""
+        """Return the asynchronous collectives that were issued since the last call of this method and that were never
+        waited for."""
         found = [*self._lost, *(call for _, call in self._pending.values())]
         self._lost.clear()
         self._pending.clear()
@@ -59,8 +60,8 @@ class Issued:
 
 @contextmanager
 def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
-    """Note each collective that is issued. Collectives of all ranks are also written to a file that the parent
-    reads."""
+    """Note each collective that is issued. Collectives over all ranks are also written to a file that the
+    parent reads."""
     import torch.distributed._functional_collectives as functional
     from torch.distributed import ProcessGroup
 

@@ -171,8 +171,7 @@ def _take_host_generator(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_attributes(walk: Walk, path: str, value: Any) -> None:
-    """Take the attributes that a tensor has, or that an object has besides its elements if its class extends a
-    container."""
+    """Visit the attributes of a tensor, or of an object whose class extends a container."""
     attributes = attributes_of(value)
     if attributes is not None:
         walk.reach.containers.append(attributes)
@@ -259,7 +258,7 @@ def _take_iterator(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_repeat(walk: Walk, path: str, value: Any) -> None:
-    """Take the single object that an `itertools.repeat` yields again and again."""
+    """Visit the single object that an `itertools.repeat` yields again and again."""
     walk.reach.opaque.append(path)
     walk.look_at((path, item, None, None) for item in gc.get_referents(value))
 
@@ -342,7 +341,7 @@ def _take_module(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_script_module(walk: Walk, path: str, value: Any) -> None:
-    """Take the state inside a TorchScript module, and the Python modules that it contains."""
+    """Visit the state inside a TorchScript module, and the Python modules that it contains."""
     of_torch: Any = torch._C
     dot = below(path)
     attributes = attributes_of(value) or {}

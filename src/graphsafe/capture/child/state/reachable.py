@@ -27,7 +27,8 @@ def _with_refresh(subject: Subject) -> dict[str, Any]:
 
 
 def reach_with_refresh(subject: Subject) -> Reach:
-    """Return also everything that `refresh` refers to: it may keep state of its own from call to call."""
+    """Return what `reach_of` returns, with everything that `refresh` refers to: it may keep state of its own from call
+    to call."""
     return walk(_with_refresh(subject))
 
 

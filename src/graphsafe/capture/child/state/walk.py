@@ -85,8 +85,8 @@ class Walk:
             self.reach.tensors[path + suffix] = part
 
     def take_names(self, dot: str, variables: dict[str, Any], names: Set[str]) -> None:
-        """Take variables of a module. If a variable is itself one of the user's own modules, take the variables of that
-        module too. Each variable is taken once."""
+        """Visit variables of a module. If a variable is itself one of the user's own modules, visit the variables of
+        that module too. Each variable is visited once."""
         fresh = sorted(name for name in names if (id(variables), name) not in self._named)
         self._named.update((id(variables), name) for name in fresh)
         if not fresh:
@@ -110,7 +110,7 @@ class Walk:
                         self.look_at([(f"{dot}{name}.{part}", inner[part], inner, part)])
 
     def look_at(self, items: Iterable[Item]) -> None:
-        """Take numbers and strings at once, and put all other objects on the queue."""
+        """Add numbers and strings to the reach at once, and put all other objects on the queue."""
         reach, todo = self.reach, self.todo
         for item in items:
             write = WRITERS.get(id(type(item[1])))
@@ -124,8 +124,8 @@ class Walk:
                 reach.owners[path] = (container, key)
 
     def take_class(self, path: str, kind: type) -> None:
-        """Take the variables of a user's own class, and the module variables that its methods name. Classes of
-        installed libraries are left out. Each class is taken once."""
+        """Visit the variables of a user's own class, and the module variables that its methods name. Classes of
+        installed libraries are left out. Each class is visited once."""
         if id(kind) in self._seen:
             return
         self._seen.add(id(kind))

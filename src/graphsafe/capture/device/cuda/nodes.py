@@ -312,7 +312,7 @@ def graph_edges(raw_graph: int) -> tuple[tuple[int, int], ...]:
     NotComparable."""
     numbers = {handle: number for number, handle in enumerate(_handles(raw_graph))}
     # The second version of the call also returns the kind of each edge (eight bytes). The first version refuses graphs
-    # that have kinds of edges.
+    # whose edges have kinds.
     ask = _driver().cuGraphGetEdges_v2
     edges = c_size_t(0)
     _ask(ask(c_void_p(raw_graph), None, None, None, byref(edges)), "cuGraphGetEdges")

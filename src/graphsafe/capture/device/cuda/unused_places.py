@@ -112,8 +112,8 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
 
 
 def _strides(argument: bytes, begin: int, tensors: int) -> Iterator[tuple[int, int]]:
-    """Yield the unused parts of an `OffsetCalculator`: the divisors of dimensions, then the strides of each tensor,
-    that are not used."""
+    """Yield the two unused parts of an `OffsetCalculator`: that of the dimensions' divisors, then that of the tensors'
+    strides."""
     end = begin + _SIZES + tensors * _STRIDES
     dimensions = _numbers(argument, begin, 4, 1)[0] if begin >= 0 < tensors and end <= len(argument) else 0
     if 0 < dimensions <= _MOST_DIMENSIONS:

@@ -41,8 +41,8 @@ _RESEEDS: tuple[tuple[Any, str, str], ...] = (
 
 
 def waits_patched(running: Running) -> AbstractContextManager[None]:
-    """Report, by their names, calls that wait for or query the device, its events and streams, and calls that seed its
-    generators."""
+    """Report calls that wait for the device or query it, through events and streams too, and calls that seed its
+    generators. Each is reported by its name."""
     changes = [(owner, name, _told(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
     for owner, name, spelled in _RESEEDS:
         changes.append((owner, name, _told(running, owner, name, "random", spelled, how="reseed")))

@@ -92,8 +92,8 @@ _real_parse_to = torch._C._nn._parse_to
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> Any:
-    """Parse the arguments of `module.to(...)`. This replaces PyTorch's parser, because the result must be the device on
-    which a tensor pretends to be."""
+    """Parse the arguments of `module.to(...)`. This replaces PyTorch's parser, because the result must be the tensor's
+    simulated device."""
     device, *rest = _real_parse_to(*args, **kwargs)
     given = args[0] if args else kwargs.get("tensor")
     if isinstance(given, torch.Tensor):

@@ -61,8 +61,8 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
         if wrapper is not None and wrapper.__name__ == "FakeTensor":  # a FakeTensor has a shape and no device
             return func(*args, **kwargs)
         if wrapper is not None:
-            # The subclass's own method calls operations on its inner tensors. These tensors pretend to be on the
-            # device.
+            # The subclass's own method calls operations on its inner tensors. These inner tensors have the device's
+            # tag.
             if wrapper.__name__ == "DTensor":  # C++ unwraps a DTensor; its own method would only call `func` again
                 with SimDispatchMode(self.world, leaves=wrapper):
                     return func(*args, **kwargs)

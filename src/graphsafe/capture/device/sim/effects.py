@@ -39,7 +39,8 @@ NodeKind = Literal["kernel", "memcpy", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The request that is made by the torch function which the user's code called, while its operations run."""
+    """The torch function that the user's code called, with the device and the generator that it requests. It is kept
+    while the function's operations run."""
 
     via: str | None = None
     "The name of that function in the op table."
@@ -323,7 +324,7 @@ def _identity(tensor: torch.Tensor) -> str:
     """Return a key that is equal for two views of the same values."""
     try:
         return f"{memory_key(tensor)}:{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
-    except RuntimeError:  # a sparse or nested tensor, or a tensor wrapped by vmap, has no such memory
+    except RuntimeError:  # a sparse or nested tensor, or a tensor wrapped by vmap, has no address or no strides
         return str(id(tensor))
 
 
@@ -358,8 +359,8 @@ def nbytes_of(tensor: torch.Tensor) -> int:
 
 
 def written_by(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors that the op writes, according to its schema and to the op table. The table has the arguments
-    that a schema does not declare as written."""
+    """Return the tensors that the op writes, according to its schema and to the op table. The table lists written
+    arguments that a schema does not declare."""
     unsaid = () if entry is None else entry.mutates
     found = []
     for argument, value in by_schema(func, args, kwargs):

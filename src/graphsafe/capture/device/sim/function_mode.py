@@ -1,5 +1,5 @@
-"""The function mode of the simulated device. For every torch function it answers with the device on which a tensor
-pretends to be, and turns requests for a device into tags.
+"""The function mode of the simulated device. It answers questions about a tensor's device with the simulated device,
+and turns requests for a device into tags.
 
 PyTorch's Python functions call the active mode before their first line and then run their body without it. In that
 body, `x.device` would return the true device. So these functions are kept from seeing the mode

@@ -1,8 +1,8 @@
 """A capture that is under way (`Session`), and its result, which can be replayed (`Graph`).
 
 A graph holds operations with fixed storages and fixed Python values. A GPU runs nothing during a capture. The simulated
-device runs the operations, because the code needs their shapes. When the capture ends, it restores the older memory
-that they wrote.
+device runs the operations, because the code needs their shapes. When the capture ends, it restores the memory that they
+wrote and that existed before the capture.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Session:
         clock[lane] += 1
 
     def save(self, tensor: torch.Tensor) -> None:
-        """Save the values of older memory that this capture is about to write."""
+        """Save the values of memory that existed before the capture and that the capture is about to write."""
         tag = tag_of(tensor)
         if (tag is not None and tag.session is self) or is_valueless(tensor):
             return

@@ -237,8 +237,8 @@ def _kept(tensor: torch.Tensor, target: int, before: set[int]) -> torch.Tensor:
 def _on(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], stand_in: Callable[[torch.Tensor], torch.Tensor]
 ) -> Any:
-    """Run an operation with each tensor replaced by `stand_in` of it. Return the result without values. If the result
-    is one of the arguments, return that argument itself."""
+    """Run an operation with each tensor replaced by the result of `stand_in`. Return the result without values. If the
+    result is one of the arguments, return that argument itself."""
     originals: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def swapped(tensor: torch.Tensor) -> torch.Tensor:

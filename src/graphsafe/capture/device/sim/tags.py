@@ -1,4 +1,4 @@
-"""Tags each tensor with the device on which it pretends to be.
+"""Tags each tensor with the index of its simulated device.
 
 The tag is an attribute of the storage's Python object, which PyTorch keeps as long as the storage exists. So views,
 detached aliases and parameters share one tag, and the tag is deleted with the memory. As long as a tag exists, its
@@ -147,7 +147,7 @@ def tags_of(tensors: Iterable[torch.Tensor]) -> list[Tag]:
 
 
 def index_of(tensor: torch.Tensor) -> int:
-    """Return the index of the simulated device on which a tensor pretends to be, or `HOST`."""
+    """Return the index of a tensor's simulated device, or `HOST`."""
     tag = tag_of(tensor)
     return HOST if tag is None else tag.index
 

@@ -66,11 +66,9 @@ def over_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
 
 
 def under_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
-    """Return a bucket that is proven although the declaration does not promise it, or None.
-
-    If a higher level than the declared one is proven, it is the last such bucket. If no level is proven, it is a ready
-    bucket only under `NEVER`, and only if no bucket failed.
-    """
+    """Return a ready bucket that the declared level does not promise, or None. The bucket is returned only if the
+    buckets prove a higher level than the declared one. If they prove no level at all, it is returned only if the
+    declared level is `NEVER` and no bucket failed."""
     unused = [one for one in tried if one.verdict == "ready" and _promises(level, one.query) is False]
     proven = proven_by(tried)
     if proven is None:

@@ -110,7 +110,8 @@ def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cau
 
 
 def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for each line that ran and uses such state. A later step may decide differently on such a line."""
+    """Return a cause for each line that ran and uses state at one of these paths. A later step may decide differently
+    on such a line."""
     words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
     names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []

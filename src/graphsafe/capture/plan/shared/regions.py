@@ -280,7 +280,7 @@ def grouped(regions: Mapping[int, Region]) -> dict[Function, dict[int, Region]]:
 
 
 def region_of(frames: Sequence[CallSite], closed: Set[Function]) -> Region | None:
-    """Return the statement that runs in the innermost function where one can be cut out. Functions in `closed` are
+    """Return the running statement of the innermost function from which it can be cut out. Functions in `closed` are
     skipped. Return None if there is no such function."""
     for frame in reversed(frames):
         function = function_of(frame)
