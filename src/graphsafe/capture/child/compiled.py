@@ -77,7 +77,7 @@ _COUNTERS = ("cudagraph_skips", "cudagraph_partitions", "cudagraph_recorded_non_
 
 def run(job: Job, channel: Channel) -> None:
     messages: list[str] = []
-    with _heard(messages), _compiled_anew(), opened(job, channel) as session:
+    with _log_collected(messages), _compiled_anew(), opened(job, channel) as session:
         session.load_sets()
         with session.device.capture_stream():
             session.warm_up()
@@ -97,7 +97,7 @@ def run(job: Job, channel: Channel) -> None:
 
 
 @contextmanager
-def _heard(messages: list[str]) -> Iterator[None]:
+def _log_collected(messages: list[str]) -> Iterator[None]:
     """Collect Inductor's messages about CUDA graphs, from the first compilation on."""
 
     class Listener(logging.Handler):

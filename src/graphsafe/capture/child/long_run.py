@@ -72,16 +72,16 @@ class _LongRun:
         yet."""
         self._session = session
         self._recording = recording
-        self._comes_back = session.subject.refresh is None
+        self._inputs_return = session.subject.refresh is None
         "Whether the same inputs return periodically."
-        self._compares_each = self._comes_back and session.ranks.size == 1
+        self._compares_each = self._inputs_return and session.ranks.size == 1
         """Whether each replay is compared. With ranks it is not, because all ranks would have to agree on each eager
         step."""
         folder = session.channel.folder
         expected = Expected.load(folder) if (folder / EXPECTED).exists() else None
         self._noise = Spread() if expected is None else expected.noise
         self._rounding = (None if expected is None else expected.rounding) or Spread()
-        self._keep_at_hand()
+        self._prepare_replays()
         self._undo = self._what_changes()
         self._begun = time.perf_counter()
         self._since = 0
@@ -96,12 +96,12 @@ class _LongRun:
         self._moved: dict[str, int] = {}
         "State that moved to other memory -> the replay after which the move was noticed."
 
-    def _keep_at_hand(self) -> None:
+    def _prepare_replays(self) -> None:
         """Find the generators to seed, and copy the inputs to the device, once. Replays then need no search and no copy
         from the host."""
         session = self._session
         session.generators = generators_of(session.subject)
-        if not self._comes_back:
+        if not self._inputs_return:
             return
         inputs = inputs_of(session.subject)
         copies = []
@@ -124,7 +124,7 @@ class _LongRun:
         return {path: one for path, one in reach_of(self._session.subject).tensors.items() if path not in inputs}
 
     def _inputs_of(self, number: int) -> int:
-        return (number - 1) % REPLAYS + 1 if self._comes_back else number
+        return (number - 1) % REPLAYS + 1 if self._inputs_return else number
 
     def replay(self, number: int) -> None:
         self._undo.undo()

@@ -180,7 +180,7 @@ class _Writer:
         """Add a finding if Python decides differently in a later step. Its place is the cause if there is a single one,
         else the operation."""
         departure = self._probes.horizon.departure
-        if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
+        if departure is None or self._twin.status == "fail" or self._is_found_by_long_run(departure):
             return
         blamed = blamed_for(departure, self._told[Ran].host_calls, self._probes.state.changed or ())
         frames, here = blamed.frames or departure.frames or self._entry, what_departed(departure)
@@ -188,7 +188,7 @@ class _Writer:
             code, span, expr, how, data = blamed.code, blamed.span, blamed.expr, blamed.how, blamed.data
             self.add(code, frames, span, expr=expr, level="error", data=data, here=here, how=how)
 
-    def _is_told_of_replays(self, departure: Departure) -> bool:
+    def _is_found_by_long_run(self, departure: Departure) -> bool:
         """Return whether the long run has also found that the tensor was replaced. Its finding names the line that
         replaces the tensor."""
         growth = self._probes.memory.growth

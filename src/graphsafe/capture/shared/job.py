@@ -139,14 +139,14 @@ class Channel:
         self._process = process_id()
 
     def phase(self, text: str) -> None:
-        self._end_a_copy()
+        self._exit_in_fork()
         self.now = text
         line = f"{monotonic():.3f} {' '.join(text.splitlines())}\n".encode(errors="replace")
         write_bytes(f"{self.folder}/{self.name}.phases", line, append=True)
 
     def tell(self, *answers: object) -> None:
         """Write answers, which replace earlier ones of the same kind. They survive the child's death."""
-        self._end_a_copy()
+        self._exit_in_fork()
         self._result |= written(*answers)
         write_json(self.folder / f"{self.name}.result", self._result)
 
@@ -162,12 +162,12 @@ class Channel:
     @contextmanager
     def shared_file(self, name: str) -> Iterator[str]:
         """Yield the path to which a file for other children is written. They see the file only when it is complete."""
-        self._end_a_copy()
+        self._exit_in_fork()
         yield f"{self.folder}/{name}.part"
-        self._end_a_copy()
+        self._exit_in_fork()
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 
-    def _end_a_copy(self) -> None:
+    def _exit_in_fork(self) -> None:
         """Exit if this process is a fork of the child that the target made: a fork must not write a second answer."""
         if process_id() != self._process:
             leave(0)

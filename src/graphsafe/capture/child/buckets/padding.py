@@ -134,7 +134,7 @@ class _Rows:
         except Exception as error:
             self.error = f"{fill}: {describe(error)}"
             return
-        if fill == STALE and self.member.session.ranks.any(bool(self._follows())):
+        if fill == STALE and self.member.session.ranks.any(bool(self._differing_outputs())):
             expected = self._eager()
             for tried in (ZEROS, DUMMY, STALE):
                 wrong = None if expected is None else self._differing(self._results[tried], expected, _ROUNDING)
@@ -149,13 +149,13 @@ class _Rows:
             self.member.axes,
             self.live,
             inputs=tuple(sorted(self.rows)),
-            follows=self._follows() if STALE in self._results or breaks_with_others else None,
+            follows=self._differing_outputs() if STALE in self._results or breaks_with_others else None,
             wrong={fill: self._right.get(fill) for fill in (ZEROS, DUMMY, STALE)},
             nan=None if nan is None else self._differing(nan, self._results[ZEROS], self.member.noise),
             error=self.error,
         )
 
-    def _follows(self) -> tuple[str, ...]:
+    def _differing_outputs(self) -> tuple[str, ...]:
         """Return the outputs of live requests that differ between the fillings that have been replayed."""
         zeros = self._results[ZEROS]
         tried = [fill for fill in (DUMMY, STALE) if fill in self._results]

@@ -31,7 +31,7 @@ def run(job: Job, channel: Channel) -> None:
     attempts: list[Attempt] = []
     threads = set(threading.enumerate())
     try:
-        _look(job, channel, attempts, threads)
+        _examine(job, channel, attempts, threads)
     except TargetError as error:
         # A constructor that leaves a capture open often fails later, on another line, because the capture is open.
         if attempts and error.stage != "step":
@@ -39,7 +39,7 @@ def run(job: Job, channel: Channel) -> None:
         raise
 
 
-def _look(job: Job, channel: Channel, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
+def _examine(job: Job, channel: Channel, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
     with opened(job, channel, attempts) as session:
         channel.phase("look at what construction left")
         device = session.device

@@ -50,13 +50,13 @@ def run(job: Job, channel: Channel) -> None:
         channel.phase("share what construction left")
         session.load_sets()
         start = Snapshot(session.device, session.subject)
-        _give(session, start)
+        _save_given(session, start)
         runs = _Runs(session, start)
         save_values(channel, EXPECTED, runs.expected())
         channel.tell(runs.answer())
 
 
-def _give(session: Session, start: Snapshot) -> None:
+def _save_given(session: Session, start: Snapshot) -> None:
     built = read_told(session.channel.folder, "build")[Constructed].digests
     reach = reach_of(session.subject)
     tensors = reach.tensors

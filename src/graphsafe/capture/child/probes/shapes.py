@@ -49,7 +49,7 @@ def run(job: Job, channel: Channel) -> None:
         try:
             seen = observe(session, FromInputs(inputs_of(session.subject).values()))
         except TargetError as error:
-            _stopped(session, error)
+            _report_failed_step(session, error)
             return
         held = held_by_step(session)
         channel.tell(_memory(session, held))
@@ -57,11 +57,11 @@ def run(job: Job, channel: Channel) -> None:
         channel.tell(Timing(launches=None if kernels is None else kernels.total))
         _record(session, unfilled)
         channel.tell(look_ahead(session))
-        _look_the_other_way(session, seen)
+        _step_with_opposite_answers(session, seen)
         _limit(session)
 
 
-def _stopped(session: Session, error: TargetError) -> None:
+def _report_failed_step(session: Session, error: TargetError) -> None:
     """Report the step up to its failure, if Python has read an unknown value in it: a capture would refuse that read.
     Otherwise the step fails by itself, and the error is raised again."""
     if not session.device.values_asked():
@@ -109,7 +109,7 @@ def _tell_carried(session: Session, still_read: StillRead, unfilled: Set[str]) -
         session.channel.tell(Replay(reason=NOT_COMPUTED, checks=(), first_step="fail"))
 
 
-def _look_the_other_way(session: Session, seen: Seen) -> None:
+def _step_with_opposite_answers(session: Session, seen: Seen) -> None:
     """Step once more, and give the opposite answer each time that Python asks for an unknown value. This shows the
     lines on the other path."""
     if not session.device.values_asked():

@@ -44,7 +44,7 @@ class Issued:
         before = self._pending.pop(id(work), None)
         self._lost += [before[1]] if before is not None else []
         self._pending[id(work)] = weakref.ref(work), call
-        _tell_waits(type(work), self._waited)
+        _report_waits(type(work), self._waited)
 
     def _waited(self, work: Any) -> None:
         self._pending.pop(id(work), None)
@@ -113,14 +113,14 @@ def _is_called_directly() -> bool:
     return False
 
 
-_telling_waits: set[Any] = set()
+_reporting_waits: set[Any] = set()
 
 
-def _tell_waits(kind: Any, waited: Callable[[Any], None]) -> None:
+def _report_waits(kind: Any, waited: Callable[[Any], None]) -> None:
     """Report waits for all `work` objects of this class from now on."""
-    if kind in _telling_waits:
+    if kind in _reporting_waits:
         return
-    _telling_waits.add(kind)
+    _reporting_waits.add(kind)
     for name in _WAITS:
         original = getattr(kind, name, None)
         if original is not None:

@@ -29,7 +29,7 @@ _STRIDES = 4 * _MOST_DIMENSIONS
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class _Space:
     """The number of tensors for which an argument has space. Each tuple has an entry for one, two, three, four and five
     lists."""
 
@@ -40,9 +40,9 @@ class _Room:
     "Number of bytes of the index of a tensor."
 
 
-_ROOMS = (
-    _Room((110, 64, 48, 36, 30), (96, 64, 48, 36, 30), 320, 1),
-    _Room((770, 448, 336, 252, 210), (672, 448, 336, 252, 210), 2240, 2),  # for PyTorch built with CUDA 13
+_SPACES = (
+    _Space((110, 64, 48, 36, 30), (96, 64, 48, 36, 30), 320, 1),
+    _Space((770, 448, 336, 252, 210), (672, 448, 336, 252, 210), 2240, 2),  # for PyTorch built with CUDA 13
 )
 
 
@@ -91,9 +91,9 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
                 yield (column * layout.tensors + used) * _WORD, (column + 1) * layout.tensors * _WORD
     elif joined is not None:
         # the argument begins with the addresses of the tensors; each tensor has a row of blocks
-        room = int(joined[1]) * _WORD
-        if len(argument) > room > grid[1] * _WORD:
-            yield grid[1] * _WORD, room
+        space = int(joined[1]) * _WORD
+        if len(argument) > space > grid[1] * _WORD:
+            yield grid[1] * _WORD, space
     elif "18elementwise_kernel" in kernel:
         # This kernel's argument begins with the strides of all tensors. Their addresses and a small function follow.
         yield from _strides(argument, 0, (len(argument) - _SIZES) // (_STRIDES + _WORD))
@@ -126,14 +126,14 @@ def _numbers(argument: bytes, begin: int, size: int, count: int) -> list[int]:
 
 
 def _layouts(kind: str, lists: int) -> Iterator[_Layout]:
-    for room in _ROOMS:
-        tensors = room.tensors[lists - 1]
+    for space in _SPACES:
+        tensors = space.tensors[lists - 1]
         if kind == "TensorListScalarList":
-            tensors, columns = room.with_scalars[lists - 1], lists + 1
+            tensors, columns = space.with_scalars[lists - 1], lists + 1
             for scalar in (1, 2, 4, 8, 16):
                 numbers = tensors * (columns * _WORD + scalar)
-                yield _Layout(columns, tensors, numbers, room.index, room.blocks)
+                yield _Layout(columns, tensors, numbers, space.index, space.blocks)
         else:
             # A fused optimizer also has a column with step counters.
             columns = lists + (2 if kind.startswith("Fused") else 1)
-            yield _Layout(columns, tensors, columns * tensors * _WORD, room.index, room.blocks, tail=4)
+            yield _Layout(columns, tensors, columns * tensors * _WORD, space.index, space.blocks, tail=4)

@@ -43,17 +43,17 @@ _RESEEDS: tuple[tuple[Any, str, str], ...] = (
 def waits_patched(running: Running) -> AbstractContextManager[None]:
     """Report calls that wait for the device or query it, through events and streams too, and calls that seed its
     generators. Each is reported by its name."""
-    changes = [(owner, name, _told(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
+    changes = [(owner, name, _reporting(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
     for owner, name, spelled in _RESEEDS:
-        changes.append((owner, name, _told(running, owner, name, "random", spelled, how="reseed")))
+        changes.append((owner, name, _reporting(running, owner, name, "random", spelled, how="reseed")))
     if torch.distributed.is_available():
         work, asks = torch.distributed.Work, "is_completed"
-        changes.append((work, asks, _told(running, work, asks, "query", "torch.distributed.Work.is_completed")))
-        changes += [(torch.distributed, name, _told_as_a_whole(running, name, kind)) for name, kind in _OF_RANKS]
+        changes.append((work, asks, _reporting(running, work, asks, "query", "torch.distributed.Work.is_completed")))
+        changes += [(torch.distributed, name, _reporting_as_a_whole(running, name, kind)) for name, kind in _OF_RANKS]
     return replaced(*changes)
 
 
-def _told(running: Running, owner: Any, name: str, kind: StepEventKind, spelled: str, **data: Any) -> Any:
+def _reporting(running: Running, owner: Any, name: str, kind: StepEventKind, spelled: str, **data: Any) -> Any:
     original = getattr(owner, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -68,7 +68,7 @@ def _told(running: Running, owner: Any, name: str, kind: StepEventKind, spelled:
     return call
 
 
-def _told_as_a_whole(running: Running, name: str, kind: StepEventKind) -> Any:
+def _reporting_as_a_whole(running: Running, name: str, kind: StepEventKind) -> Any:
     """Return a replacement for a function that is reported as a whole: it consists of many operations that the user
     cannot change separately."""
     original, spelled = getattr(torch.distributed, name), f"torch.distributed.{name}"

@@ -52,7 +52,7 @@ class Reuse:
         fresh = {place for tensor in outputs for place in places[id(tensor)]}
         fresh -= {place for tensor in arguments for place in places[id(tensor)]} | self._memory.keys()
         if fresh:
-            self._look(placed)
+            self._note_possible_reuse(placed)
         for place in fresh:
             self._memory[place] = _Memory(placed.lane)
         for of_tensor in places.values():
@@ -70,7 +70,7 @@ class Reuse:
         for storage in storages(tensor):
             self._memory.pop(storage._cdata, None)
 
-    def _look(self, placed: Placed) -> None:
+    def _note_possible_reuse(self, placed: Placed) -> None:
         """Note freed memory that this node may be given although another stream still uses it."""
         for place, memory in self._memory.items():
             if not memory.uses or memory.born_on != placed.lane:

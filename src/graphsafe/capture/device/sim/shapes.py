@@ -102,13 +102,15 @@ class Shapes:
         if func._schema.name in _GETS:
             args = [args[0], self._selected(args[1]), *args[2:]]
         try:
-            result = _on(func, args, kwargs, _alias)
+            result = _on_stand_ins(func, args, kwargs, _alias)
         except (RuntimeError, NotImplementedError, ValueError, IndexError):
             many = sum(tensor.numel() for tensor in tensors_in((args, dict(kwargs))))
             if many > _MOST_FILLED:
                 raise
             answer = self._ask()
-            result = _on(func, args, kwargs, lambda one: _filled(one, answer) if is_valueless(one) else one.clone())
+            result = _on_stand_ins(
+                func, args, kwargs, lambda one: _filled(one, answer) if is_valueless(one) else one.clone()
+            )
         for tensor in written_by(func, None, args, kwargs):
             drop_values(tensor)
         return result
@@ -234,7 +236,7 @@ def _kept(tensor: torch.Tensor, target: int, before: set[int]) -> torch.Tensor:
     return _like(tensor)
 
 
-def _on(
+def _on_stand_ins(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], stand_in: Callable[[torch.Tensor], torch.Tensor]
 ) -> Any:
     """Run an operation with each tensor replaced by the result of `stand_in`. Return the result without values. If the

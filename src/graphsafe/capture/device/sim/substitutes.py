@@ -136,8 +136,8 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     yield torch, "load", _load
     yield torch.Tensor, "_make_wrapper_subclass", staticmethod(_wrapper(torch.Tensor._make_wrapper_subclass))
     yield torch, "Generator", _GeneratorMeta("Generator", (), {})
-    yield torch.Tensor, "__repr__", simulated(torch.Tensor.__repr__, partial(_text, "torch.Tensor.__repr__"))
-    yield torch.Tensor, "__format__", simulated(torch.Tensor.__format__, partial(_text, "torch.Tensor.__format__"))
+    yield torch.Tensor, "__repr__", simulated(torch.Tensor.__repr__, partial(_formatted, "torch.Tensor.__repr__"))
+    yield torch.Tensor, "__format__", simulated(torch.Tensor.__format__, partial(_formatted, "torch.Tensor.__format__"))
     yield torch.Tensor, "__deepcopy__", simulated(torch.Tensor.__deepcopy__, _deepcopy)
     yield torch.Tensor, "__reduce_ex__", simulated(torch.Tensor.__reduce_ex__, _reduce)
     yield torch.Tensor, "record_stream", _record_stream
@@ -178,7 +178,9 @@ class _GeneratorMeta(type):
         return isinstance(value, torch._C.Generator)
 
 
-def _text(name: str, world: World, real: Callable[..., str], tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
+def _formatted(
+    name: str, world: World, real: Callable[..., str], tensor: torch.Tensor, *args: Any, **kwargs: Any
+) -> str:
     """Format a tensor on the host, because formatting switches off every mode and reads values."""
     index = played(tensor)
     if index == HOST:

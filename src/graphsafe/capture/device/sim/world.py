@@ -29,7 +29,7 @@ LAUNCHED = frozenset(("kernel", "graph"))
 WaitKind = Literal["wait", "query"]
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """State of which each thread has its own copy."""
 
     def __init__(self, device: int) -> None:
@@ -43,7 +43,7 @@ class _Here(threading.local):
 class World:
     def __init__(self, count: int, device: int, table: OpTable) -> None:
         self.count = count
-        self._here = _Here(device)
+        self._here = _ThreadState(device)
         self.table = table
         self.ledgers = [Ledger() for _ in range(count)]
         self.defaults = [Lane(each, number=0) for each in range(count)]

@@ -82,7 +82,7 @@ class Coordinator:
             if now - first > _GRACE:
                 return f"rank {_first(siblings)} had ended"
             if now > siblings.next_look:
-                self._look(siblings)
+                self._compare_collectives(siblings)
                 siblings.next_look = time.monotonic() + max(_LOOK, 20 * (time.monotonic() - now))
             return "the ranks do not issue the same collectives" if siblings.divergence else None
 
@@ -97,10 +97,10 @@ class Coordinator:
         """Return each rank's first collective without a match. Return None if the children ended for another reason."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous, _Siblings())
-            self._look(siblings)
+            self._compare_collectives(siblings)
             return siblings.divergence
 
-    def _look(self, siblings: _Siblings) -> None:
+    def _compare_collectives(self, siblings: _Siblings) -> None:
         """Look for the first collectives that do not match. A rank that waits for all ranks issues no further
         collectives, so a rank that has issued more is past the mismatch."""
         if siblings.divergence or len(siblings.children) < self.size:

@@ -293,7 +293,7 @@ class Supervisor:
                 elif child is not None:
                     self._end(child, state.status, killed_as)
             if server.gone:
-                self._lose(server)
+                self._handle_death(server)
         for number, process in list(self._spawned.items()):
             status = process.poll()
             if status is not None:
@@ -304,7 +304,7 @@ class Supervisor:
             phase = child.phase
             if phase == WAITS_ALONE:
                 self._give_alone(child)
-            self._say(child, phase)
+            self._show_phase(child, phase)
 
     def _end(self, child: Child, status: int | None, killed_as: Ending | None) -> None:
         del self._running[child.number]
@@ -321,7 +321,7 @@ class Supervisor:
         if stay.company and ran_out_of_memory(told):
             self._crowded.append(child)
 
-    def _lose(self, server: Server) -> None:
+    def _handle_death(self, server: Server) -> None:
         """Handle a server that died. Its children are dead too, because they asked the kernel to kill them if the
         server dies."""
         for child in [child for child in self._running.values() if child.origin is server]:
@@ -343,7 +343,7 @@ class Supervisor:
             self.not_shared[key] = "children are fresh interpreters"
         self._sources.clear()
 
-    def _say(self, child: Child, phase: str) -> None:
+    def _show_phase(self, child: Child, phase: str) -> None:
         if self._progress is not None and child.shown_phase != phase:
             child.shown_phase = phase
             axes = ",".join(f"{axis}={value}" for axis, value in child.job.axes.items())

@@ -94,7 +94,7 @@ class Planning:
             forget(self.job("plan"))
             return self.run(self.job("plan"))
 
-        return until_nothing_is_learned(_MOST_CHILDREN, plan, _taught_by)
+        return until_nothing_is_learned(_MOST_CHILDREN, plan, _lesson_of)
 
     def _emit(self, plan: Plan, code: Emitted) -> None:
         """Write the code that applies the plan, after a test run of it. If it is not written, a limit has the
@@ -127,7 +127,7 @@ class Planning:
         self.limits.append(Limit(kind, self.request.called, why))
 
 
-def _taught_by(child: Child) -> SegmentFailure | None:
+def _lesson_of(child: Child) -> SegmentFailure | None:
     """Return the segment whose capture failed, or None if the next child cannot learn from it."""
     failure = child.told.get(SegmentFailure)
     return None if failure is None or not failure.frames or ran_out_of_memory(failure) else failure
