@@ -136,7 +136,6 @@ def _compiled_anew() -> Iterator[None]:
 
 
 def _counters() -> dict[str, Any]:
-    """Return Inductor's own counters."""
     from torch._dynamo.utils import counters
 
     found = {name: int(counters["inductor"][name]) for name in _COUNTERS}
