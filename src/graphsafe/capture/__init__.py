@@ -1,1 +1,2 @@
-"""Runs a step and proves that it can be captured and replayed. A call of the package runs `graphsafe.api.capture`."""
+"""Runs a step and proves that it can be captured and replayed. The package itself is callable: calling it runs
+`graphsafe.api.capture`."""

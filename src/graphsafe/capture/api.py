@@ -27,11 +27,11 @@ from graphsafe.report.model import Limit, Report
 from graphsafe.rulebook.book import load_rulebook, rulebook_of
 
 Progress = Callable[[str], None]
-"Takes one short line at each change of phase."
+"A function that is called with one short line at each change of phase."
 
 
 class CaptureFault(Exception):
-    """A failure of graphsafe's own code. `reports` holds one report per target; those of failed targets are
+    """A failure of graphsafe's own code. `reports` holds one report per target. The reports of targets that failed are
     inconclusive."""
 
     def __init__(self, reports: list[Report]) -> None:
@@ -42,9 +42,9 @@ class CaptureFault(Exception):
 def capture_target(request: CaptureRequest) -> Report:
     """Prove one target over its devices and buckets.
 
-    Every failure of the target is an answer: a wrong request gives a report with a `BAD_REQUEST` limit, a child in
-    which graphsafe itself failed gives one with an `INTERNAL` limit. Raises RequestError where torch is missing or
-    there is no room for temporary files, and CaptureFault where graphsafe failed outside of its children.
+    Every failure of the target is reported, not raised: a wrong request gives a report with a `BAD_REQUEST` limit, and
+    a child in which graphsafe itself failed gives a report with an `INTERNAL` limit. Raises RequestError if torch is
+    missing or no temporary folder can be made. Raises CaptureFault if graphsafe failed outside of its children.
     """
     return capture_all([request])[0]
 
@@ -57,7 +57,7 @@ def capture_all(
 ) -> list[Report]:
     """Return one report for each request, in order. Raises as `capture_target` does.
 
-    After Ctrl-C the reports of unfinished targets have an `INTERRUPTED` limit. `breaks_off` is a context manager in
+    After Ctrl-C the reports of unfinished targets have an `INTERRUPTED` limit. `breaks_off` makes a context manager in
     which signals raise KeyboardInterrupt; a caller that handles signals passes its own. `kept` is a server from
     `kept_server`, for a caller that makes several captures in a row.
     """
@@ -76,7 +76,7 @@ def capture_all(
 
 
 def refused(request: CaptureRequest, why: str) -> Report:
-    """Return the report of a wrong request: nothing runs, and the report has `why` as a `BAD_REQUEST` limit."""
+    """Return the report of a wrong request. Nothing runs; `why` is the reason in the report's `BAD_REQUEST` limit."""
     proof = Proof(request, load_rulebook(()))
     proof.limits.append(Limit(BAD_REQUEST, request.target, why))
     return proof.report(Predictions())
@@ -84,8 +84,8 @@ def refused(request: CaptureRequest, why: str) -> Report:
 
 @contextmanager
 def kept_server() -> Iterator[Server | None]:
-    """Yield a process that has imported torch, from which `capture_all` can fork any number of times. Yields None on
-    systems that cannot fork. Raises RequestError where no temporary folder can be made."""
+    """Yield a process that has imported torch, from which `capture_all` can fork any number of children. Yields None on
+    systems that cannot fork. Raises RequestError if no temporary folder can be made."""
     with _temporary_folder() as folder:
         server = Server.start(folder, with_torch=True) if sys.platform == "linux" else None
         try:
@@ -101,11 +101,11 @@ def _prove(
     breaks_off: Callable[[], AbstractContextManager[None]],
     kept: Server | None,
 ) -> None:
-    """Prove the targets concurrently, in threads that do nothing but wait for children. The calling thread receives
-    Ctrl-C."""
+    """Prove the targets concurrently, in threads that only wait for children. The calling thread receives Ctrl-C."""
     interrupted = threading.Event()
     left = deque(enumerate(proofs))
-    # `join` is not used to wait: in Python 3.11 a `join` that a signal interrupts marks a running thread as ended.
+    # We do not wait with `Thread.join`: in Python 3.11 a `join` that a signal interrupts marks a running thread as
+    # ended.
     working: list[threading.Event] = []
     imported = threading.Event()
     threading.Thread(target=_import_scan, args=(imported,), daemon=True).start()
@@ -131,7 +131,8 @@ def _prove(
                 if any(proof.wants_gpu for proof in proofs):
                     with supervisor(progress) as children:
                         present = _gpus(children, folder)
-                # Two targets with ranks on the same devices would wait for each other forever.
+                # Two targets with ranks must not use the same devices at once, because they would wait for each other
+                # forever.
                 ranks = any(proof.has_ranks for proof in proofs)
                 for _ in range(1 if ranks else min(len(proofs), at_a_time())):
                     ended = threading.Event()
@@ -149,12 +150,12 @@ def _prove(
         for _, proof in left:
             proof.interrupt()
     finally:
-        # An interpreter that ends while a thread imports a native module may crash.
+        # Wait for the import: an interpreter that exits while a thread imports a native module may crash.
         imported.wait()
 
 
 def _import_scan(imported: threading.Event) -> None:
-    """Import the scan that the reports need at the end, while other processes import torch."""
+    """Import `graphsafe.scan.api`, which the reports need at the end, while other processes import torch."""
     try:
         with contextlib.suppress(ImportError):
             importlib.import_module("graphsafe.scan.api")
@@ -167,8 +168,8 @@ def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:
 
 
 def present_gpus() -> Sequence[str]:
-    """Return the GPUs of this machine: `cuda:0` and so on. A child process asks the driver, so that this process does
-    not initialise CUDA."""
+    """Return the GPUs of this machine, as `cuda:0` and so on. A child process asks the driver, so this process does not
+    initialise CUDA."""
     with (
         _temporary_folder() as folder,
         SharedServers(folder, None) as servers,
@@ -183,7 +184,8 @@ def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:
 
 @contextmanager
 def _temporary_folder() -> Iterator[str]:
-    """Yield a temporary folder; leave files that cannot be removed at the end. Raises RequestError."""
+    """Yield a temporary folder and remove it at the end, except for files that cannot be removed. Raises
+    RequestError."""
     try:
         folder = tempfile.mkdtemp(prefix="graphsafe-")
     except OSError as error:

@@ -1,7 +1,8 @@
-"""Writes a step or a factory to disk, if it exists only as an object, so that other processes can build it.
+"""Writes a step or a factory to disk if it exists only as an object, so that other processes can build it.
 
-An object that cannot be imported (from `__main__`, a notebook cell, a closure) is pickled by value. Tensors keep their
-views of one another. Their bytes go through the host, so the running process may already have used its GPU.
+An object that cannot be imported (it is from `__main__`, a notebook cell or a closure) is pickled by value. Tensors
+that are views of each other stay views. The bytes of tensors are copied through the host, so the calling process may
+already have used its GPU.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from graphsafe.capture.child.given import build_given
 
 build = partial(build_given, __file__)
 """
-"This stub has no code of its own, so that no error names a line of this temporary file."
+"The stub has no code of its own, so that no error names a line of this temporary file."
 _OBJECT, _STORAGES = "given.pickle", "given.pt"
 _MOST_LINES = 100_000
 
@@ -52,7 +53,8 @@ class Given:
 
 @contextmanager
 def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Iterator[Given]:
-    """Write a callable or module with its arguments, or, without arguments, a factory. Raises RequestError."""
+    """Write a callable or a module with its arguments. Without arguments, a function is written as a factory. Raises
+    RequestError."""
     if importlib.util.find_spec("cloudpickle") is None or importlib.util.find_spec("torch") is None:
         raise RequestError('capturing an object needs PyTorch and cloudpickle: pip install "graphsafe[capture]"')
     if isinstance(what, Step):
@@ -79,7 +81,8 @@ def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | N
 
 
 def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str | None]:
-    """Write the object, and its storages to files next to it. Return the device of each storage, None for the host."""
+    """Write the object to `file`, and its storages to another file in `folder`. Return the device of each storage, None
+    for the host."""
     import cloudpickle
     import torch
 
@@ -89,7 +92,7 @@ def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str |
         def reducer_override(self, value: Any) -> Any:
             if not isinstance(value, CodeType):
                 return super().reducer_override(value)
-            # From version 3.1.3 on, cloudpickle leaves out the file name, which findings need.
+            # Since version 3.1.3 cloudpickle leaves out the file name of a code object. Findings need it.
             return code_of_file, (*self.dispatch_table[CodeType](value), value.co_filename)
 
         def persistent_id(self, value: Any) -> Any:
@@ -122,7 +125,7 @@ def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str |
 
 
 def code_of_file(make: Callable[..., CodeType], parts: tuple[Any, ...], file: str) -> CodeType:
-    """Build a code object with the file name that it was compiled under. An unpickler calls this."""
+    """Build a code object, with the name of the file that it was compiled from. The unpickler calls this function."""
     return make(*parts).replace(co_filename=file)
 
 
@@ -145,7 +148,7 @@ def _place_of(storage: torch.UntypedStorage) -> str | None:
 
 
 def _not_importable(what: Any) -> Iterator[ModuleType]:
-    """Yield the module of an object if a new process could not import the module by its name."""
+    """Yield the object's module if a new process could not import the module by its name."""
     module = sys.modules.get(getattr(what, "__module__", None) or type(what).__module__)
     if module is None or module.__name__ == "__main__" or not str(getattr(module, "__file__", "")).endswith(".py"):
         return
@@ -157,8 +160,8 @@ def _not_importable(what: Any) -> Iterator[ModuleType]:
 
 
 def _cells() -> dict[str, list[str]]:
-    """Return the source lines of code that was not read from a file (a notebook's cells), by the file name that Python
-    made up for it."""
+    """Return source code that was not read from a file (a notebook's cells), as file name -> lines. Python made up
+    these file names."""
     return {
         name: list(entry[2])
         for name, entry in list(linecache.cache.items())
@@ -167,7 +170,7 @@ def _cells() -> dict[str, list[str]]:
 
 
 def _name_of(what: Any) -> str:
-    """Return the name for reports: `model.py:build` or `Decoder`."""
+    """Return the object's name for reports: `model.py:build` or `Decoder`."""
     name = getattr(what, "__qualname__", None)
     if name is None:
         return type(what).__qualname__

@@ -1,4 +1,4 @@
-"""The request of `graphsafe capture`, from the command line and the configuration."""
+"""A request of `graphsafe capture`, made from the command line and the configuration."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from graphsafe.errors import RequestError, nearest
 from graphsafe.report.model import Report
 
 BAD_REQUEST = "bad-request"
-"""The kind of the `Limit` in a report of a wrong request: the target cannot be found, imported, built or stepped
-eagerly, or a device is absent. The verdict is then inconclusive, `why` is the line for stderr, and the command exits
-with 2. Failures that occur only under capture or replay are findings instead."""
+"""The kind of `Limit` for a wrong request: the target cannot be found, imported, built or stepped eagerly, or a device
+is missing. The verdict is then inconclusive, `why` is printed to stderr as one line, and the command exits with 2. A
+failure that occurs only under capture or replay is a finding instead."""
 
 INTERNAL = "internal"
-"The kind of the `Limit` in a report if graphsafe itself failed; `why` is one line about the error."
+"The kind of `Limit` for a failure of graphsafe itself; `why` is one line about the error."
 
 INTERRUPTED = "interrupted"
-"The kind of the `Limit` of a report that was cut short by Ctrl-C or a signal that ends the process."
+"The kind of `Limit` for a run that was cut short by Ctrl-C or by a signal that ends the process."
 
 
 def gave_no_answer(report: Report) -> bool:
-    """Return whether the run gave no answer about the target's code, so that it must not be written into a lock."""
+    """Return whether the run could not judge the target's code. Such a report must not be written into a lock file."""
     return any(limit.kind in (BAD_REQUEST, INTERNAL, INTERRUPTED) for limit in report.limits)
 
 
@@ -50,25 +50,25 @@ _INPUT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CaptureRequest:
-    """One target to prove, over its devices and buckets. `graphsafe.capture.api.capture_target` answers it
-    with a `Report`."""
+    """One target to prove, over its devices and buckets. `graphsafe.capture.api.capture_target` answers it with a
+    `Report`."""
 
     target: str
     "`FILE.py:FACTORY` or `package.module:FACTORY`; a relative file is relative to the working directory."
     config: Config
     devices: tuple[str, ...] = ()
-    """`cuda`, `cuda:N`, `all`, `sim`, `sim:N`, as the user gave them; empty means the first GPU, or `sim` where there
-    is none."""
+    """`cuda`, `cuda:N`, `all`, `sim` or `sim:N`, as the user gave them. Empty means the first GPU, or `sim` if there is
+    none."""
     buckets: Mapping[str, tuple[AxisValue, ...]] = field(default_factory=dict)
     "Bucket axis -> its values. Every combination of values is run."
     sample: int | None = None
-    "Number of buckets that are proven one by one, while all are captured in one pool; None means all."
+    "Number of buckets that are proven one by one; None means all. All buckets are captured in one pool in any case."
     inputs: tuple[InputSpec, ...] = ()
     warmup: int = 3
     timeout: float = 300.0
     "Seconds allowed per child process."
     replays: int | None = None
-    "Number of replays that the measuring child makes to look for growth and drift; None means no such run."
+    "Number of replays in the long run that looks for growth and drift; None means no long run."
     seed: int = 0
     nproc: int | None = None
     "Number of ranks that run the target together; None for a single process."
@@ -79,38 +79,40 @@ class CaptureRequest:
     timeline: bool = False
     "Whether to profile a step and a replay on a GPU."
     plan: bool = False
-    "Whether to look for breaks if the step cannot be captured whole."
+    "Whether to plan breaks between graphs if the step cannot be captured whole."
     emit: Path | None = None
     "The file for the code that applies a verified plan."
     emit_for: str | None = None
-    """The engine in whose terms the code is written (one of `graphsafe.capture.plan.shared.marks.ENGINES`); None means
+    """The engine for which the code is written, one of `graphsafe.capture.plan.shared.marks.ENGINES`. None means
     breakable-cuda-graphs."""
     check: bool = False
-    "Whether to run the emitted code too, and compare it with eager steps."
+    "Whether to run the emitted code too, and to compare its results with those of eager steps."
     breaks: bool = False
-    "Whether ready-with-breaks counts as a success; a step that is not ready is then planned."
+    "Whether the verdict ready-with-breaks counts as a success. If so, a step that is not ready is planned."
     declared: str | None = None
-    "The support for CUDA graphs that the configuration declares; None means that the step's classes declare it."
+    """The support for CUDA graphs that the configuration declares; None if it declares none, so that the step's classes
+    decide."""
     name: str | None = None
     "The target's name in the configuration."
     shown: str | None = None
-    "The target's name in reports if the target was given as an object, so that `target` is a temporary file."
+    "The target's name in reports if the target was given as an object. `target` then names a temporary file."
 
     @property
     def called(self) -> str:
-        """The target as reports name it."""
+        """The target's name in reports."""
         return self.shown or self.target
 
 
 def parse_device(text: str) -> str:
-    """Check the text of `--device` and return it. Raises RequestError."""
+    """Check a value of `--device` and return it. Raises RequestError."""
     if not DEVICE.fullmatch(text):
         raise RequestError(f"--device {text}: expected cuda, cuda:N, all, sim or sim:N")
     return text
 
 
 def parse_bucket(text: str) -> tuple[str, tuple[AxisValue, ...]]:
-    """`batch=1,2,8..32:8` -> ("batch", (1, 2, 8, 16, 24, 32)). Raises RequestError."""
+    """Parse a value of `--bucket`: `batch=1,2,8..32:8` becomes `("batch", (1, 2, 8, 16, 24, 32))`. Raises
+    RequestError."""
     axis, _, values = text.partition("=")
     if not axis.isidentifier() or not all(values.split(",")):
         raise RequestError(f"--bucket {text}: expected axis=value,value, for example batch=1,2,4 or batch=8..64:8")
@@ -121,7 +123,7 @@ def parse_bucket(text: str) -> tuple[str, tuple[AxisValue, ...]]:
 
 
 def parse_input(text: str) -> InputSpec:
-    """`ids:i64[4,1]=0..31999` -> InputSpec. Raises RequestError."""
+    """Parse a value of `--input`, for example `ids:i64[4,1]=0..31999`. Raises RequestError."""
     match = _INPUT.fullmatch(text)
     if match is None:
         raise RequestError(f"--input {text}: expected name:dtype[shape]=low..high, for example ids:i64[4,1]=0..31999")

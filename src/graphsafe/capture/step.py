@@ -1,4 +1,4 @@
-"""`Step`: the return value of a factory whose step needs more than a callable and arguments."""
+"""`Step`: what a factory returns if its step needs more than a callable and arguments."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Step:
-    """One step, with functions that give it new inputs and put its state back.
+    """One step, with functions that give it new inputs and reset its state.
 
-    `refresh(args, kwargs, k)` writes new values in place for replay `k` (1, 2, ...); torch, numpy and random are seeded
-    by `k` before it is called. `reset()` puts back the state that the step changes.
+    `refresh(args, kwargs, k)` writes new values in place for replay `k` (1, 2, ...). Before each call, torch, numpy and
+    random are seeded with a number that depends on `k`. `reset()` puts back the state that the step changes.
 
-    `events` are actions that happen between steps: `{"reload": engine.reload, "gc": gc.collect}`. Each is called once,
-    in this order, and a replay after it must equal an eager step. After an event that sets another length, launch
-    choices that the graph froze for the old length are timed against the choices of a new capture.
+    `events` are actions that happen between steps: `{"reload": engine.reload, "gc": gc.collect}`. Each event is called
+    once, in this order, and the replay after it must equal an eager step. An event may set another length, for which
+    the step would choose other kernel launches. The graph keeps its old choices, so graphsafe measures how much slower
+    they are than those of a new capture.
     """
 
     fn: Callable[..., Any]

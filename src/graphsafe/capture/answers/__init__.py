@@ -1,1 +1,1 @@
-"""The data that children answer with: made in a child, read in the parent."""
+"""The answers of child processes: plain data that a child makes and the parent reads."""

@@ -1,4 +1,4 @@
-"""Events of a step, a capture or a graph with the user's lines: made by a device, read by the parent."""
+"""Events of a step, a capture or a graph, with the user's lines. A device makes them and the parent reads them."""
 
 from __future__ import annotations
 
@@ -16,35 +16,37 @@ StepEventKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One noteworthy action of an eager step, with the user's frames, outermost first; the last frame is to blame.
-    `graphsafe.capture.shared.frames.user_frames()` makes `frames` and `span` from the live stack."""
+    """One action of an eager step that matters for a capture. `frames` are the user's frames, outermost first; the last
+    one caused the event. `graphsafe.capture.shared.frames.user_frames()` makes `frames` and `span` from the live stack.
+    """
 
     kind: StepEventKind
     op: str
-    "An aten name (`aten::_local_scalar_dense`) or a Python one (`torch.cuda.synchronize`)."
+    "The operation's aten name (`aten::_local_scalar_dense`), or its Python name (`torch.cuda.synchronize`)."
     frames: tuple[CallSite, ...]
     span: Span | None = None
-    "The expression that the last frame was running; `None` before Python 3.11."
+    "The expression that the last frame was evaluating; `None` before Python 3.11."
     via: str | None = None
-    """The outermost Python-level torch call around the event (`torch.Tensor.__bool__`, `torch.zeros`,
-    `torch.Tensor.__getitem__`), as the op table spells it."""
+    """The outermost torch function that the user's code had called (`torch.Tensor.__bool__`, `torch.zeros`,
+    `torch.Tensor.__getitem__`), spelled as in the op table."""
     nbytes: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Details that distinguish rules: for copies `pinned`, `non_blocking`, `literal` and `index`; for extents `mask`;
-    `dtype`; for random numbers `how`."""
+    """Details that rules match: `pinned`, `non_blocking`, `literal` and `index` for copies; `mask` for extents; `how`
+    for random numbers; `dtype`."""
 
     def details(self) -> dict[str, Any]:
-        """Return the known details, for the data of a finding."""
+        """Return the details that are known, for a finding's data."""
         known = {key: value for key, value in self.data.items() if value is not None}
         return {**known, "op": self.op, "via": self.via} | ({} if self.nbytes is None else {"bytes": self.nbytes})
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureFailure(Error):
-    """Why a capture attempt failed: the first error of the exception chain, with the user's frames of that error."""
+    """The reason why a capture attempt failed: the first error of the exception chain, with the user's frames of that
+    error."""
 
     event: StepEvent | None = None
-    "The event at the guilty line; None if the device needs a second attempt to find it."
+    "The event that made the capture fail; None if the device needs a second attempt to find it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The guilty line of a failed capture, found by an instrumented second attempt."""
+    """The line that made a capture fail, found by a second attempt with instrumentation."""
 
     cause: Literal["operation", "unjoined-stream", "foreign-stream"]
     event: StepEvent

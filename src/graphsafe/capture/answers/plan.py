@@ -1,4 +1,4 @@
-"""Answers of the children that plan a step, and check the code of a plan."""
+"""Answers of the children that plan a step and check a plan's code."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from graphsafe.report.model import CallSite, Plan, Span
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The parts of a plan that were made so far."""
+    """A plan, as far as it has been made."""
 
     plan: Plan = field(default_factory=Plan)
     too_short: int = 0
-    "Number of operations that run eagerly only because capturing their short segments would cost more than it saves."
+    "Number of operations that run eagerly only because a graph of their short segment would cost more than it saves."
 
     def because(self, reason: str | None) -> Planned:
         """Return the same plan with the reason why it is not verified."""
@@ -22,26 +22,26 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFailure:
-    """Why a segment of a plan cannot be captured."""
+    """The reason why a segment of a plan cannot be captured."""
 
     message: str
     frames: tuple[CallSite, ...] = ()
     span: Span | None = None
-    "The part that failed, if the statement was split into parts."
+    "The part of the statement that failed, if the statement was split into parts."
     whole: bool = False
-    "Whether the whole statement failed before its parts were tried, so that it must not be split."
+    "Whether the whole statement failed before its parts were tried. Such a statement must not be split."
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The failures of earlier children, for the next one."""
+    """The failures that earlier children found, for the next child."""
 
     failures: tuple[SegmentFailure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """The code that applies a plan, or why there is none."""
+    """The code that applies a plan, or the reason why there is none."""
 
     text: str | None = None
     why_not: str | None = None
@@ -49,6 +49,6 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Why the results of emitted code differ from those of eager steps, or None."""
+    """The reason why results of the emitted code differ from those of eager steps; None if they do not differ."""
 
     reason: str | None

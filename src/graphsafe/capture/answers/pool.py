@@ -15,24 +15,24 @@ Axes = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Capturing:
-    """The bucket that is being built or captured; None when all are captured."""
+    """The bucket that is being built or captured; None after the last capture."""
 
     axes: Axes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedBucket:
-    """A captured bucket, and the growth of the pool by its capture."""
+    """A captured bucket. `pool_bytes` is how much its capture enlarged the pool."""
 
     axes: Axes
     pool_bytes: int | None
     held: Held | None
-    "The bucket's memory in the pool; None if no pool can be read."
+    "The bucket's memory in the pool; None if the device's pools cannot be read."
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedBuckets:
-    """The buckets that were captured so far."""
+    """The buckets that have been captured so far."""
 
     buckets: tuple[CapturedBucket, ...] = ()
     pool_bytes: int | None = None
@@ -40,7 +40,7 @@ class CapturedBuckets:
 
 @dataclass(frozen=True, slots=True)
 class FailedBucket:
-    """A bucket that cannot be captured after others."""
+    """A bucket that could not be captured in the pool of earlier buckets."""
 
     axes: Axes
     first_error: Error
@@ -48,16 +48,16 @@ class FailedBucket:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """The memory that all buckets have in common."""
+    """The memory of all buckets together."""
 
     peak_bytes: int | None = None
     shared: tuple[str, ...] = ()
-    "Tensors whose memory several buckets change."
+    "Tensors that several buckets change."
 
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Replays in mixed order."""
+    """Replays of all buckets in mixed order."""
 
     replays: int = 0
     different: tuple[Different, ...] = ()
@@ -70,6 +70,6 @@ class Mixed:
 @dataclass(frozen=True, slots=True)
 class Padding:
     """All padded replays so far. The padding is filled in several ways, for instance with zeros. The child sends this
-    object before the first way and after each way."""
+    answer before the first way, and again after each way."""
 
     entries: tuple[Padded, ...] | None = None

@@ -1,5 +1,5 @@
-"""Answers of children other than their probes: about the reference, an eager step, a capture and what follows it, and
-the target's own graphs."""
+"""Answers of children, except for those of their probes. They describe the reference, an eager step, a capture and what
+follows it, and the target's own graphs."""
 
 from __future__ import annotations
 
@@ -18,53 +18,53 @@ from graphsafe.report.probes.twin import Cause, Difference
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The eager steps of a separate build."""
+    """The eager steps of a separate build of the target, with which replays are compared."""
 
     varied: int | None = None
-    "The number of steps in which changed inputs changed outputs or state."
+    "Number of steps in which new inputs changed outputs or state."
     lazy: tuple[str, ...] = ()
-    "State that step 1 fills in and that depends on the inputs of step 1."
+    "State that step 1 fills, with values that depend on the inputs of step 1."
     lazy_caches: tuple[str, ...] = ()
     asked: tuple[Asked, ...] = ()
-    "Where the step asks whether a capture is under way."
+    "The places where the step asks whether a capture is under way."
     checks: tuple[Check, ...] = ()
-    "The path that the step takes while it is captured, compared with the path that eager steps take."
+    "Checks of the path that the step takes during a capture, compared with the path of eager steps."
     refused: str | None = None
-    "The reason why the step cannot be run eagerly along the path that it takes when it is captured."
+    "The reason why the step cannot be run eagerly along the path that it takes during a capture."
     host_counts: tuple[str, ...] = ()
-    "Tensors of the state that only the host increments; comparisons of replays leave them out."
+    "Tensors of the state that only the host increments. Comparisons of replays leave these tensors out."
     event_failed: str | None = None
-    "The event that failed, or whose following eager step failed, and why."
+    "The name of the event that failed, with the error. The eager step after the event may have failed instead."
     first_step_failed: str | None = None
-    "The reason why the refresh cannot run before the first step."
+    "The reason why the refresh cannot be called before the first step."
 
     @property
     def differs(self) -> bool:
-        """Whether the step computes something else while it is captured."""
+        """Whether the step computes something else during a capture."""
         return any(check.result == "different" for check in self.checks)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenEvent(StepEvent):
-    """Events of one kind, operation and place; `nbytes` is their sum."""
+    """All events of one kind, operation and place; `nbytes` is the sum of their bytes."""
 
     count: int = 1
     first_only: bool = False
     "Whether the events happened only in step 1."
     guarded: bool = False
-    "Whether the step skips the events when told that a capture is under way."
+    "Whether the step leaves out the events if it is told that a capture is under way."
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The events of a watched step."""
+    """The events of one watched step."""
 
     events: tuple[SeenEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A call that gives another answer every time."""
+    """A call whose result changes from call to call, such as a clock or a random number."""
 
     kind: Literal["clock", "random"]
     function: str
@@ -74,15 +74,15 @@ class HostCall:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The lines that some steps ran, and the calls on these lines that are no device operations."""
+    """The lines that some steps ran, and calls on these lines that are not device operations."""
 
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    "File -> its lines that ran."
+    "File -> the lines of the file that ran."
     host_calls: tuple[HostCall, ...] = ()
     never_waited: tuple[Call, ...] = ()
-    "Asynchronous collectives that nobody waits for."
+    "Asynchronous collectives whose result is never waited for."
     marks: tuple[CallSite, ...] = ()
-    "Functions that ran and that the target marks to run eagerly between graphs."
+    "Functions that ran and that the target marks as eager between graphs."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class StepMemory:
 
     step: Held | None = None
     pool: Held | None = None
-    "The memory of a step along the path of captures, for devices where no graph's pool can be read."
+    "The memory of a step along the path of captures, for devices whose pools cannot be read."
     failed: str | None = None
-    "The reason why the step cannot be run once more."
+    "The reason why the step could not be run again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,79 +105,79 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class EscapedWork:
-    """All device work of the step that ran outside the capture."""
+    """All device work of the step that was not captured, although the capture succeeded."""
 
     operations: tuple[StepEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosed:
-    """The line that made a capture fail, or None."""
+    """The line that made a capture fail; None if it was not found."""
 
     diagnosis: Diagnosis | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """An event that was fired between replays, and the replay after it compared with an eager step."""
+    """An event that happened between replays, and checks of the replay after it against an eager step."""
 
     name: str
     place: CallSite | None
-    "The event's own place; None if its code is not the user's, as in `gc.collect`."
+    "The place where the event is written; None if its code is not the user's, as for `gc.collect`."
     moved: tuple[str, ...]
     checks: tuple[Check, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FiredEvents:
-    """The events that were fired so far."""
+    """The events that have happened so far."""
 
     events: tuple[Fired, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedRounds:
-    """Rounds of the refresh, each with a replay that is compared with an eager step."""
+    """Rounds of a program. In each round the refresh is called, and a replay is compared with an eager step."""
 
     number: int = 0
     checks: tuple[Check, ...] = ()
     error: Error | None = None
-    "The failure of a round that follows a replay, where the same round after an eager step succeeds."
+    "The failure of a round after a replay. The same round after an eager step succeeds."
     late: tuple[Check, ...] = ()
-    "The checks of rounds in which the device was behind the host."
+    "Checks of the rounds in which the device was behind the host."
     moved: tuple[str, ...] = ()
-    "State that had moved to other memory by the first round that differed."
+    "State that was in other memory by the first round whose results differ."
     after: tuple[Fired, ...] = ()
-    "The event that happened shortly before the first round that differed."
+    "The event that happened shortly before the first round whose results differ."
     refresh: CallSite | None = None
-    "The place of the refresh."
+    "The place where the refresh is written."
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoice:
-    """A kernel launch that a new capture after an event chooses differently, although replays before and after the
-    event are right."""
+    """A kernel launch for which a new capture after an event makes another choice, although replays before and after
+    the event are correct."""
 
     event: str
     difference: Difference
     causes: tuple[Cause, ...]
-    "The host values that decide the step's choice, as far as trials found them."
+    "The host values that decide the step's choice, as far as they were found by trial."
     frozen_ms: float | None
-    "Milliseconds of a replay after the event; None if the device has no clock."
+    "Milliseconds of one replay after the event; None if the device has no clock."
     fresh_ms: float | None
-    "Milliseconds of a replay of a graph that was captured after the event."
+    "Milliseconds of one replay of a graph that was captured after the event."
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoices:
-    """The launch choices that were found so far."""
+    """The launch choices that have been found so far."""
 
     choices: tuple[LaunchChoice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Bytes and milliseconds after a number of replays; None if they are unknown."""
+    """Memory and time after a number of replays; None if a number is unknown."""
 
     replay: int
     device_bytes: int | None
@@ -192,14 +192,14 @@ class LongRun:
     """The measurements of a long run of replays."""
 
     growth: Growth
-    "The growth caused by the replays, besides the numbers in the points."
+    "The growth that the replays caused, apart from the numbers in `points`."
     points: tuple[Point, ...]
     refresh: CallSite | None
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A break that the target's marks lack."""
+    """A break that the step needs and the target's marks lack."""
 
     code: str
     reason: str
@@ -208,7 +208,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The target's marks, judged by a plan: missing breaks, and functions that are marked without need."""
+    """A plan's judgement of the target's marks: missing breaks, and functions that need not be marked."""
 
     missing: tuple[Missing, ...] = ()
     needless: tuple[CallSite, ...] = ()
@@ -216,18 +216,18 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Steps of the target with its own graphs, compared with the reference."""
+    """Steps of the target with its own graphs, compared with the reference child's steps."""
 
     reason: str | None = None
-    "The reason why their results differ from those of eager steps."
+    "The reason why the results differ from those of eager steps."
     different: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OwnGraphs:
-    """The CUDA graphs of the target itself."""
+    """The CUDA graphs that the target makes itself."""
 
     replays: tuple[tuple[CallSite, ...], ...] = ()
-    "The calls at which the target replays graphs."
+    "Call stacks of the target's own replays."
     compiled: bool = False
-    "Whether the target's graphs are Inductor's, even if Inductor skipped them."
+    "Whether Inductor makes the target's graphs, even if it skipped them in this run."

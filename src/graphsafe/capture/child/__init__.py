@@ -1,1 +1,1 @@
-"""Child processes of a capture: build the user's step, run it and answer with plain data."""
+"""Child processes of a capture. They build the user's step, run it and answer with plain data."""

@@ -1,4 +1,4 @@
-"""Measures how far apart two results are, and how far apart they may be; host tensors only."""
+"""Measures how far two results differ, and how far they may differ. All tensors are on the host."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.probes.replay import Check, Outcome
 
 _MOST_UNITS = 256.0
-"""Results that differ by more units in the last place than this do not repeat: the order of a sum cannot explain a
+"""Results that differ by more units in the last place than this are not repeatable: the order of a sum cannot explain a
 larger difference."""
 _MOST_SHARE = 0.05
-"""Results that differ by more than this share of their largest value do not repeat either (256 units of bfloat16 are as
-large as the value itself)."""
+"""Results that differ by more than this share of their largest value are not repeatable either. (256 units of bfloat16
+are as large as the value itself.)"""
 _MARGIN = 4.0
-"""A few runs show only part of what chance and rounding can do, so a further run may differ by this many times the
-largest difference seen."""
+"""A further run may differ by this many times the largest difference seen, because a few runs show only part of what
+chance and rounding can do."""
 
 _WORSE: tuple[Outcome | None, ...] = ("equal", "rounding", None, "different")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`equal`: bit for bit, NaN equal to NaN. `largest`: None if no number expresses the difference (shape, dtype, NaN,
-    infinity)."""
+    """The difference of two results.
+
+    `equal` means equal bit for bit, with NaN equal to NaN. `largest` is None if no number expresses the difference (of
+    shape, dtype, NaN or infinity).
+    """
 
     equal: bool
     largest: float | None
 
     def is_beyond(self, floor: float | None) -> bool:
-        """Return whether chance does not explain the difference; False without a bound (None)."""
+        """Return whether the difference is larger than `floor`, the most that chance explains. Return False if `floor`
+        is None."""
         return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
 
 
@@ -42,7 +46,7 @@ INCOMPARABLE = Difference(False, None)
 
 
 def difference(left: torch.Tensor | None, right: torch.Tensor | None) -> Difference:
-    """Compare two results, of which one may be missing."""
+    """Compare two results. A missing result (None) cannot be compared."""
     if left is None or right is None:
         return INCOMPARABLE
     with outside_modes():
@@ -64,15 +68,15 @@ def difference(left: torch.Tensor | None, right: torch.Tensor | None) -> Differe
 class Spread:
     """How far runs differ by chance or rounding alone, pooled over all results, steps and runs.
 
-    It is pooled because chance does not show every time: float atomics leave three runs of one output equal in a third
-    of the cases. To pool results of different sizes and dtypes, differences are expressed in units in the last place of
-    the largest value.
+    It is pooled because chance does not show every time: with float atomics, three runs give the same output in a third
+    of the cases. Results have different sizes and dtypes, so differences are counted in units in the last place of the
+    largest value.
     """
 
     units: float = 0.0
     unbounded: set[str] = field(default_factory=set)
-    """Results whose differences rounding does not explain: other integers, shapes or host values, or a far too large
-    difference."""
+    """Results whose differences rounding does not explain: integers, shapes or host values that differ, or floats that
+    differ too much."""
 
     def add(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> None:
         apart = difference(left, right)
@@ -89,7 +93,7 @@ class Spread:
             self.units = max(self.units, units)
 
     def bound(self, name: str, values: torch.Tensor | None) -> float | None:
-        """Return how far a further run of this result may differ from `values`; None if nothing bounds it."""
+        """Return how far a further run of this result may differ from `values`; None if there is no bound."""
         if name in self.unbounded:
             return None
         if values is None or not self.units:
@@ -104,7 +108,7 @@ def _unit(values: torch.Tensor) -> float:
 
 
 def worse(check: Check, replay: int, apart: Difference, floor: float | None, rounding: float | None = None) -> Check:
-    """Return a check with one more comparison; a check keeps its worst comparison."""
+    """Return the check after one more comparison. A check keeps only its worst comparison."""
     if apart.equal:
         return check
     result = _outcome(apart, floor, rounding)
@@ -117,7 +121,7 @@ def worse(check: Check, replay: int, apart: Difference, floor: float | None, rou
 
 
 def unread(name: str) -> Check:
-    """Return the check of something that could not be compared."""
+    """Return the check of a result that could not be compared."""
     return Check(name, None, False, None, None)
 
 

@@ -1,5 +1,5 @@
-"""Runs a compiled step unchanged, in a child. Reads from Inductor's log how it uses CUDA graphs, and which code it
-leaves out of them."""
+"""Runs a compiled step unchanged. Reads from Inductor's log how it uses CUDA graphs, and which code it leaves out of
+them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from graphsafe.report.probes.step import Compiled, Left
 
 _SKIP = re.compile(r"^(?:skipping|disabling) cudagraphs? (?:for backward )?due to (?P<reason>.*)", re.DOTALL)
 _PARTITION = re.compile(r"^cudagraph partition due to (?P<reason>.*)", re.DOTALL)
-"The form up to torch 2.11: one message that contains the stack."
+"The log's format up to torch 2.11: one message that contains the stack."
 _NODE = re.compile(r"^\s+\w+: reason=(?P<reason>.*?), ir=")
-"The form of later versions: a line for each operation, with its stack on the following lines."
+"The log's format in later versions: a line for each operation, with its stack in the following lines."
 _AGAIN = re.compile(r"Re-recording .*?reason[ =:](?P<reason>.*)", re.DOTALL)
 _SIZE = re.compile(r"[Rr]ecording cudagraph tree for symint key (?P<key>.*)")
 _FOUND = re.compile(r"\.?\s*Found from\s*:?\s*")
@@ -30,8 +30,7 @@ _FRAME = re.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+), in (?P<functio
 
 
 def read_log(messages: Sequence[str]) -> Compiled:
-    """Return the facts about the step that are in the log, without the numbers, which come later from a profile and
-    counters."""
+    """Return what the log says about the step. The numbers come later, from a profile and from counters."""
     again = [match["reason"].strip() for message in messages if (match := _AGAIN.search(message))]
     sizes = [match["key"].strip() for message in messages if (match := _SIZE.search(message))]
     left = tuple(dict.fromkeys(_left(messages)))
@@ -62,7 +61,7 @@ def _sentence(reason: str) -> str:
 
 
 def _frames(texts: Iterable[str]) -> tuple[CallSite, ...]:
-    """Return the user's frames of a formatted stack."""
+    """Return the user's frames in formatted stacks."""
     found = [match for text in texts for match in _FRAME.finditer(text)]
     return tuple(
         CallSite(absolute(match["path"]), int(match["line"]), match["function"])
@@ -78,7 +77,7 @@ _COUNTERS = ("cudagraph_skips", "cudagraph_partitions", "cudagraph_recorded_non_
 
 def run(job: Job, channel: Channel) -> None:
     messages: list[str] = []
-    with _heard(messages), _compiled_anew(), opened(job, channel) as session:
+    with _log_collected(messages), _compiled_anew(), opened(job, channel) as session:
         session.load_sets()
         with session.device.capture_stream():
             session.warm_up()
@@ -98,7 +97,7 @@ def run(job: Job, channel: Channel) -> None:
 
 
 @contextmanager
-def _heard(messages: list[str]) -> Iterator[None]:
+def _log_collected(messages: list[str]) -> Iterator[None]:
     """Collect Inductor's messages about CUDA graphs, from the first compilation on."""
 
     class Listener(logging.Handler):
@@ -125,8 +124,8 @@ def _heard(messages: list[str]) -> Iterator[None]:
 
 @contextmanager
 def _compiled_anew() -> Iterator[None]:
-    """Compile without Inductor's caches of graphs: earlier children filled these caches, and Inductor's log says
-    nothing about a graph that comes from a cache. The caches of compiled kernels stay in use."""
+    """Compile without Inductor's caches of graphs. Earlier children filled these caches, and Inductor logs nothing
+    about a graph from a cache. The caches of compiled kernels stay in use."""
     functorch: Any = importlib.import_module("torch._functorch.config")
     inductor: Any = importlib.import_module("torch._inductor.config")
     with (
@@ -137,7 +136,6 @@ def _compiled_anew() -> Iterator[None]:
 
 
 def _counters() -> dict[str, Any]:
-    """Return Inductor's own counters."""
     from torch._dynamo.utils import counters
 
     found = {name: int(counters["inductor"][name]) for name in _COUNTERS}

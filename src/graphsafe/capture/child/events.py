@@ -1,4 +1,4 @@
-"""Fires the target's events: what an engine does between replays, such as a reload, a sleep or a collection."""
+"""Runs the target's events: what an engine does between replays, such as a reload, a sleep or a garbage collection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from graphsafe.report.model import CallSite
 
 
 def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
-    """Fire the events in order, each followed by `then` with the next inputs; return the first failure."""
+    """Run the events in order, and call `then` after each with the number of the next inputs. Return the first
+    failure."""
     for number, name in enumerate(session.subject.events):
         try:
             fire(session, number, name)
@@ -35,10 +36,10 @@ def fire(session: Session, number: int, name: str) -> None:
 
 
 def place_of_event(session: Session, name: str) -> CallSite | None:
-    """Return where an event is written; None if its code is not the user's, as in `gc.collect`."""
+    """Return where the event is written; None if its code is not the user's, as for `gc.collect`."""
     return written_at(code_of(session.subject.events[name]))
 
 
 def inputs_of_event(number: int) -> int:
-    """Return the set of inputs for the step after an event."""
+    """Return the number of the inputs for the step after an event."""
     return 1 + number % REPLAYS

@@ -1,4 +1,4 @@
-"""The files in which the reference child passes values to the other children."""
+"""The files through which the reference child passes values to the other children."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GIVEN, EXPECTED = "given.pt", "reference.pt"
 
 @dataclass
 class Given:
-    """The state that construction left in the reference, by path."""
+    """The state after construction in the reference child, by path."""
 
     digests: Mapping[str, str]
     hosts: Mapping[str, str]
@@ -30,39 +30,39 @@ class Given:
 
 @dataclass
 class Stepped:
-    """One eager step."""
+    """The results of one eager step."""
 
     outputs: Mapping[str, torch.Tensor]
     hosts: Mapping[str, str]
     state: Mapping[str, str] = field(default_factory=dict)
     "Path -> digest after the step."
     values: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    "The values of state that has changed since the warm-up."
+    "The values of state that changed after the warm-up."
     advance: int | None = None
-    "How far the step advanced the generator."
+    "How far the step advanced the random number generator."
     written: Sequence[str] = ()
     "The inputs that the step changed."
 
 
 @dataclass
 class Expected:
-    """The steps with which replays are compared, and how much further eager runs of these steps may differ."""
+    """The steps with which replays are compared, and how far other eager runs of these steps may differ."""
 
     steps: Sequence[Stepped]
     noise: Spread
     rounding: Spread | None
     refused: str | None
-    "The reason why the steps are plain eager steps, not steps along the path of a capture."
+    "The reason why these are plain eager steps and do not follow the path of a capture."
     start: Mapping[str, torch.Tensor]
-    "The state that construction left and that steps change."
+    "State as construction left it, for the state that steps change."
     first_step: Stepped | None
-    "The first step on the inputs of replay 1; None if the first step is like the others."
+    "The first step, run on the inputs of replay 1; None if the first step is like later ones."
     events: Sequence[Stepped]
     "The steps after the target's events."
     repeats: bool
     "Whether eager runs of these steps agree bit for bit."
     host_counts: Set[str] = frozenset()
-    "Tensors of the state that only the host increments; replays leave them as they are."
+    "Tensors of the state that only the host increments. A replay does not change them."
 
     @staticmethod
     def load(folder: Path) -> Expected:

@@ -1,4 +1,4 @@
-"""Builds, on this process's device, an object that another process has written."""
+"""Builds an object that another process has written, on the device of this process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from graphsafe.capture.child.targets import takes_device
 
 
 def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
-    """Return a factory's result: the written step and its arguments, or the result of the written factory.
+    """Return the written step with its arguments. If a factory was written, return the factory's result.
 
-    Tensors from the writing process's single GPU are put on `device`. If all tensors were on the host, because there
-    was no GPU, all of them are put on `device`, because code on the host alone cannot be captured.
+    Tensors from the writing process's single GPU are put on `device`. If that process had all tensors on the host,
+    because it had no GPU, all of them are put on `device`: code on the host alone cannot be captured.
     """
     folder = Path(file).parent
     storages = _storages(folder, device)
@@ -31,7 +31,7 @@ def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
             return typed(wrap_storage=storages[number], dtype=dtype, _internal=True)
 
     with (folder / "given.pickle").open("rb") as opened:
-        # Python searches this path first for the modules that the pickle refers to.
+        # The header holds the search path for the modules that the pickle names, so the header is read first.
         header = pickle.load(opened)
         sys.path += [entry for entry in header["path"] if entry not in sys.path]
         linecache.cache.update(
@@ -57,7 +57,7 @@ def _device_of(place: str | None, used: set[str], device: torch.device) -> torch
 
 
 def _placed(values: torch.Tensor, device: torch.device) -> Any:
-    """Copy the bytes to a storage that a tensor operation allocates, so that a simulated device tags it."""
+    """Copy the bytes to a storage that a tensor operation allocates: a simulated device tags such a storage."""
     there = torch.empty(values.numel(), dtype=torch.uint8, device=device)
     there.copy_(values)
     return there.untyped_storage()

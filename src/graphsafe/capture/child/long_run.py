@@ -1,10 +1,10 @@
-"""Replays many times, to see what grows, slows down, drifts from eager steps or fails late.
+"""Replays many times, to find what grows, slows down, drifts from eager steps or fails late.
 
 Between replays the values of changed tensors are put back, because a cache must not overflow. The bindings of names are
-not put back, because a refresh that leaks does so through them. At ten points garbage is collected, memory is measured,
-freed memory is overwritten (which shows a graph that still reads it), and the replay is compared with an eager step. If
-the same inputs come again periodically, the outputs of each replay are compared with earlier outputs for the same
-inputs.
+not put back, because a refresh that leaks memory does so through them. At ten points garbage is collected, memory is
+measured, freed memory is overwritten, and the replay is compared with an eager step. (The overwriting exposes a graph
+that still reads freed memory.) If the same inputs return periodically, the outputs of each replay are compared with
+earlier outputs for the same inputs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from graphsafe.report.probes.memory import Drift, Growth, Keeping, LateFailure, 
 _POINTS = 10
 _TIMED = 5
 _WATCHED = 20
-"Number of replays for finding the lines that keep memory."
+"Number of further replays in which the lines that keep memory are looked for."
 _MOST_SURPRISES = 50
-"""The largest number of replays that are compared with an eager step because they differ from an earlier replay; a step
-with float atomics has many of these."""
+"""The largest number of replays that are compared with an eager step because they differ from an earlier replay. A step
+with float atomics has many such replays."""
 _STATM = "/proc/self/statm"
 
 
@@ -66,20 +66,22 @@ class _LongRun:
     def __init__(self, session: Session, recording: Recording) -> None:
         self.failure: LateFailure | None = None
         self.stopped: str | None = None
-        "The failure of the user's code that ended the run early."
+        "The failure of the user's code that stopped the run early."
         self.right_until = 0
-        "The last replay that is known to have ended well. The device runs behind the host."
+        """The last replay that is known to have succeeded. The device runs behind the host, so later ones are not known
+        yet."""
         self._session = session
         self._recording = recording
-        self._comes_back = session.subject.refresh is None
-        "Whether the same inputs come again periodically."
-        self._compares_each = self._comes_back and session.ranks.size == 1
-        "Whether each replay is compared; not with ranks, which would have to agree on each eager step."
+        self._inputs_return = session.subject.refresh is None
+        "Whether the same inputs return periodically."
+        self._compares_each = self._inputs_return and session.ranks.size == 1
+        """Whether each replay is compared. With ranks it is not, because all ranks would have to agree on each eager
+        step."""
         folder = session.channel.folder
         expected = Expected.load(folder) if (folder / EXPECTED).exists() else None
         self._noise = Spread() if expected is None else expected.noise
         self._rounding = (None if expected is None else expected.rounding) or Spread()
-        self._keep_at_hand()
+        self._prepare_replays()
         self._undo = self._what_changes()
         self._begun = time.perf_counter()
         self._since = 0
@@ -88,17 +90,18 @@ class _LongRun:
         self._compared = 0
         self._surprises = 0
         self._given: dict[int, dict[str, str]] = {}
-        "Set of inputs -> digests of the outputs."
+        "Number of the inputs -> digests of the outputs."
         self._places = {path: tensor.data_ptr() for path, tensor in self._state().items()}
         self._keeping: tuple[Keeping, ...] = ()
         self._moved: dict[str, int] = {}
-        "State that moved to other memory -> the replay after which the move was seen."
+        "State that moved to other memory -> the replay after which the move was noticed."
 
-    def _keep_at_hand(self) -> None:
-        """Keep the generators and inputs that each replay needs."""
+    def _prepare_replays(self) -> None:
+        """Find the generators to seed, and copy the inputs to the device, once. Replays then need no search and no copy
+        from the host."""
         session = self._session
         session.generators = generators_of(session.subject)
-        if not self._comes_back:
+        if not self._inputs_return:
             return
         inputs = inputs_of(session.subject)
         copies = []
@@ -121,7 +124,7 @@ class _LongRun:
         return {path: one for path, one in reach_of(self._session.subject).tensors.items() if path not in inputs}
 
     def _inputs_of(self, number: int) -> int:
-        return (number - 1) % REPLAYS + 1 if self._comes_back else number
+        return (number - 1) % REPLAYS + 1 if self._inputs_return else number
 
     def replay(self, number: int) -> None:
         self._undo.undo()
@@ -131,7 +134,8 @@ class _LongRun:
             self._compare_with_before(number)
 
     def _compare_with_before(self, number: int) -> None:
-        """Compare with earlier outputs. A different result is wrong only if an eager step differs from it too."""
+        """Compare with the earlier outputs for the same inputs. A different result is wrong only if it also differs
+        from an eager step."""
         session, k = self._session, self._inputs_of(number)
         outputs = session.outputs_of(self._recording.outputs).tensors
         digests = session.device.digests(outputs)
@@ -168,7 +172,7 @@ class _LongRun:
         self._begun, self._since = time.perf_counter(), number
 
     def look_for_lines(self, replays: int) -> None:
-        """If more memory is in use than at first, run a few more replays to find the lines that keep it."""
+        """If more memory is in use than at the first point, run a few more replays to find the lines that keep it."""
         first, last = (self._points[at].device_bytes for at in (0, -1))
         if first is None or last is None or last <= first:
             return
@@ -182,7 +186,7 @@ class _LongRun:
         self._keeping = tuple(Keeping(round(line.kept / _WATCHED), line.frames) for line in lines if line.kept)
 
     def _eager(self, number: int) -> dict[str, torch.Tensor]:
-        """Return the results of an eager step in place of this replay."""
+        """Return the results of an eager step from the same state and inputs as this replay."""
         session = self._session
         bindings = Bindings(reach_of(session.subject), clear_caches=False)
         self._undo.undo()
@@ -200,7 +204,7 @@ class _LongRun:
                 self._drifts.setdefault(name, Drift(name, number, apart.largest, bound))
 
     def answer(self, replays: int) -> LongRun:
-        """Return the measurements; a drift comes with the state that has moved since the check before."""
+        """Return the measurements. Each drift lists the state that has moved since the check before."""
         refresh = self._session.subject.refresh
         moved = tuple(Moved(path, replay) for path, replay in self._moved.items())
         growth = Growth(
@@ -208,7 +212,7 @@ class _LongRun:
             compared=self._compared,
             keeping=self._keeping,
             moved=moved,
-            # State that moved before an earlier check cannot be the cause of a later drift.
+            # State that moved before an earlier check is not the cause: that check found no drift.
             drifts=tuple(
                 replace(one, moved=tuple(each.path for each in moved if each.replay == one.replay))
                 for one in self._drifts.values()

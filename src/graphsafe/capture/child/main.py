@@ -1,6 +1,6 @@
-"""Runs a child: does one job, writes the result, and ends the process at once.
+"""Runs one job in this process, reports how it ended, and exits at once.
 
-This module does not import torch, so that a server without torch can make children too.
+This module does not import torch, so a server without torch can fork children too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphsafe.failure import in_one_line
 
 
 def main(job: Job) -> None:
-    """Run the job. Never returns: the process ends here without running exit handlers of the user's code."""
+    """Run the job. Never returns: the process exits here without the exit handlers of the user's code."""
     die_with_parent()
     channel = Channel(job)
     write_when_asked(channel.folder, job.child)

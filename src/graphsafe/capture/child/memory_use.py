@@ -1,4 +1,4 @@
-"""Computes how much memory a step or a graph holds at most, and which lines allocated it."""
+"""Computes how much memory a step or a graph holds at its peak, and which lines allocated it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Place = CallSite | None
 
 
 def memory_held(events: Sequence[MemoryEvent]) -> Held:
-    """Return the memory of the events, in total and by line, the largest first."""
+    """Return the memory that the events hold, in total and for each line. The lines with the most memory come first."""
     peak = _peak(events)
     at_peak: Counter[Place] = Counter()
     allocated: Counter[Place] = Counter()
@@ -44,12 +44,12 @@ def _by_line(live: dict[int, tuple[Place, int]]) -> Counter[Place]:
 
 
 def pool_memory_held(events: Sequence[MemoryEvent]) -> Held:
-    """Return the largest memory, in total and by line, that a capture took from its graph's pool."""
+    """Return the memory that a capture took from its graph's pool, in total and for each line."""
     return memory_held([event for event in events if event.private or not event.nbytes])
 
 
 def _peak(events: Sequence[MemoryEvent]) -> int | None:
-    """Return the number of the event after which most bytes are held."""
+    """Return the index of the event after which most bytes are held."""
     live: dict[int, int] = {}
     held, most, peak = 0, 0, None
     for number, event in enumerate(events):

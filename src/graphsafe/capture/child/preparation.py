@@ -1,8 +1,8 @@
-"""Imports modules once for all children, in the process from which they fork, if the children cannot see a difference.
+"""Imports modules once, in the process from which the children fork, if no child can see a difference.
 
-A fork copies memory and one thread. So imports are shared only if they left CUDA untouched, started no thread that a
-fork would lose and no process, opened no file, and left torch's random numbers alone. Else every child imports for
-itself.
+A fork copies memory, and only the thread that forks. So imports are shared only if they left CUDA untouched, started no
+process and no thread that a fork would lose, opened no file, and did not change the state of torch's random numbers.
+Otherwise every child imports for itself.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from graphsafe.capture.shared.job import IMPORTS, Job, write_json
 from graphsafe.report.probes.construct import Attempt
 
 _NOT_INITIALIZED = 3
-"CUDA_ERROR_NOT_INITIALIZED"
+"The code of the error CUDA_ERROR_NOT_INITIALIZED."
 _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _OWN = frozenset((_NVML, "CUDA_MODULE_LOADING"))
-"""Environment variables that the factory did not set. The first is set below; torch 2.11 sets the second when it starts
-CUDA, which each child does anyway."""
+"""Environment variables that change without the factory. This module sets the first. Torch 2.11 sets the second when it
+starts CUDA, which each child does anyway."""
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
 _SHAREABLE_THREADS = ("jemalloc_bg_thd",)
-"""The names of threads that a fork may lose. The allocator of pyarrow (which pandas, scikit-learn and transformers
-import) supports forks: in the child it works without its thread (jemalloc, background_thread.c)."""
+"""Names of threads that a fork may lose. The allocator of pyarrow (which pandas, scikit-learn and transformers import)
+supports forks: in the child it works without its thread (jemalloc, background_thread.c)."""
 
 
 class NotShareable(Exception):
-    """Children have to make their imports themselves. The message says why."""
+    """Raised if the imports must not be shared, so that each child makes them itself. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +58,27 @@ class Prepared:
     "The file or module of the target."
     module: Any
     device: Device | None
-    "The entered simulated device. A real device is entered by each child, because CUDA does not survive a fork."
+    """The simulated device, already entered. Each child enters a real device itself, because CUDA does not survive a
+    fork."""
     random_state: tuple[Any, ...]
-    "The random state of Python and numpy after the import."
+    "The random state of Python and of numpy after the import."
 
 
 _prepared: Prepared | None = None
 _entered = ExitStack()
-"Context managers that stay entered for the life of the process."
+"Context managers that are not exited before the process ends."
 
 
 def prepared(job: Job) -> Prepared | None:
-    """Return the preparation for this job that the process has inherited by its fork, or None."""
+    """Return the preparation that this process inherited by its fork, if it fits the job, else None."""
     if _prepared is None or _prepared.where != job.where:
         return None
     return _prepared if _prepared.device is None or _prepared.device.name == job.device else None
 
 
 def restore_random_state(ready: Prepared) -> None:
-    """Restore the random state after the import: `rich` draws, and every fork seeds Python again."""
+    """Restore the random state from after the import. It has changed since: `rich` draws random numbers, and every fork
+    seeds Python again."""
     python, numpys = ready.random_state
     random.setstate(python)
     if numpys is not None:
@@ -103,7 +105,8 @@ def prepare(job: Job) -> None:
 
 
 def import_ahead(job: Job) -> None:
-    """Make the imports at the beginning of the factory, for children forked from this process. Raises NotShareable."""
+    """Run the imports at the beginning of the factory, for the children that will be forked from this process. Raises
+    NotShareable."""
     global _prepared
     assert _prepared is not None
     imports = first_imports(_prepared.module, job.target.rpartition(":")[2])
@@ -121,17 +124,18 @@ def import_ahead(job: Job) -> None:
 
 
 def tell_imports(folder: Path, before: Set[str]) -> None:
-    """Write down a build child's imports since `before`, if they include libraries to share."""
+    """Write a file with the modules that the build child has imported since `before`, if libraries to share are among
+    them."""
     modules = {name: _origin(name) for name in list(sys.modules) if name not in before}
     if any(map(_is_library, modules.values())):
         write_json(folder / IMPORTS, {"modules": modules, "surroundings": _surroundings(), "random": _random_digest()})
 
 
 def follow(folder: Path) -> None:
-    """Import the libraries that the build child imported while it built. Raises NotShareable.
+    """Import the libraries that the build child imported while it built the target. Raises NotShareable.
 
-    It is also raised if the imports load other modules here, or leave the process in another state: they then depend on
-    work that the factory does before them.
+    NotShareable is also raised if these imports load other modules here than in the build child, or leave the process
+    in another state. They then depend on work that the factory does before them.
     """
     assert _prepared is not None
     reported = decode(read_text(f"{folder}/{IMPORTS}"))
@@ -144,7 +148,7 @@ def follow(folder: Path) -> None:
                 try:
                     importlib.import_module(name)
                 except BaseException:
-                    continue  # import it as the build child did; the comparison below reports a missing module
+                    continue  # the build child imported it in some other way, which the other children can do too
     new = [name for name in list(sys.modules) if name not in before]
     different = [name for name in new if name not in origins or origins[name] != _origin(name)]
     if different:
@@ -159,7 +163,8 @@ def follow(folder: Path) -> None:
 
 @contextmanager
 def _watched(device: Device | None) -> Iterator[None]:
-    """Raise NotShareable if the code inside leaves what a fork does not preserve (a thread, a file, CUDA)."""
+    """Raise NotShareable if the code inside leaves something that a fork does not preserve: a thread, a file or
+    CUDA."""
     process = os.getpid()
     files, threads, drawn = _open_files(), threading.active_count(), _torch_state(device)
     try:
@@ -167,7 +172,7 @@ def _watched(device: Device | None) -> Iterator[None]:
             yield
     finally:
         if os.getpid() != process:
-            leave(0)  # this is a copy of the process that the module has forked
+            leave(0)  # this process is a fork that the module made and that returned from its import
     if has_children():
         raise NotShareable("it starts a process")
     if _open_files() - files:
@@ -176,7 +181,8 @@ def _watched(device: Device | None) -> Iterator[None]:
         raise NotShareable("it seeds torch or draws random numbers from it")
     if _cuda_started():
         raise NotShareable("it starts CUDA")
-    # Compare after a fork, because some libraries (OpenBLAS) end their threads before a fork.
+    # Count threads after the fork in `_cuda_started`, because some libraries (OpenBLAS) end their threads before a
+    # fork.
     new = _thread_names()[threads:]
     if threading.active_count() > threads or new:
         raise NotShareable(f"it starts a thread ({new[-1]})" if new else "it starts a thread")
@@ -184,7 +190,7 @@ def _watched(device: Device | None) -> Iterator[None]:
 
 @contextmanager
 def asking_without_cuda() -> Iterator[None]:
-    """Let modules ask for a GPU without starting CUDA here: torch then asks only the driver's NVML library."""
+    """Let modules ask whether there is a GPU, without starting CUDA. Torch then asks only the driver's NVML library."""
     before = os.environ.get(_NVML)
     os.environ[_NVML] = "1"
     try:
@@ -199,7 +205,7 @@ def _cuda_started() -> bool:
     refuses = getattr(torch._C, "_cuda_isInBadFork", None)
     if refuses is None:  # torch was built without CUDA
         return False
-    # if the parent has asked the CUDA runtime, torch in a forked child knows that and refuses to start CUDA.
+    # If this process has asked the CUDA runtime, torch knows it in a forked child and refuses to start CUDA there.
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -220,7 +226,7 @@ def _library_started() -> bool:
 
 
 def _thread_names() -> list[str]:
-    """Return the names of this process's threads, the oldest first, without those that a fork may lose."""
+    """Return the names of this process's threads, oldest first, without the threads that a fork may lose."""
     names = []
     for number in sorted(map(int, os.listdir("/proc/self/task"))):
         with suppress(OSError):  # the thread has ended
@@ -231,7 +237,7 @@ def _thread_names() -> list[str]:
 
 
 def _open_files() -> set[str]:
-    """Return open files by number and name, without files that several processes can read independently."""
+    """Return the open files as number and name, without files that several processes can read independently."""
     found = set()
     for number in os.listdir("/proc/self/fd"):
         try:
@@ -244,7 +250,7 @@ def _open_files() -> set[str]:
 
 
 def _seed(device: Device | None, job: Job) -> None:
-    """Seed as a child does before its import; a real device is seeded by each child."""
+    """Seed as a child does before its import. Each child seeds a real device itself."""
     seed_host(job.first_seed)
     if device is None:
         torch.default_generator.manual_seed(job.first_seed)
@@ -287,11 +293,10 @@ def _surroundings() -> dict[str, Any]:
 
 
 def first_imports(module: Any, name: str) -> list[CodeType]:
-    """Return the import statements at the beginning of a factory, compiled. The search continues in a function of the
-    same file that the factory calls first, with plain arguments.
+    """Return the import statements at the beginning of the factory `name`, compiled. If the factory then calls a
+    function of the same file with plain arguments, the imports at the beginning of that function follow.
 
-    `name` is that of the factory in its imported module. The list is empty if the functions do not come from this
-    source.
+    The list is empty if the functions of the imported module do not come from this source.
     """
     try:
         with open(module.__file__, "rb") as file:
@@ -307,14 +312,16 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
 
 
 def _is_source(node: ast.FunctionDef | None, function: Any) -> bool:
-    """Return whether a function still has the code of its source, so that a call runs these statements."""
+    """Return whether the function is the one that `node` defines, without decorators, so that a call runs these
+    statements."""
     if node is None or node.decorator_list or not isinstance(function, FunctionType):
         return False
     return function.__code__.co_firstlineno == node.lineno
 
 
 def _collect(function: ast.FunctionDef, found: list[ast.stmt]) -> str | None:
-    """Collect the imports at the beginning of a function; return the name of the function that is called next."""
+    """Add the imports at the beginning of the function to `found`. Return the name of the function that the next
+    statement calls."""
     for statement in function.body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             found.append(statement)

@@ -1,16 +1,18 @@
-"""Many rounds of a program: its refresh, then a step or a replay.
+"""Many rounds of a program. A round is a call of the refresh, then a step or a replay.
 
-A refresh may act differently only in the tenth round (new weights, another page of a cache, a new scale). Host state
+A refresh may act differently only in the tenth round: new weights, another page of a cache, a new scale. Host state
 that the step's Python code changes may decide when, and replays do not change that state. So replays are compared with
-eager steps in many more rounds than new inputs alone need. The eager rounds and the replays run in two children, and
-before the rounds each does exactly what the other does.
+eager steps in many more rounds than new inputs alone would need. The eager rounds and the replays run in two children.
+Before the rounds, both children do exactly the same.
 
-State that steps change on the device is put back before each of the first rounds, so that positions do not run out of
-their buffers. Before some of them the target's events happen again, in turn: the second one of a kind may do something
-else, and so may a refresh after it. In a few rounds after these the device is busy while the host goes on, so that a
-refresh which should wait for the step shows itself. If eager steps repeat themselves bit for bit, the last rounds go on
-from each other, as a program does: a refresh may read what steps count on the device. They end where an eager step
-fails.
+In the first rounds, state that steps change on the device is put back before each round, so that positions do not run
+out of their buffers. Before some of these rounds an event of the target happens, and each event happens twice: the
+second time, the event or a later refresh may act differently. In a few further rounds the device is busy while the host
+goes on. They expose a refresh that should wait for the step and does not.
+
+If eager steps repeat bit for bit, the last rounds are continued rounds: each starts from the state that the round
+before left, as in a program. A refresh may then read what steps count on the device. The continued rounds stop when an
+eager step fails.
 """
 
 from __future__ import annotations
@@ -28,34 +30,34 @@ from graphsafe.capture.child.session import PAIR, Session, host_values, load_val
 from graphsafe.capture.child.state import copies_of, reach_of
 
 ROUNDS = "rounds.pt"
-"The file in which the eager rounds are handed over."
+"The file with the results of the eager rounds."
 GOING_ON = "going-on.pt"
-"The file of the eager rounds that go on from each other."
+"The file with the results of the continued eager rounds."
 MOST_ROUNDS = 256
-"The largest number of rounds before which state is put back."
+"The largest number of rounds that start with state put back."
 MOST_GOING_ON = 128
 _FIRST_EVENT = 64
-"The round, from 0 on, before which the first event happens."
+"The round before which the first event happens, counted from 0."
 _EVENT_GAP = 20
-"The number of rounds from one event to the next."
+"Number of rounds from one event to the next."
 _EACH_EVENT = 2
 "Number of times that each event happens."
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
-"The inputs of further rounds, in which the device is behind the host."
+"The numbers of the inputs of the rounds in which the device is behind the host."
 INPUTS_GOING_ON = range(LATE_INPUTS.stop, LATE_INPUTS.stop + MOST_GOING_ON)
 
 
 @dataclass
 class Rounds:
-    """The results of eager rounds."""
+    """The results of the eager rounds."""
 
     put_back: Sequence[str]
-    "The state that steps change in place, which is put back before each of these rounds."
+    "State that steps change in place. It is put back before each of these rounds."
     steps: Sequence[Stepped] = ()
     is_whole: bool = False
-    "Whether no round failed or was left out, so that another child can get here."
+    "Whether no round failed or was left out, so that another child can reach the state after them."
     late: Sequence[Stepped] = ()
-    "The rounds in which the device was behind the host; outputs only."
+    "The rounds in which the device was behind the host, with their outputs only."
 
     @staticmethod
     def load(folder: Path) -> Rounds:
@@ -64,12 +66,12 @@ class Rounds:
 
 
 class Kept:
-    """State of the device, as it was when this was made."""
+    """A copy of state on the device, made when this object is created."""
 
     def __init__(self, session: Session, paths: Sequence[str]) -> None:
         self._session = session
         reached = reach_of(session.subject).tensors
-        # Only these are held, so that memory is freed which a refresh drops.
+        # Keep no other tensors alive, so that a tensor which a refresh drops is freed.
         self._tensors = [reached[path] for path in paths if path in reached]
         self._copies = copies_of(session.device, self._tensors)
 
@@ -84,15 +86,15 @@ class Kept:
 
     def _put_back(self, pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
         for tensor, values in pairs:
-            if tensor.shape == values.shape:  # else the refresh has given it another size
+            if tensor.shape == values.shape:  # the refresh may have changed the size
                 self._session.device.store(tensor, values)
 
 
 def late_rounds(session: Session, kept: Kept, run: Callable[[], Any]) -> list[Stepped]:
-    """Run rounds in which the device is behind the host, without waits that the program does not make. In one half of
-    them the refresh meets a busy device, in the other half the step does. The device itself copies the results, in
-    order, and puts its state back before each round, so that a difference follows from the delay alone. Return nothing
-    if this device cannot run behind the host."""
+    """Run rounds in which the device is behind the host, without waits that the program does not make. In half of them
+    the device is busy during the refresh, in the other half only during the step. The device itself copies the results
+    in order, and puts its state back before each round, so that a difference follows from the delay alone. Return
+    nothing if the device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
         kept.put_back_in_order()
@@ -109,20 +111,21 @@ def late_rounds(session: Session, kept: Kept, run: Callable[[], Any]) -> list[St
 
 
 def goes_on(session: Session, reference: Expected) -> bool:
-    """Return whether a round may start from the state that the last one left, where tiny differences would grow. The
-    simulated device rounds differently where memory is aligned differently."""
+    """Return whether continued rounds can be compared. Tiny differences grow in such rounds, and the simulated device
+    rounds differently if memory is aligned differently."""
     return reference.repeats and session.device.evidence == "measured"
 
 
 def event_since(session: Session, at: int) -> str | None:
-    """Return the event that happened in the last rounds up to round `at` (from 0 on), if one did."""
+    """Return the event that happened last before round `at` (counted from 0). Return None before the first event, and
+    when the last event is `_EVENT_GAP` rounds or more ago."""
     turn, events = (at - _FIRST_EVENT) // _EVENT_GAP, [*session.subject.events]
     return events[turn % len(events)] if 0 <= turn < _EACH_EVENT * len(events) else None
 
 
 def inputs_of_rounds(session: Session, kept: Kept) -> Iterator[int]:
-    """Yield the number of each round's inputs, after state of the device was put back and an event happened. Host
-    state, and what else the refresh changes, stays. Raises TargetError if an event fails."""
+    """For each round, put the device's state back, run the event that is due, and yield the number of the round's
+    inputs. Host state, and whatever else the refresh changes, is not put back. Raises TargetError if an event fails."""
     for at in range(MOST_ROUNDS):
         kept.put_back()
         event = event_since(session, at)
@@ -132,6 +135,7 @@ def inputs_of_rounds(session: Session, kept: Kept) -> Iterator[int]:
 
 
 def inputs_going_on(kept: Kept) -> Iterator[int]:
-    """Yield the number of each round's inputs; state of the device is put back once, before the first."""
+    """Yield the number of the inputs of each continued round. The device's state is put back only once, before the
+    first round."""
     kept.put_back()
     yield from INPUTS_GOING_ON

@@ -19,16 +19,17 @@ class Series:
     _session: Session
     _start: Snapshot
     _nudge: int | None = None
-    """The direction in which parameters and inputs are moved by one unit in the last place, or None."""
+    """0 or 1 if parameters and inputs are moved by one unit in the last place, in opposite directions for 0 and 1; else
+    None."""
     _is_first: bool = False
-    "Whether to note the state that step 1 makes or fills. Other series would only read all state again."
+    "Whether to note the state that step 1 makes or fills. For later series this would only read all state again."
     _warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
     steps: list[Stepped] = field(default_factory=list)
     born: dict[str, str] = field(default_factory=dict)
-    "State that step 1 made or filled -> digest of its value then."
+    "State that step 1 made or filled -> digest of its value after step 1."
     filled: dict[str, int] = field(default_factory=dict)
-    "Caches of functions that were empty before step 1 -> the number of results that they keep after it."
+    "Function caches that were empty before step 1 -> the number of results that they hold after it."
     settled: dict[str, str] = field(default_factory=dict)
     "State -> digest of its value at the end of the series."
     changed: set[str] = field(default_factory=set)
@@ -57,8 +58,8 @@ class Series:
             self.settled = {**reach.hosts, **session.device.digests(reach.tensors)}
 
     def _note_first_step(self, before: Reach) -> None:
-        """Note the state that step 1 made or filled. In a method of its own, because the variables would keep tensors
-        alive that the target drops."""
+        """Note the state that step 1 made or filled. This is a separate method because its local variables would
+        otherwise keep alive tensors that the target drops."""
         after = reach_of(self._session.subject)
         self.born = born(self._session, self._start, before, after)
         sizes = {path: size for path, (_, size) in after.caches.items() if size}
@@ -105,8 +106,8 @@ class Series:
 
 
 def born(session: Session, start: Snapshot, before: Reach, after: Reach) -> dict[str, str]:
-    """Return the state that step 1 made or filled: missing or None before, or a tensor that had other values at the
-    `start`."""
+    """Return the state that step 1 made or filled, by path. Before step 1 such state was missing or None, or was a
+    tensor whose values were still those of `start`."""
     inputs = inputs_of(session.subject)
     tensors = {path: one for path, one in after.tensors.items() if path not in inputs and not path.endswith(".grad")}
     digests = session.device.digests(tensors)

@@ -1,12 +1,12 @@
-"""A process that children fork from, with a keeper for each child.
+"""A process from which children are forked, with a keeper for each child.
 
-The first server has imported torch and none of the user's code: a child forked from it starts in a third of a second, a
-fresh process in four. No code in a server may ask torch about CUDA (even by `torch.cuda.is_available()`), because
-forked children could not use CUDA afterwards. Further servers branch off from the first, one for each target, so that
-targets do not wait for each other.
+The first server has imported torch and none of the user's code. A child forked from it starts in a third of a second; a
+fresh process needs four seconds. No code in a server may ask torch about CUDA (not even with
+`torch.cuda.is_available()`), because forked children could not use CUDA afterwards. Further servers are forked from the
+first, one for each target, so that targets do not wait for each other.
 
-Between a server and each child stands a keeper: it adopts all processes that the child's descendants leave behind, even
-daemons, and ends them with the child.
+Between a server and each child there is a process called the keeper. It adopts all processes that the child's
+descendants leave behind, even daemons, and ends them when the child ends.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _MESSAGE_BYTES = 1 << 20
 
 
 def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None = None) -> NoReturn:
-    """Serve the parent at the other end of this socket, and clean up when the parent is gone.
+    """Serve the parent at the other end of this socket. Clean up when the parent is gone.
 
     `prepare` makes imports, and returns the reason if they must not be shared. `folder` holds the parent's temporary
-    files. If the parent was killed, the server removes the folder.
+    files; the server removes it if the parent was killed.
     """
     killed = False
     try:
@@ -48,7 +48,8 @@ def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None
         if refused is not None:
             _tell(parent, ServerState(os.getpid(), refused=refused))
         else:
-            # Children collect garbage before they capture. Imported objects are many and none of them is garbage.
+            # Children collect garbage before they capture. The collection skips frozen objects: imported objects are
+            # many, and none of them is garbage.
             gc.collect()
             gc.freeze()
             _tell(parent, ServerState(os.getpid(), ready=True))
@@ -57,12 +58,13 @@ def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None
         end_descendants()
         if killed and folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-        # Exit at once: taking down an interpreter that has imported torch takes a second.
+        # Exit at once: shutting down an interpreter that has imported torch takes a second.
         leave(0)
 
 
 def serve(parent: socket.socket) -> bool:
-    """Serve the parent's requests. Return whether the parent asked the server to end, rather than ended itself."""
+    """Serve the parent's requests. Return True if the parent asked the server to end, False if the parent has
+    exited."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
         reap()
@@ -81,7 +83,7 @@ def serve(parent: socket.socket) -> bool:
 
 
 def _keep(parent: socket.socket, number: int, job: Job, output: int) -> NoReturn:
-    """Fork one child, report how it ends, and end the processes that it has left."""
+    """Fork one child, report how it ends, and end the processes that it leaves behind."""
     try:
         adopt_orphans()
         die_with_parent()
@@ -92,7 +94,7 @@ def _keep(parent: socket.socket, number: int, job: Job, output: int) -> NoReturn
             main(job)
         os.close(output)
         _tell(parent, ChildState(number, pid))
-        # The child is not reaped yet, so its number cannot have been given to another group.
+        # The child is not reaped yet, so no other process group can have its number.
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         assert ended is not None
         end_group(pid)
@@ -104,7 +106,7 @@ def _keep(parent: socket.socket, number: int, job: Job, output: int) -> NoReturn
 
 
 def _branch(parent: socket.socket, request: Branch, descriptor: int, output: int) -> NoReturn:
-    """Become a server with its own socket to the parent, in which the user's modules may be imported."""
+    """Become a server with its own socket to the parent. This server may import the user's modules."""
     parent.close()
     die_with_parent()
     _become(output)
@@ -138,7 +140,7 @@ def _branch(parent: socket.socket, request: Branch, descriptor: int, output: int
 
 
 def import_torch() -> None:
-    """Import torch and graphsafe's modules once for all children; without dynamo, which is slow to import and seldom
+    """Import torch and graphsafe's modules once for all children. Leave out dynamo, which is slow to import and seldom
     needed."""
     import torch
     import torch.utils._python_dispatch
@@ -149,8 +151,8 @@ def import_torch() -> None:
 
     with asking_without_cuda():
         torch.empty(0)
-        # At its first look-up of a function's name, torch builds an index of all functions, which takes a second (torch
-        # 2.11).
+        # When torch (2.11) looks up the name of a function for the first time, it builds an index of all functions,
+        # which takes a second.
         resolve_name(torch.add)
         for name in CHILDREN.values():
             importlib.import_module(name)

@@ -1,4 +1,5 @@
-"""A child's target, built on its device. All children build, seed, feed and step it in the same way."""
+"""A target that a child has built on its device. All children build, seed and step it, and give it inputs, in the same
+way."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.text import bucket_name
 
 REPLAYS = 3
-"Number of replays on changed inputs."
+"Number of replays on new inputs."
 PAIR = REPLAYS + 1
-"The number of the inputs and of the seed for two successive steps without seeding in between."
+"The number of the inputs, and of the seed, for two successive steps without seeding in between."
 CAPTURE_SEED = 7_777
-"The seed at capture, and at no other time."
+"The seed at capture. No other step uses it."
 FIRST_SEED = 1_000
-"The seed of the first warm-up step; later steps use the next numbers."
+"The seed of the first warm-up step; each later warm-up step uses the next number."
 
 
 @dataclass
@@ -46,17 +47,17 @@ class Session:
     device: Device
     subject: Subject
     sets: tuple[Mapping[str, torch.Tensor], ...] = ()
-    "New values for the inputs of replay 1, 2, ..., which the build child has tried."
+    "New values for the inputs of replay 1, 2, ..., which the build child found to work."
     capture_path: bool = False
-    "Whether `path_step` runs as a capture would: code that asks whether a capture is under way gets True."
+    "Whether `path_step` runs as a capture would: code that asks whether a capture is under way gets the answer True."
     asked: Callable[[Asked], None] | None = None
-    "The function to call when the user's code asks in `path_step` whether a capture is under way."
+    "Called when the user's code asks, in `path_step`, whether a capture is under way."
     factory: Callable[..., Any] | None = None
     generators: Reach | None = None
-    """All generators to seed, or None to search for them in each step. It is set for frequent steps, since a search
-    takes time."""
+    """All generators to seed. None means that each step searches for them; a search takes time, so this is set before
+    many steps."""
     ranks: Ranks = field(default_factory=Ranks)
-    "The ranks that run this child side by side; they decide together about further steps."
+    "The ranks that run this child side by side. They decide together whether further steps run."
 
     def seed(self, k: int) -> None:
         value = self.job.seed * 1_000_003 + k
@@ -87,14 +88,15 @@ class Session:
             self.step()
 
     def warm_up_but_last(self) -> None:
-        """Run the steps of the warm-up but the last, and seed the last one."""
+        """Run all steps of the warm-up except the last one, and seed for the last one."""
         for k in range(self.job.warmup - 1):
             self.seed(FIRST_SEED + k)
             self.step()
         self.seed(FIRST_SEED + self.job.warmup - 1)
 
     def put_inputs(self, k: int, seed: int | None = None) -> None:
-        """Set the inputs of replay `k`, and seed everything by `seed` or by `k`."""
+        """Set the inputs of replay `k`, and seed everything with `seed`, or with `k` if there is no `seed`. With a
+        refresh, `k` is always the seed."""
         if self.subject.refresh is not None:
             self.seed(k)
             with users_code("step", "refresh failed", written_at(code_of(self.subject.refresh))):
@@ -113,7 +115,7 @@ class Session:
         return walk({"output": outputs})
 
     def of_bucket(self, axes: Mapping[str, Any], folder: Path) -> Session:
-        """Return another bucket of the target, built here from the same seed. Raises TargetError."""
+        """Build another bucket of the target in this process, from the same seed. Raises TargetError."""
         assert self.factory is not None
         self.channel.phase(f"build {bucket_name(axes)}")
         seed_all(self.device, self.job.first_seed)
@@ -132,10 +134,10 @@ class Session:
 
 @contextmanager
 def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> Iterator[Session]:
-    """Enter the device and build the target. Raises TargetError.
+    """Enter the device, build the target and yield its session. Raises TargetError.
 
     Captures that the constructor itself makes are added to `watched`. Without `watched`, a generator that the
-    constructor left capturing is repaired, so that the child can find further faults.
+    constructor left in the capturing state is repaired, so that the child can find further faults.
     """
     channel.phase("open the device")
     inherited = frozenset(sys.modules)
@@ -182,7 +184,7 @@ def seed_all(device: Device, value: int) -> None:
 
 
 def save_values(channel: Channel, name: str, data: Any) -> None:
-    """Save data with host tensors for siblings, which run the same user's code."""
+    """Save data with host tensors for the other children, which can load it because they run the same user's code."""
     with channel.shared_file(name) as path, outside_modes(), open_file(path, "wb") as file:
         torch.save(data, file)
 

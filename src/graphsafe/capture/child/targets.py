@@ -1,4 +1,5 @@
-"""Turns `FILE.py:FACTORY` into a subject that can be stepped. Runs in a child only: it imports the user's code."""
+"""Turns `FILE.py:FACTORY` into a subject that can be stepped. Only children import this module, because it imports the
+user's code."""
 
 from __future__ import annotations
 
@@ -28,12 +29,13 @@ _NEXT_STEPS: Mapping[str, str] = {
     "initialize the default process group twice": "; the ranks of --nproc have a group already: ask "
     "`torch.distributed.is_initialized()` first",
 }
-"Part of an error's text -> the next step, where the text itself says nothing of graphsafe's options."
+"""Part of an error's message -> advice that is appended to it. The message itself says nothing about graphsafe's
+options."""
 Stage = Literal["import", "build", "step"]
 
 
 class TargetError(Exception):
-    """The user's code failed eagerly, in a stage; `line` is the line for stderr."""
+    """Raised if the user's code fails in a stage, without a capture. `line` describes the error for stderr."""
 
     def __init__(self, stage: Stage, line: str) -> None:
         super().__init__(line)
@@ -53,7 +55,7 @@ class Subject:
     events: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     "Events by name, in the order in which they are fired."
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
-    "For inputs made from `--input`: path, spelled as in `state.inputs_of` -> the range that was asked for."
+    "For inputs made from `--input`: path, spelled as in `state.inputs_of` -> the range that the user asked for."
 
     def __call__(self) -> Any:
         return self.fn(*self.args, **self.kwargs)
@@ -61,8 +63,8 @@ class Subject:
 
 @contextmanager
 def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Iterator[None]:
-    """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names its line, or the place
-    `written` if the code cannot even be called.
+    """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names the line of the error. If
+    no line of the user's code ran, the TargetError names the place `written`.
 
     If the user's code forks this process, the forked copy exits when it returns from that code, so that it does not
     continue graphsafe's work.
@@ -80,7 +82,8 @@ def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Ite
 
 
 def describe(error: BaseException, written: CallSite | None = None) -> str:
-    """Describe the first error of a chain, `ValueError: no such head (model.py:12)`, or where it was `written`."""
+    """Describe the first error of a chain: `ValueError: no such head (model.py:12)`. If no line of the user's code is
+    in its traceback, `written` is the place."""
     root, _ = root_error(error)
     text = " ".join(message_of(root).split())
     frames, _ = traceback_frames(root.__traceback__)
@@ -118,7 +121,7 @@ def find_factory(module: Any, target: str) -> Callable[..., Any]:
 def build(
     factory: Callable[..., Any], device: torch.device, axes: Mapping[str, Any], inputs: tuple[InputSpec, ...]
 ) -> Subject:
-    """Call the factory and make its result into a subject that can be stepped. Raises TargetError."""
+    """Call the factory and make a subject from its result. Raises TargetError."""
     arguments = (device,) if takes_device(factory, axes) else ()
     with users_code("build", "the factory failed"):
         answer = factory(*arguments, **axes)
@@ -127,7 +130,7 @@ def build(
 
 
 def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[str, ...] = ()) -> bool:
-    """Return whether the first argument is the device: required, or named `device`."""
+    """Return whether the factory's first parameter is the device: it is required, or named or annotated as a device."""
     try:
         parameters = list(inspect.signature(factory).parameters.values())
     except Exception:  # the user's callable has a broken signature
@@ -203,7 +206,8 @@ def kind_of(value: Any) -> str:
 
 
 def _from_specs(module: Any, inputs: tuple[InputSpec, ...], device: torch.device) -> Subject:
-    """Return the arguments that `--input` describes, drawn on the host: the device's generator must not move."""
+    """Return a subject with the inputs that `--input` describes. They are drawn on the host, because the device's
+    generator must not advance."""
     generator = torch.Generator().manual_seed(0)
     kwargs: dict[str, Any] = {}
     bounds: dict[str, tuple[float | None, float | None]] = {}

@@ -1,4 +1,4 @@
-"""The time for further steps, whose number must seldom depend on the machine's load."""
+"""The time that is left for further steps. The machine's load should seldom change how many steps there are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class TimeLeft:
-    """A limit on the CPU time of this process, and on the total time, from now on."""
+    """A limit on this process's CPU time and on the total time, both counted from now on."""
 
     cpu_seconds: float
     seconds: float
@@ -16,10 +16,11 @@ class TimeLeft:
     _worked: float = field(default_factory=time.process_time)
 
     def is_over(self, done: int, used: float = 0.0) -> bool:
-        """Return whether the time is over after `done` steps; `used` is the share of another limit that they have used.
+        """Return whether the time is over after `done` steps. `used` is the share of another limit that these steps
+        have used.
 
-        A report shows a power of two. So if `done` is a power of two, more steps follow only if there is time to reach
-        twice as many.
+        A report states a power of two. So when `done` is a power of two, further steps run only if there is time to
+        double their number.
         """
         share = 2 - 1 / done if done and done == power_of_two(done) else 1
         worked, waited = time.process_time() - self._worked, time.monotonic() - self._begun

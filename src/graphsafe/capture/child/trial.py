@@ -1,4 +1,4 @@
-"""Finds the inputs of a step that can be given new values, by trying them on a separate eager build."""
+"""Finds the inputs of a step that can be given new values. It tries new values on a separate eager build."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Outcome = Mapping[str, str]
 TOGETHER = "all inputs"
 
 _MOST_ALONE = 32
-"Up to this many inputs are tried one by one; more are tried together, and in halves if that fails."
+"Up to this many inputs are tried one by one. If there are more, they are tried together, and in halves if that fails."
 
 _NO_CHOICE = "its values leave no choice"
 _BROKE = "the new values that were tried broke the process"
@@ -35,7 +35,7 @@ _ALL_ZERO = "no output depends on it: every output is zero whatever the inputs a
 
 @dataclass(eq=False)
 class Broken(Exception):
-    """Raised if new values for an input break the process (a device-side assertion)."""
+    """Raised if new values for an input break the process, for example by a device-side assertion."""
 
     path: str
 
@@ -45,8 +45,8 @@ class Tried:
     """The result of the trial.
 
     `limits` go into the report. `unvaried` are inputs that keep their values although outputs may depend on them.
-    `unvaried_host` are the unvaried inputs on the host: Python may branch on their values, and a graph freezes the
-    branch.
+    `unvaried_host` are those of `unvaried` that are on the host: Python may branch on their values, and a graph freezes
+    the branch.
     """
 
     limits: list[Limit] = field(default_factory=list)
@@ -60,7 +60,8 @@ class Tried:
 
 
 def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
-    """Share new inputs as `inputs.pt`. Raises Broken, and TargetError if the step fails on its own inputs."""
+    """Try new values for all inputs, and save the accepted values in `inputs.pt` for the other children. Raises Broken.
+    Raises TargetError if the step fails on its own inputs."""
     trial = _Trial(session, snapshot)
     tried = Tried()
     ranks = session.ranks
@@ -74,7 +75,7 @@ def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
     for path in opaque:
         tried.keep(path, _OPAQUE)
     kinds: dict[str, int] = {}
-    "Input -> the number of the proposal that the step takes."
+    "Input -> the number of the proposal that the step accepts."
     open_paths: list[str] = []
     for path in ranks.union(trial.original):
         broke = session.job.unvaried.count(path)
@@ -125,7 +126,8 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """Return this proposal for replay `k`; None beyond the last, or for another rank's input."""
+        """Return proposal number `kind` for replay `k`. Return None if there are fewer proposals, or if the input is
+        another rank's."""
 
         if path not in self.original:
             return None
@@ -142,7 +144,8 @@ class _Trial:
         return {path: values for path, values in drawn.items() if values is not None}
 
     def alone(self, path: str) -> tuple[int | None, str]:
-        """Return the first proposal that the step takes and that changes an output, or None and the reason."""
+        """Return the number of the first proposal that the step accepts and that changes an output, with an empty
+        string. If there is none, return None and the reason."""
         why = _FAILS
         kind = self._session.job.unvaried.count(path)
         ranks = self._session.ranks
@@ -162,7 +165,7 @@ class _Trial:
         return self._session.ranks.all(self.outcome(new, what) is not None)
 
     def together(self, paths: Sequence[str]) -> list[str]:
-        """Return the inputs, of many, whose new values the step takes, found by halving."""
+        """Return the inputs whose new values the step accepts, found by halving the list."""
         if self.runs(self.new(dict.fromkeys(paths, 0), 1), TOGETHER if len(paths) > 1 else paths[0]):
             return list(paths)
         if len(paths) == 1:
@@ -171,7 +174,7 @@ class _Trial:
         return [*self.together(paths[:middle]), *self.together(paths[middle:])]
 
     def largest_that_runs(self, new: Values) -> dict[str, torch.Tensor]:
-        """Add one input after the other, floats first, while the step still accepts all of them together."""
+        """Add one input after another, floats first, as long as the step accepts all of them together."""
         taken: dict[str, torch.Tensor] = {}
         floats_first = sorted(new, key=lambda path: not new[path].is_floating_point())
         for path in self._session.ranks.union(floats_first)[:_MOST_ALONE]:
@@ -181,7 +184,8 @@ class _Trial:
         return taken
 
     def outcome(self, new: Values, what: str) -> Outcome | None:
-        """Return digests of outputs and state of two steps on these inputs; None if they raise or turn to NaN."""
+        """Return digests of outputs and state after two steps on these inputs. Return None if a step raises, or if its
+        results turn to NaN."""
         self._snapshot.put_back()
         try:
             digests, nan = self._run(new, what)
@@ -195,8 +199,8 @@ class _Trial:
         return None if nan and not self._base_nan else digests
 
     def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
-        """Run two steps: in one of them an input may have no effect (because of an empty cache, or a plan made
-        earlier)."""
+        """Run two steps. One alone is not enough, because an input may have no effect in it: a cache is empty, or a
+        plan was made earlier."""
         self._session.channel.phase(f"try {what}")
         digests: dict[str, str] = {}
         nan = False
@@ -219,7 +223,7 @@ class _Trial:
         self._opaque = None if is_plain or outputs.tensors else kind_of(returned)
         with users_code("step", "the step failed"):
             state = session.device.digests(reach_of(session.subject).tensors)
-            # An input that the step leaves unchanged is no result of the step.
+            # An input that the step does not change is not a result of the step.
             changed = {path: digest for path, digest in state.items() if given.get(path) != digest}
             digests = {**session.device.digests(outputs.tensors), **outputs.hosts, **changed}
             results = list(host_values(session.device, outputs.tensors).values())

@@ -1,11 +1,12 @@
 """Draws new values for a step's inputs that are legal for an input of that kind.
 
-Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (masks) stay in place.
+Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (used in masks) stay in place.
 Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative ones (padding) stay in place. Integers
-in order, and integers that are all different (offsets, positions, slots, block tables), carry meaning in their order:
-they get proposals of several kinds, and the caller finds out which proposal the step takes. An input whose elements are
-all equal (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the host gets far
-constants too, because Python may compare it with a threshold. All functions work on host copies.
+that are in order, or all different (offsets, positions, slots, block tables), have a meaning together. For them there
+are proposals of several kinds, and the caller finds out which proposal the step accepts. An input whose elements are
+all equal (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the host also gets
+constants far from the old one, because Python may compare it with a threshold. All functions work on copies on the
+host.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _FAR_INTEGERS = (0, 1, 2, 100, -1)
 def constants(
     values: torch.Tensor, generator: torch.Generator, bounds: tuple[float | None, float | None], far: bool
 ) -> Iterator[torch.Tensor]:
-    """Yield tensors of one repeated value each, if all elements of `values` are equal or if `far` is set.
+    """Yield tensors filled with one constant each, if all elements of `values` are equal or if `far` is set.
 
-    An input of equal elements cannot be redrawn within the range seen, because the range is one point. The nearest
-    constant comes first. `bounds` are the values that the user allows (`--input`), inclusive; constants
-    outside of `bounds`, or outside of the dtype's range, are left out.
+    An input of equal elements cannot be redrawn within the range seen, because that range is one point. The nearest
+    constant comes first. `bounds` is the range that the user allows (`--input`), both ends included. Constants outside
+    of `bounds` or of the dtype's range are left out.
     """
     flat = values.flatten()
     if flat.is_complex():
@@ -51,8 +52,8 @@ def constants(
 
 
 def _near_float(value: float, draw: float) -> float:
-    """Return a constant at most 40 % away, on either side; a fraction stays between 0 and 1 (0.7 becomes 0.9). `draw`
-    is in [0, 1)."""
+    """Return a constant that is at most 40 % larger or smaller. Zero becomes a constant from 0.1 to 1, and a fraction
+    stays between 0 and 1 (0.7 becomes 0.9). `draw` is in [0, 1)."""
     if value == 0.0:
         return 0.1 + 0.9 * draw
     factor = 0.6 + 0.3 * draw if draw < 0.5 else 0.9 + 0.4 * draw
@@ -61,7 +62,7 @@ def _near_float(value: float, draw: float) -> float:
 
 
 def _near_integers(value: int) -> tuple[int, ...]:
-    """Return the nearest integers, or none for a negative value, which is padding."""
+    """Return the nearest integers; none for a negative value, because negative integers are padding."""
     return (value - 1, value // 2, value + 1) if value > 0 else (1,) if value == 0 else ()
 
 
@@ -81,20 +82,20 @@ Bounds = tuple["float | None", "float | None"]
 
 
 def generator_for(name: str) -> torch.Generator:
-    """Return a generator of the host that draws the same numbers for the same name in every process."""
+    """Return a generator on the host that draws the same numbers for the same name in every process."""
     return torch.Generator().manual_seed(zlib.crc32(name.encode()))
 
 
 def proposals(
     values: torch.Tensor, generator: torch.Generator, bounds: Bounds = (None, None), far: bool = False
 ) -> Iterator[torch.Tensor]:
-    """Yield new tensors of the same shape and dtype, first the tensor that changes most; nothing if the values cannot
-    be varied. `far` adds constants far from the values seen: for inputs on the host."""
+    """Yield new tensors of the same shape and dtype, starting with the one that changes most; nothing if the values
+    cannot be varied. `far` adds constants far from the values seen, for inputs on the host."""
     if values.numel() == 0:
         return
     seen = [values]
     for new in chain(_proposed(values, generator, bounds), constants(values, generator, bounds, far)):
-        # `equal` treats NaN as unequal, so an unchanged tensor of only NaN would be proposed as new.
+        # `torch.equal` treats NaN as unequal, so it would call an unchanged tensor with NaN new.
         if all(not _alike(new, known) for known in seen):
             seen.append(new)
             yield new
@@ -156,26 +157,27 @@ def _redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return another order if possible: a random permutation of two elements is the old order half of the time."""
+    """Return the elements in another order if possible. A random permutation of two elements changes nothing half of
+    the time."""
     drawn = flat[torch.randperm(flat.numel(), generator=generator)]
     return flat.roll(1) if drawn.equal(flat) else drawn
 
 
 def _inner_redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Redraw offsets: the first and the last one stay, others lie in between in order (`[0, 3, 7, 12]` to `[0, 5, 6,
-    12]`)."""
+    """Redraw offsets. The first and the last stay, and the others are redrawn in order between them: `[0, 3, 7, 12]`
+    may become `[0, 5, 6, 12]`."""
     first, last = int(flat[0]), int(flat[-1])
     inner = torch.randint(first, last + 1, (max(flat.numel() - 2, 0),), generator=generator).sort().values
     return torch.cat([flat[:1], inner, flat[-1:]]) if flat.numel() > 2 else flat.clone()
 
 
 def _members(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Replace each element by any of those seen, in order."""
+    """Replace each element by a random element of the tensor, in ascending order."""
     return flat[torch.randint(0, flat.numel(), flat.shape, generator=generator)].sort().values
 
 
 def _earlier(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Move positions: the same window begins earlier (`[5, 6, 7]` to `[2, 3, 4]`)."""
+    """Move positions to an earlier window of the same length: `[5, 6, 7]` may become `[2, 3, 4]`."""
     first = int(flat[0])
     return flat - int(torch.randint(1, first + 1, (), generator=generator)) if first > 0 else flat.clone()
 

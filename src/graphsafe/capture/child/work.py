@@ -1,4 +1,4 @@
-"""Does the job of a child: one module for each kind of child."""
+"""Does the job of a child. Each kind of child has its own module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphsafe.capture.shared.job import Channel, Job
 
 
 def run(job: Job, channel: Channel) -> None:
-    """List the GPUs of this machine: the work of the child `devices`."""
+    """List the GPUs of this machine. This is the job of the child `devices`."""
     channel.tell(Devices(tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))))
 
 
@@ -40,11 +40,11 @@ CHILDREN: Mapping[str, str] = {
     "given": "graphsafe.capture.child.own_graphs.probe",
     "compiled": "graphsafe.capture.child.compiled",
 }
-"Child -> the module whose `run(job, channel)` does its work."
+"Kind of child -> the module whose `run(job, channel)` does its work."
 
 
 def work(job: Job, channel: Channel) -> None:
-    """Do the job, and report its result or the reason why the target prevents a result."""
+    """Do the job, and report how it ended. An error of the target is reported, not raised."""
     try:
         importlib.import_module(CHILDREN[job.child]).run(job, channel)
         channel.tell(Ended("done"))

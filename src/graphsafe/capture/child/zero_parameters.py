@@ -1,7 +1,7 @@
-"""Gives small random values to parameters that are zero everywhere, as in a freshly made head or gate.
+"""Gives small random values to parameters that are zero everywhere, as in a newly made head or gate.
 
-After such a layer every output is zero whatever the inputs are, so nothing could be compared. Whether a step can be
-captured does not depend on the values of its parameters. Every child draws the same values for the same path.
+After such a layer every output is zero for any inputs, so nothing could be compared. The values of parameters do not
+decide whether a step can be captured. Every child draws the same values for the same path.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Device
 
 _SCALE = 0.02
-"The standard deviation that transformers usually initialise weights with."
+"The standard deviation with which transformers usually initialises weights."
 _DRAWN = 1 << 20
-"The largest number of values that are drawn; a larger parameter repeats them."
+"The largest number of values that are drawn. A larger parameter repeats them."
 
 
 def fill_zero_parameters(device: Device, subject: Subject) -> list[str]:

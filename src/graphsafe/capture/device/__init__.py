@@ -6,8 +6,8 @@ from graphsafe.capture.device.protocol import Device
 
 
 def open_device(name: str, count: int = 1, shapes: bool = False) -> Device:
-    """Open `cuda:N` or `sim:N`. Raises `RuntimeError` if the machine has no such device. `count` is the least number of
-    simulated devices. With `shapes`, simulated devices compute no values, only shapes."""
+    """Open `cuda:N` or `sim:N`. Raises `RuntimeError` if the machine has no such device. `count` is the minimum number
+    of simulated devices. With `shapes`, simulated devices compute only shapes and no values."""
     kind, _, index = name.partition(":")
     if kind == "sim":
         from graphsafe.capture.device.sim import SimDevice

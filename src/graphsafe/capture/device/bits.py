@@ -1,5 +1,5 @@
-"""Writes tensors' bytes as text and as a digest, without numpy, since torch works without numpy too; and computes the
-size of one unit in the last place of a tensor, and moves a tensor by it."""
+"""Works on the bits of tensors: returns their bytes and digests, computes one unit in the last place, and moves values
+by one unit. It does not need numpy, because torch works without numpy too."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def last_place(values: torch.Tensor) -> float | None:
 
 
 def nudge(tensor: torch.Tensor, up: bool) -> None:
-    """Move every finite number other than zero by one unit, in place: neighbours in opposite directions.
+    """Move every finite number other than zero by one unit in the last place, in place. Neighbours move in opposite
+    directions.
 
-    The bits of a float, read as an integer, grow with its magnitude, so adding one to this integer moves the float by
-    one unit away from zero. A tensor whose dtype or layout does not allow this (float8, expanded memory) stays
+    The bits of a float, read as an integer, grow with the float's magnitude. So adding one to this integer moves the
+    float by one unit away from zero. A tensor whose dtype or layout does not allow this (float8, expanded memory) stays
     unchanged.
     """
     plain = tensor.detach()
@@ -43,16 +44,16 @@ def nudge(tensor: torch.Tensor, up: bool) -> None:
 
 
 def layout_text(tensor: torch.Tensor) -> str:
-    """Return the dtype and shape as text: `float32[2, 8]`."""
+    """Return the dtype and shape as a string: `float32[2, 8]`."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
-    """Return the memory of a contiguous tensor on the CPU."""
+    """Return the bytes of a contiguous tensor on the CPU."""
     return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
 def bytes_digest(tensor: torch.Tensor) -> str:
-    """Hash the memory of a contiguous tensor on the CPU without copying it: state may be gigabytes."""
+    """Hash the memory of a contiguous tensor on the CPU. The memory is not copied, because state may be gigabytes."""
     memory = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
     return hashlib.sha256(memory).hexdigest()

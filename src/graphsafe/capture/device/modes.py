@@ -1,4 +1,4 @@
-"""Modes of torch's dispatcher: the base class of modes that watch operations, and a context that runs code without
+"""Modes of torch's dispatcher: a base class for modes that watch operations, and a context that runs code without
 modes."""
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class outside_modes:
-    """A context without function and dispatch modes. It is entered for each operation, so it must be cheap."""
+    """A context in which no function mode and no dispatch mode is active. It is entered for each operation, so it must
+    be cheap."""
 
     __slots__ = ("_functions", "_modes")
 
@@ -33,5 +34,5 @@ class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False, because PyTorch would import dynamo to skip the mode, which takes seconds."""
+        """Return False. To skip the mode, PyTorch would import dynamo, which takes seconds."""
         return False

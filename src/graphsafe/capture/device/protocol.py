@@ -1,8 +1,8 @@
-"""The protocol that CUDA and the simulated device implement; a probe uses only this protocol.
+"""The protocol that CUDA and the simulated device implement. A probe uses only this protocol.
 
-An implementation lives in one child process, is entered once, and makes at most one capture attempt. All of the user's
-code (import, factory, steps) runs inside `entered()`; the probes' own reads and writes of tensors go through `to_host`,
-`copied`, `store`, `poison` and `digests`, which are invisible to `watch`, to a recording and to the user's modes.
+An implementation exists in one child process, is entered once, and makes at most one capture attempt that fails. All of
+the user's code (import, factory, steps) runs inside `entered()`. The probes read and write tensors only with `to_host`,
+`copied`, `store`, `poison` and `digests`; `watch`, recordings and the user's modes do not see these operations.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ STOPS: Mapping[str, StepEventKind] = {
     "hidden-sync": "hidden-sync",
     "waits": "wait",
 }
-"""Effects in the op table that stop a capture. The simulated device's tags show `random`, `allocates` and `copies`,
-except for calls that exist only in Python."""
+"""Effects in the op table that stop a capture -> the kind of their event. The simulated device sees the effects
+`random`, `allocates` and `copies` from the tags of tensors instead, except for calls that exist only in Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,16 @@ class RandomState:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvent:
-    """The allocation or release of a block of the device's memory."""
+    """The allocation or the release of a block of device memory."""
 
     block: int
-    "The block's number, which may be used again after its release."
+    "The block's number. It may be used for another block after the release."
     nbytes: int
-    "The bytes that were asked for; 0 for a release."
+    "The number of bytes that were requested; 0 for a release."
     place: CallSite | None = None
-    "The user's line that allocated the block; None if no line of the user was running, as in autograd's threads."
+    "The user's line that allocated the block. None if no line of the user was running, as in autograd's threads."
     private: bool = False
-    "Whether the block belongs to a graph's own pool."
+    "Whether the block is in a graph's own pool."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Kernels:
 
     total: int
     in_graphs: int
-    "Kernels launched by graphs of the user or of the compiler."
+    "Kernels that were launched by graphs of the user or of the compiler."
 
 
 class NotComparable(RuntimeError):
@@ -70,7 +70,7 @@ class NotComparable(RuntimeError):
 class Replayable(Protocol):
     @property
     def outputs(self) -> Any:
-        """The result of the step; a replay writes into these tensors, or replaces them."""
+        """The step's result. A replay writes into these tensors, or replaces them."""
 
     def replay(self) -> None: ...
 
@@ -79,14 +79,14 @@ class Recording(Replayable, Protocol):
     """A captured step."""
 
     def nodes(self) -> Mapping[str, int]:
-        """Return graph nodes by kind (`kernel`, `memcpy`, `memset`, `host`, ...); empty for an empty graph."""
+        """Return the number of graph nodes of each kind (`kernel`, `memcpy`, `memset`, `host`, ...). It is empty for an
+        empty graph."""
 
     def pool_bytes(self) -> int | None: ...
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Compare two recordings of one step node by node, and return the values that Python froze differently. The
-        places come from `other`, if it is a traced recording. The result is empty if the recordings are the same
-        graph."""
+        """Compare two recordings of one step node by node, and return the values that they froze differently. The
+        places come from `other`, if it is a traced recording. The result is empty if the graphs are the same."""
 
     def opaque_nodes(self) -> int:
         """Return the number of nodes whose arguments the driver does not show."""
@@ -95,111 +95,113 @@ class Recording(Replayable, Protocol):
         """Free the graph and its memory."""
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return work of the step that is known to have run outside the capture. This work is missing from the
-        graph."""
+        """Return the work of the step that is known to have run outside of the capture. The graph lacks this work."""
 
 
 class Pieces(Protocol):
-    """Captures of one step, one after the other, into one pool; inside `capture_stream()`. Between `end` and the next
-    `begin` the step runs eagerly. The pieces are replayed in the order in which they were captured."""
+    """Captures of parts of one step, one after another, into one pool, inside `capture_stream()`. Between `end` and the
+    next `begin` the step runs eagerly. The parts are replayed in the order in which they were captured."""
 
     def begin(self) -> None: ...
 
     def end(self) -> Recording:
-        """End the piece. Raises the error with which the capture ended; after such an error the process may not capture
-        again."""
+        """End the current part. Raises the error with which its capture ended. After that error the process must not
+        capture again."""
 
     def failure(self, error: BaseException) -> CaptureFailure:
-        """Describe an error of `begin`, of `end`, or of an operation between them, and end the open piece."""
+        """Describe an error of `begin`, of `end`, or of an operation between them, and end the current part."""
 
 
 class Device(Protocol):
     name: str
-    "The name in reports: `cuda:1`, `sim:1`."
+    "The name in reports: `cuda:1` or `sim:1`."
     torch_device: torch.device
-    "The device that the factory receives: `cuda:1` for both."
+    "The device that the factory is given. It is `cuda:1` for `sim:1` too."
     evidence: Literal["measured", "predicted"]
     computes: bool
     "Whether operations compute values. Without values a recording cannot be replayed."
     collectives: Literal["nccl", "gloo"]
-    "The backend for collectives of several ranks."
+    "The backend for collectives between ranks."
 
     def meet(self) -> None:
-        """Wait on the device until all ranks have reached this call. Needs a process group."""
+        """Wait on the device until all ranks have called this method. Needs a process group."""
 
     def entered(self) -> AbstractContextManager[None]:
-        """Enter the device before any of the user's code runs: make the device current, or install the modes (sim)."""
+        """Enter the device before any of the user's code runs: make the GPU current, or install the modes of the
+        simulated device."""
 
     def label(self) -> str:
-        """Return the name in the environment block: `cuda:0 NVIDIA H200`, `sim:0`."""
+        """Return the name for the report's environment: `cuda:0 NVIDIA H200`, `sim:0`."""
 
     def driver(self) -> str | None: ...
 
     def seed(self, value: int) -> None:
-        """Seed torch's default generators, host and device."""
+        """Seed torch's default generators, on the host and on the device."""
 
     def random_states(self) -> Mapping[str, RandomState]:
         """Return seed and offset of the default generators of all devices with a live context."""
 
     def random_source(self) -> torch._C.Generator:
-        """Return a generator that shares the present state of this device's default generator, until a program replaces
-        that state (`graphsafe_set_state`)."""
+        """Return a generator that shares the current state of this device's default generator. They share it until the
+        program replaces the state (`graphsafe_set_state`)."""
 
     def draw(self, device: str) -> str | None:
-        """Draw one number and put the offset back; return the error's text if the generator is broken, else None."""
+        """Draw one number and put the offset back. Return the error's message if the generator is broken, else None."""
 
     def repair_generator(self, device: str) -> None:
-        """Put a fresh generator state with the old seed and offset in place of a broken state."""
+        """Replace a broken generator state by a fresh state with the old seed and offset."""
 
     def capture_stream(self) -> AbstractContextManager[None]:
-        """Enter the stream for warm-up and capture. The stream and the current stream wait for each other at both
-        ends."""
+        """Enter the stream for warm-up and capture. At both ends of the block, this stream and the current stream wait
+        for each other."""
 
     def stands_on(self) -> str:
-        """Return the current device and stream, by symbolic name (`cuda:0, default stream`; `cuda:0, side stream`)."""
+        """Return the current device and stream, by symbolic name (`cuda:0, default stream` or `cuda:0, side
+        stream`)."""
 
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
-        """Report to `sink` each event of an eager step, without stopping the step."""
+        """Report each event of an eager step to `sink`, without stopping the step."""
 
     def watch_captures(self, sink: Callable[[Attempt], None]) -> AbstractContextManager[None]:
-        """Report to `sink` each capture by the user's code, when it ends, with the error that ended it."""
+        """Report each capture that the user's code makes to `sink`, when it ends, with its error if it failed."""
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-        """Report to `sink` each replay of a graph by the user's code, with the user's frames."""
+        """Report each replay of a graph by the user's code to `sink`, as the user's frames."""
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
-        """Yield a list that, when the context ends, holds the allocations and releases inside it, in order. The
-        allocator's behaviour does not change."""
+        """Yield a list. After the block, it holds the allocations and releases in the block, in order. The allocator's
+        behaviour does not change."""
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
-        """Answer True to code that asks whether a capture is under way, and report the place. Nothing is captured."""
+        """In this block, code that asks whether a capture is under way gets the answer True, and `asked` is called with
+        the place. Nothing is captured."""
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
-        """Capture on the capture stream: the plain, uninstrumented attempt. A process may record again only after a
-        recording that succeeded.
+        """Capture on the capture stream. Without `traced`, this is the plain attempt without instruments. A process may
+        record again only after a recording that succeeded.
 
         With `traced`, every operation is watched, so that nodes know their lines. `pool` is a pool from `shared_pool`;
-        without one the graph gets its own.
+        without one, the graph gets its own pool.
         """
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
-        """Return the races in a recording of `step`. To find them, the step may be captured again while its operations
-        are watched. Raises NotComparable if the device does not show the order of nodes or the memory that they use."""
+        """Return the races in a recording of `step`. The step may be captured again for this, while its operations are
+        watched. Raises NotComparable if the device does not show the order of nodes, or the memory that they use."""
 
     def shared_pool(self) -> Any:
-        """Return a pool for several recordings, to be replayed one at a time: they use the same memory."""
+        """Return a pool for several recordings. They use the same memory, so they must be replayed one at a time."""
 
     def pieces(self) -> Pieces:
-        """Return a `Pieces` object, for a step that is captured in segments."""
+        """Return a `Pieces` object, for a step that is captured in several parts."""
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """Repeat, in another process, an attempt that failed, and watch every operation."""
+        """Repeat a failed attempt, in a process of its own, while every operation is watched."""
 
     def synchronize(self) -> None: ...
 
     def fall_behind(self) -> bool:
-        """Keep the current stream busy for some milliseconds, and return at once; False if the device has no time of
-        its own."""
+        """Keep the current stream busy for some milliseconds, and return True at once. Return False if the device
+        cannot run behind the host."""
 
     def is_on_device(self, tensor: torch.Tensor) -> bool: ...
 
@@ -207,52 +209,57 @@ class Device(Protocol):
         """Return whether the tensor is on another GPU."""
 
     def is_pageable(self, tensor: torch.Tensor) -> bool:
-        """Return whether the tensor is in memory that only the host can write: on the host and not pinned."""
+        """Return whether only the host can write the tensor's memory: it is on the host and not pinned."""
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a plain detached host copy of the values, whatever device the tensor is on or represents."""
+        """Return the values as a plain, detached tensor on the host, for a tensor on any device, real or simulated."""
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
-        """Copy a host tensor or a result of `copied`, of the same shape and dtype, into `tensor` in place."""
+        """Copy `values` into `tensor` in place. `values` is a host tensor or a result of `copied`, with the same shape
+        and dtype."""
 
     def nudge(self, tensor: torch.Tensor, up: bool) -> None:
-        """Move every finite number other than zero by one unit in the last place: neighbours in opposite directions,
-        the first one away from zero if `up`. Nothing happens to integers and booleans."""
+        """Move every finite number other than zero by one unit in the last place. Neighbours move in opposite
+        directions, and `up` decides the direction of the first. Integers and booleans stay as they are."""
 
     def poison(self, tensor: torch.Tensor) -> None:
-        """Fill the tensor with values that no step computes: NaN, or the extreme of the dtype."""
+        """Fill the tensor with values that no step computes: NaN, or the dtype's extreme value."""
 
     def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
-        """Return the hash of each tensor's bytes, by path, the same in every process on this kind of device."""
+        """Return the hash of each tensor's bytes, by path. Equal bytes have the same hash in every process on this kind
+        of device."""
 
     def copied(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Copy the values on the tensor's own device, for `store`."""
+        """Return a copy of the values on the tensor's own device, for `store`."""
 
     def churn(self) -> None:
-        """Allocate and free blocks of many sizes filled with poison: reads of freed memory then show."""
+        """Allocate blocks of many sizes, fill them with poison and free them, so that reads of freed memory change
+        results."""
 
     def reuse_freed(self) -> None:
-        """Overwrite free memory, even if a graph still uses this memory. This is stronger than `churn`, but hides the
-        cause of a difference: use it only in runs whose differences are not explained afterwards."""
+        """Overwrite free memory, even if a graph still uses it. This finds more than `churn` but hides the cause of a
+        difference, so it is for runs whose differences are not explained afterwards."""
 
     def memory(self) -> DeviceMemory: ...
 
     def time_ms(self, call: Callable[[], Any]) -> float | None:
-        """Return the milliseconds of a call, on the device; `None` if a clock would mean nothing (sim)."""
+        """Return how many milliseconds a call takes on the device. Return `None` if the device has no clock (the
+        simulated device)."""
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
-        """Count the kernels that one step launches; `None` if unknown."""
+        """Count the kernels that one step launches; `None` if the number is not known."""
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
-        """Run a step, perhaps twice, and return the host's calls and the device's work in order, with times if the
-        device has a clock. Files may be written to `folder`. Lines are absolute paths."""
+        """Run a step, perhaps twice. Return the host's calls and the device's work in order, with times if the device
+        has a clock. Files may be written to `folder`. The paths of lines are absolute."""
 
     def values_asked(self) -> int:
-        """Return how often Python asked for a value that was not computed."""
+        """Return how often Python has asked for a value that was not computed."""
 
     def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
-        """Inside this context, answer with a made-up value if Python reads a value that was not computed. The answer 1
-        stands for True, one and all elements of a mask; 0 stands for False, zero and no element of a mask."""
+        """In this block, Python gets a made-up value if it reads a value that was not computed. The answer 1 stands for
+        True, one, and all elements of a mask; 0 stands for False, zero, and no element of a mask."""
 
     def unknown_operations(self) -> tuple[str, ...]:
-        """Return the operations that ran with unknown effects; a single one makes the verdict inconclusive."""
+        """Return the operations that ran and whose effects are unknown. Even one of them makes the verdict
+        inconclusive."""

@@ -1,8 +1,8 @@
 """Finds races in a graph: two nodes use the same memory, at least one of them writes to it, and no path leads from one
 to the other.
 
-A replay may run such nodes in either order, or at once. Each device reports which memory a node uses and which node
-comes first; this module compares.
+A replay may run such nodes in either order, or at once. Each device reports which memory a node uses and how nodes are
+ordered. This module compares them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from graphsafe.report.probes.order import Race
 
 _MOST_RACES = 16
 _MOST_ELEMENTS = 1 << 26
-"Strided views that together span more elements than this count as overlapping if their outer bounds overlap."
+"""If strided views together span more elements than this, they count as overlapping as soon as their outer bounds
+overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Memory that a node reads or writes: the elements of a strided tensor."""
+    """Memory that a node reads or writes, as the elements of a strided tensor."""
 
     address: int
     "The address of the first element, in bytes."
@@ -35,14 +36,14 @@ class Access:
 
     @property
     def end(self) -> int:
-        """Return the address after the last element."""
+        """The address after the last element."""
         reach = sum((count - 1) * step for count, step in zip(self.size, self.stride, strict=True))
         return self.address + (reach + 1) * self.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A node, or all nodes of one operation."""
+    """A node, or all nodes of one operation, with the memory that it uses."""
 
     op: str
     frames: tuple[CallSite, ...]
@@ -51,7 +52,8 @@ class Work:
 
 
 def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
-    """Return the memory that using a tensor accesses; None for a tensor without strided memory or without elements."""
+    """Return the memory of a tensor that an operation uses. Return None for a tensor without elements or without
+    strided memory."""
     if tensor.layout != torch.strided or tensor.numel() == 0:
         return None
     try:
@@ -64,7 +66,7 @@ def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
 
 
 def races_in(work: Sequence[Work], ordered: Callable[[int, int], bool]) -> tuple[Race, ...]:
-    """Return the races, each pair of places once; `ordered(i, j)`: `i` comes before `j` in every replay."""
+    """Return the races, each pair of places once. `ordered(i, j)` says whether `i` runs before `j` in every replay."""
     touched = sorted(
         ((access.address, access.end, number, access) for number, one in enumerate(work) for access in one.accesses),
         key=lambda entry: entry[:3],
@@ -91,7 +93,8 @@ def races_in(work: Sequence[Work], ordered: Callable[[int, int], bool]) -> tuple
 
 
 def _overlap(one: Access, other: Access) -> bool:
-    """Return whether two accesses whose outer bounds overlap share an element: columns of one matrix do not."""
+    """Return whether two accesses share an element, although it is known only that their outer bounds overlap. Two
+    columns of one matrix share no element."""
     start, end = min(one.address, other.address), max(one.end, other.end)
     unit = one.itemsize
     alike = unit == other.itemsize and (one.address - other.address) % unit == 0

@@ -1,9 +1,9 @@
-"""Walks through the values that operations take and return: the tensors inside them, and the arguments by the
-operation's schema. Marks tensors whose values are not computed: shapes mode knows their shapes, dtypes and shared
-memory.
+"""Finds the tensors inside the values that operations take and return, and matches arguments to the operation's schema.
+Also marks tensors whose values are not computed: in shapes mode, only their shapes, dtypes and shared memory are known.
 
-The mark sits on the Python object of the tensor's storage, so views share it. Most marked memory is on torch's meta
-device and takes no space. Real memory that is marked keeps its room, but its values no longer count.
+The mark is an attribute of the Python object of the tensor's storage, so views share it. Most marked memory is on
+torch's meta device and takes no space. Real memory can be marked too: it stays allocated, but its values are no longer
+valid.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:
 
 
 def changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the same structure of lists, tuples and dicts with each other value changed."""
+    """Return the same structure of lists, tuples and dicts, with `change` applied to the values in them."""
     if isinstance(value, (list, tuple)):
         return type(value)(changed(item, change) for item in value)
     if isinstance(value, dict):
@@ -41,23 +41,23 @@ def changed(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def each_tensor(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Return the same structure with each tensor changed."""
+    """Return the same structure with `change` applied to each tensor."""
     return changed(value, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf)
 
 
 def by_schema(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield each argument of an operation's schema with the value that a call gives it, or None."""
+    """Yield each argument of an operation's schema with the value that this call passes, or None."""
     for position, argument in enumerate(func._schema.arguments):
         yield argument, args[position] if position < len(args) else kwargs.get(argument.name)
 
 
 def is_written(argument: Any) -> bool:
-    """Return whether the operation writes this argument of its schema."""
+    """Return whether the operation writes to this argument of its schema."""
     return argument.alias_info is not None and bool(argument.alias_info.is_write)
 
 
 def sparse_parts(tensor: torch.Tensor) -> dict[str, torch.Tensor] | None:
-    """Return the tensors that make up a sparse tensor, by the suffix of their path; None for other layouts."""
+    """Return the inner tensors of a sparse tensor, by the suffix of their path; None for other layouts."""
     layout = tensor.layout
     if layout is torch.sparse_coo:
         return {"._indices()": tensor._indices(), "._values()": tensor._values()}
@@ -77,8 +77,9 @@ def takes_device(func: Any) -> bool:
 
 @functools.cache
 def is_wrapper_class(kind: Any) -> bool:
-    """Return whether a subclass has its own operations, and does not use PyTorch's kernels on its memory."""
-    # read from `type`, because a metaclass may run code of its own
+    """Return whether a tensor subclass implements operations itself, so that PyTorch's kernels do not run on its
+    memory."""
+    # read through `type`, because a metaclass may run code of its own
     namespace_of = type.__dict__["__dict__"].__get__
     own = next(base for base in type.__dict__["__mro__"].__get__(kind) if "__torch_dispatch__" in namespace_of(base))
     if own is torch.Tensor:
@@ -90,13 +91,13 @@ _MARK = "_graphsafe_valueless"
 
 
 def drop_values(tensor: torch.Tensor) -> None:
-    """Mark a tensor's memory as having unknown values. Call it with torch functions disabled."""
+    """Mark the values in a tensor's memory as unknown. Call it with torch functions disabled."""
     if tensor.layout is torch.strided:
         setattr(tensor.untyped_storage(), _MARK, True)
 
 
 def is_valueless(tensor: torch.Tensor) -> bool:
-    """Return whether the values of a tensor were not computed. Call it with torch functions disabled."""
+    """Return whether a tensor's values were not computed. Call it with torch functions disabled."""
     if tensor.layout is not torch.strided:
         return False
     try:
@@ -106,6 +107,6 @@ def is_valueless(tensor: torch.Tensor) -> bool:
 
 
 def memory_key(tensor: torch.Tensor) -> int:
-    """Return a number that identifies a tensor's memory: its address, or a number for memory without an address."""
+    """Return a number that identifies a tensor's memory: its address, or another number if it has no address."""
     storage = tensor.untyped_storage()
     return int(storage.data_ptr() or storage._cdata)

@@ -1,5 +1,5 @@
-"""Findings about events: after one, replays differ from eager steps although the memory they use only moved, or launch
-choices still give right results but become slow."""
+"""Findings about events. After an event, replays may differ from eager steps although the memory that they use only
+moved. Or the launch choices may still give the right results but become slow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNTIMED = "; the values are right, and the simulated device cannot tell the tim
 
 
 def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
-    """Yield the frames and the words of each finding. `entry` is used if the line of the launch is not known."""
+    """Yield the frames and the texts of each finding. `entry` is the place if the line of the launch is not known."""
     for choice in choices:
         one, timed = choice.difference, choice.frozen_ms is not None
         cause = choice.causes[0] if choice.causes else None
@@ -45,8 +45,8 @@ def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[t
 
 
 def stale_events(events: Sequence[Fired], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
-    """Yield the frames and the words of each finding. `entry` is used if an event is not the user's own code. An event
-    is not reported if it moved nothing and all results that differ after it differed before it."""
+    """Yield the frames and the texts of each finding. `entry` is the place if an event is not the user's own code. An
+    event is not reported if it moved nothing and all results that differ after it already differed before it."""
     before: set[str] = set()
     for event in events:
         wrong = [check.name for check in differing(event.checks)]

@@ -1,6 +1,7 @@
-"""Checks the calls that lead to a prediction of scan against the lines that ran, and looks for others if these did not.
+"""Checks that the call chain of a prediction of scan consists of lines that ran. If it does not, finds another chain.
 
-Several targets of a file may share a function. Scan gives one chain of calls to it, from any of their steps.
+Several targets of a file may share a function. Scan gives one chain of calls to that function, which may start in the
+step of any of these targets.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ class _Function:
     "The qualified name."
     first: int
     body: int
-    "The first line of the body, which only runs in a call."
+    "The first line of the body. The body runs only in a call, but the `def` line also runs outside of calls."
     last: int
     calls: tuple[tuple[str, int, int], ...]
-    "The last name of each called function, and the lines of the call."
+    "For each call in the function: the last name of the called function, and the call's first and last line."
 
 
 def with_chain_that_ran(prediction: Finding, ran: Ran) -> Finding:
-    """Return the prediction with calls that ran. Without any that is sure, its chain is empty."""
+    """Return the prediction with a call chain of lines that ran. The chain is empty if none is certain."""
     chain = prediction.call_chain
     if all(call.line in ran.get(call.path, ()) for call in chain):
         return prediction
@@ -38,7 +39,8 @@ def with_chain_that_ran(prediction: Finding, ran: Ran) -> Finding:
 
 
 def _calls_to(path: str, line: int, ran: Ran) -> tuple[CallSite, ...]:
-    """Follow calls by name, from the callee to its first caller on a line that ran, as long as the name is unique."""
+    """Return the chain of calls that leads to a line. It is followed by name, from the called function to its first
+    caller on a line that ran. The chain is empty if a name is not unique."""
     running = [(file, function) for file in sorted(ran) for function in _functions(file) if _runs(function, ran[file])]
     found: list[CallSite] = []
     while (callee := _innermost(path, line, running)) is not None:

@@ -1,4 +1,4 @@
-"""Proves one target on one device, over its buckets. With several ranks, it proves one rank."""
+"""Proves one target on one device, over its buckets. If there are several ranks, it proves one rank."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOT_NCCL = (
 
 @dataclass
 class DeviceProof:
-    """The proof on one device. After `run()`, `runs`, `findings`, `limits` and the others hold its results."""
+    """The proof on one device. After `run()`, the fields `runs`, `findings` and `limits` have its results."""
 
     name: str
     request: CaptureRequest
@@ -45,7 +45,7 @@ class DeviceProof:
     points: Sequence[Axes]
     "The buckets that are proven one by one."
     unproven: Sequence[Axes] = ()
-    "The buckets that are captured in the shared pool, and not proven one by one."
+    "The buckets that are only captured in the shared pool."
     rank: Rank = field(default_factory=Rank)
     runs: list[tuple[Axes, Seen]] = field(default_factory=list)
     of_bucket: list[Sequence[Finding]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class DeviceProof:
             self._share_a_pool(supervisor, folder)
 
     def _prove(self, supervisor: Supervisor, axes: Axes, place: Path) -> bool:
-        """Prove one bucket, and return whether it makes sense to try further buckets."""
+        """Prove one bucket. Return whether further buckets can be tried."""
         run = Run(supervisor, self.request, self.name, axes, place, rank=self.rank)
         started = time.monotonic()
         try:
@@ -91,7 +91,7 @@ class DeviceProof:
         return failure is None or failure.stage != "import"
 
     def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
-        """Capture the buckets that are ready by themselves together in one pool."""
+        """Capture the buckets that are ready by themselves in one pool."""
         ready = [
             (Candidate(axes, place, alone), seen)
             for (axes, seen), place, alone in zip(self.runs, self._folders, self._alone_bytes(), strict=True)
@@ -114,7 +114,8 @@ class DeviceProof:
         self._add(*sharing.findings(seen.told[Built].entry, self.book, seen.source))
 
     def _alone_bytes(self) -> list[int | None]:
-        """Return the bytes of each bucket's graph in its own pool; if there are several ranks, the largest number."""
+        """Return the bytes of each bucket's graph in its own pool. If there are several ranks, return the largest of
+        their numbers."""
         own = [seen.probes.memory.pool_bytes for _, seen in self.runs]
         of_ranks = self.rank.gather(own)
         return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]
@@ -136,7 +137,7 @@ class DeviceProof:
 
 
 def _timed(seen: Seen, run: Run, seconds: float) -> Seen:
-    """Add the times of the run and its children, and the reason if the children did not share imports."""
+    """Add the times of the run and of its children, and the reason if the children did not share imports."""
     timing = replace(
         seen.probes.timing, seconds=round(seconds, 2), children=run.seconds, spent=run.spent, not_shared=run.not_shared
     )

@@ -20,8 +20,8 @@ _RECORDED = re.compile(
 
 
 def environment(built: Sequence[Platform], facts: str, extra: Sequence[str]) -> Environment:
-    """Return the report's environment. `built` has each build child's torch and device; `extra` are further names of
-    variables from the configuration."""
+    """Return the report's environment. `built` has the torch version and the device of each build child. `extra` has
+    further names of variables, from the configuration."""
     first = next(iter(built), Platform())
     settings = {name: value for name, value in os.environ.items() if _RECORDED.fullmatch(name) or name in extra}
     return Environment(

@@ -1,5 +1,5 @@
-"""Findings of captures, in the words of the rulebook: one for each code and line of one device and bucket, and
-sentences made of the probes."""
+"""Collects a capture's findings in the texts of the rulebook: one for each code and line of one device and bucket. Also
+makes sentences from the answers of probes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Words(dict[str, str]):
 
 
 def what_was_frozen(one: Difference) -> str:
-    """Return a sentence about two captures and the values that they froze; it is appended to other sentences."""
+    """Return a sentence about two captures and the values that they froze. It is appended to other sentences."""
     op = f"{readable(one.op)}{at_place(one.frames)}"
     if one.what == "count":
         return f" Here one capture has {one.before}, and a later one {one.after}; they part at {op}."
@@ -44,7 +44,7 @@ def what_was_frozen(one: Difference) -> str:
 
 
 def what_departed(departure: Departure) -> str:
-    """Return a sentence about how a later step differs from the captured one; it is appended to other sentences."""
+    """Return a sentence about how a later step differs from the captured one. It is appended to other sentences."""
     place, under = at_place(departure.frames), departure.under
     later = f"{count(departure.step, 'step')} later" if under == "further steps" else f"with {under}"
     if departure.what == "operation":
@@ -82,10 +82,10 @@ def finding_at(
     source: Source,
     why: str | None = None,
 ) -> Finding | Limit:
-    """Return a finding, or a limit if no line of the user's code is known. `level` is the rulebook's.
+    """Return a finding, or a limit if no line of the user's code is known.
 
-    `how` selects the rule's message and `words` fill its placeholders; `because` describes the observation; `why`
-    replaces the rule's own reason.
+    `how` selects the rule's message, and `words` fill its placeholders. `level` is the rulebook's level. `because`
+    describes the observation. `why` replaces the rule's own reason.
     """
     words = {"expr": "the step", "value": "a value", **words}
     if frame is None:
@@ -102,7 +102,7 @@ def finding_at(
 
 
 def played_version(rule: Rule, source: Source) -> str:
-    """Return a sentence if the simulated device reproduces behaviour that the installed torch no longer has on a GPU,
+    """Return a sentence if the simulated device reproduces behaviour that the installed torch does not have on a GPU,
     else ""."""
     if source != "simulate" or not rule.torch:
         return ""
@@ -124,7 +124,7 @@ Key = tuple[str, str, int]
 
 
 class FindingTable:
-    """Collects findings, and limits for facts without a known line of the user's code."""
+    """Collects findings, and limits for facts whose line in the user's code is not known."""
 
     def __init__(self, seen: Seen, book: Rulebook) -> None:
         self._seen = seen
@@ -148,8 +148,8 @@ class FindingTable:
         here: str = "",
         how: str | None = None,
     ) -> None:
-        """Add a finding at the last of `frames`; `how` selects the rule's message. If the line has a finding of the
-        same code, the two become one, at the more severe level and with the data of both."""
+        """Add a finding at the last of `frames`. `how` selects the rule's message. If that line already has a finding
+        of the same code, the two are merged, with the more severe level and the data of both."""
         rule = self._book.rules.get(code)
         if rule is None:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
@@ -184,19 +184,22 @@ class FindingTable:
 
 
 def lowered(level: Level, seen: Seen) -> Level:
-    """Lower an error to a warning if a replay, or a capture from shapes, proves the cause harmless here."""
+    """Return the level, with an error lowered to a warning if a replay, or a capture from shapes, has shown that the
+    cause does no harm here."""
     capture = seen.probes.capture
     harmless = "inconclusive" if capture.from_shapes and capture.status == "pass" else "ready"
     return "warning" if level == "error" and seen.verdict == harmless else level
 
 
 def at_configured_levels(findings: Iterable[Finding], seen: Seen, book: Rulebook) -> list[Finding]:
-    """Return the findings at their configured levels, lowered if a correct replay proved them harmless."""
+    """Return the findings at their configured levels. Levels are lowered if a correct replay has shown that the cause
+    does no harm."""
     return [replace(one, level=lowered(book.rules[one.code].level_of(one.level), seen)) for one in findings]
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Merge findings over buckets: one code on one line of a device is one finding, at its worst level."""
+    """Merge findings over buckets. Findings with the same device, code and line become one, with the most
+    severe level."""
     found: dict[tuple[Any, ...], Finding] = {}
     for finding in findings:
         key = (finding.device, finding.code, finding.location.path, finding.location.line)
@@ -207,6 +210,6 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def code_of_text(message: str, book: Rulebook) -> str | None:
-    """Return the rule that lists an error's text, if exactly one rule does."""
+    """Return the code of the rule that lists the message of an error, if exactly one rule does."""
     codes = [rule.code for rule in book.rules.values() if any(text in message for text in rule.error_text)]
     return codes[0] if len(codes) == 1 else None

@@ -1,6 +1,6 @@
-"""Makes findings, in the words of the rulebook, from the children's answers about one device and bucket.
+"""Makes findings, in the texts of the rulebook, from the children's answers about one device and bucket.
 
-Findings explain a verdict and never decide it: `report/verdict.py` reads the probes.
+Findings explain a verdict and never decide it: `report/verdict.py` decides it from the probes.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class _Writer:
         self.add = self.table.add
         entry = seen.told[Built].entry
         self._entry: tuple[CallSite, ...] = () if entry is None else (entry,)
-        "The function that the factory returned, for findings without a known line."
+        "The step's function, as the place of findings whose line is not known."
         self._twin = seen.probes.twin
         self._causes = {cause.path: cause for cause in self._twin.changes}
-        "The causes, by path, that twin captures attribute their differences to."
+        "The causes to which twin captures attribute their differences, by path."
 
     def construction(self) -> None:
         construct = self._probes.construct
@@ -133,7 +133,7 @@ class _Writer:
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
-                # A container that grows in every step also grows in step 1, which is no lazy initialisation.
+                # A container that grows in every step also grows in step 1, which is not a lazy initialisation.
                 if any(is_within(path, name) for path in lazy) and not any(is_within(name, one) for one in growing):
                     reported.append(name)
                     self._lazy(name, frames)
@@ -143,7 +143,7 @@ class _Writer:
             if code is None or name in self._causes:
                 continue
             if name.endswith(".grad") and self._seen.verdict == "ready":
-                continue  # `p.grad = None` in a training step: backward allocates it again in the graph's own pool
+                continue  # `p.grad = None` in a training step: backward allocates it again, in the graph's own pool
             values = known(before=change.before, after=change.after)
             self.add(code, frames, value=f"`{name}`", level=level, data={"attribute": name, **values})
         for path in lazy:
@@ -155,10 +155,10 @@ class _Writer:
                 self._lazy(path, births.get(path, ()))
 
     def _level_of(self, how: str) -> Level:
-        """Return the level of a change of state to which no pair of captures attributes a difference.
+        """Return the level of a change of state that did not make two captures differ.
 
-        A number without effect on the graph is at most a note. Moved memory is a warning, because the graph still uses
-        the memory of the capture.
+        If the graph does not depend on a number that changes, the finding is at most a note. If memory moves, the
+        finding is a warning, because the graph still uses the memory of the capture.
         """
         if how == "cached":
             return "warning"
@@ -170,16 +170,17 @@ class _Writer:
         return "error" if differs else "warning"
 
     def frozen(self) -> None:
-        """Add findings for values that Python froze at capture, which differing captures prove."""
+        """Add findings for values that Python froze at capture. Captures that differ prove this."""
         if self._twin.status == "fail" and self._twin.differences:
             values = FrozenValues(self._twin, self._probes.state.changed or (), self._told[Ran].host_calls, self._entry)
             for code, frames, told in values.told(escaped=any(key[0] == "GS604" for key in self.table.found)):
                 self.add(code, frames, **told)
 
     def horizon(self) -> None:
-        """Add a finding if Python decides differently in a later step: at a single cause, else at the operation."""
+        """Add a finding if Python decides differently in a later step. Its place is the cause if there is a single one,
+        else the operation."""
         departure = self._probes.horizon.departure
-        if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
+        if departure is None or self._twin.status == "fail" or self._is_found_by_long_run(departure):
             return
         blamed = blamed_for(departure, self._told[Ran].host_calls, self._probes.state.changed or ())
         frames, here = blamed.frames or departure.frames or self._entry, what_departed(departure)
@@ -187,15 +188,16 @@ class _Writer:
             code, span, expr, how, data = blamed.code, blamed.span, blamed.expr, blamed.how, blamed.data
             self.add(code, frames, span, expr=expr, level="error", data=data, here=here, how=how)
 
-    def _is_told_of_replays(self, departure: Departure) -> bool:
-        """Return whether the long run also found that the tensor was replaced, and the line that replaces it."""
+    def _is_found_by_long_run(self, departure: Departure) -> bool:
+        """Return whether the long run has also found that the tensor was replaced. Its finding names the line that
+        replaces the tensor."""
         growth = self._probes.memory.growth
         moved = {path for drift in (growth.drifts if growth else ())[:1] for path in drift.moved}
         return rebound_by(departure) in moved
 
     def races(self) -> None:
-        """Add a finding for each pair of unordered nodes on the same memory, at the node that was captured later. A
-        collective that the step never waits for is the cause of its own races, and has a finding already."""
+        """Add a finding for each pair of unordered nodes that use the same memory, at the node that was captured later.
+        A collective that the step never waits for causes such races too, but it already has a finding."""
         unwaited = {waited.frames[-1] for waited in self._told[Ran].never_waited if waited.frames}
         for race in self._probes.order.races or ():
             if unwaited.intersection([*race.frames[-1:], *race.other_frames[-1:]]):
@@ -206,8 +208,8 @@ class _Writer:
             self.add("GS619", frames, race.span if race.frames else None, value=other, data=data)
 
     def capture_aware(self) -> None:
-        """Add findings at lines that ask whether a capture is under way, if the captured step computes something other
-        than the eager step."""
+        """If the captured step computes something other than the eager step, add findings at the lines that ask whether
+        a capture is under way."""
         reference = self._told[Reference]
         if not reference.differs or self._probes.capture.status != "pass":
             return
@@ -231,7 +233,7 @@ class _Writer:
         own = self._told[OwnGraphs]
         replays = next(iter(own.replays), None)
         if replays is not None:
-            # Under instruments, a compiled function runs uncompiled, so that they would name another cause.
+            # Instruments would name another cause, because compiled functions run uncompiled under them.
             without = WITHOUT_COMPILED if own.compiled else WITHOUT_GRAPHS
             self.add("GS607", replays or self._entry, expr=OWN_GRAPHS, data=says, repair=without)
             return
@@ -254,7 +256,8 @@ class _Writer:
             self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says, how=how)
 
     def _explained(self, frames: Sequence[CallSite], code: str) -> Key | None:
-        """Return the step child's finding on this line: of this rule, else of a rule about broken captures."""
+        """Return the step child's finding on this line: that of the same rule, else one of a rule about captures that
+        fail."""
         if not frames:
             return None
         place = (shown(frames[-1].path), frames[-1].line)
@@ -269,7 +272,7 @@ class _Writer:
             self.add(CODE_OF_CAUSE[diagnosis.cause], diagnosis.event.frames, diagnosis.event.span)
 
     def replay(self) -> None:
-        """Add GS704 at the step itself if replays differ and no finding explains why."""
+        """Add GS704 at the step itself if replays differ and no other finding explains it."""
         replay = self._probes.replay
         if replay.status != "fail":
             return
@@ -297,11 +300,11 @@ class _Writer:
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": reported(wrong[:8])})
 
     def _rounds(self, wrong: list[Check]) -> list[Check]:
-        """Add findings for later rounds that differ, at the refresh, because nothing else runs between replays. Return
-        the checks that they do not explain."""
+        """Add findings for later rounds that differ. Their place is the refresh, because nothing else runs between
+        replays. Return the checks that these findings do not explain."""
         rounds = self._told[ComparedRounds]
         if rounds.after:
-            return []  # the differences follow from the event
+            return []  # the event caused the differences
         frames = () if rounds.refresh is None else (rounds.refresh,)
         if rounds.moved and frames:
             for path in rounds.moved[:_MOST_MOVED]:
@@ -319,7 +322,8 @@ class _Writer:
             self.add("GS713", frames, **told)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
-        """Raise findings to errors if their line changes state in which replays differ; return whether any do."""
+        """Raise a finding to an error if its line changes state that differs after replays. Return whether there is
+        such a finding."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key
@@ -345,7 +349,8 @@ class _Writer:
             self.add("GS613", left.frames or self._entry, expr=left.reason, data={"partition": left.part})
 
     def collectives(self) -> None:
-        """Add findings for collectives that the step never waits for, and for collectives that not all ranks issue."""
+        """Add findings for collectives that the step never waits for, and for collectives that only some ranks
+        issue."""
         for waited in self._told[Ran].never_waited:
             self.add("GS615", waited.frames, waited.span)
         own = of_one_rank(self._seen.divergence, self._seen.rank)

@@ -1,4 +1,4 @@
-"""Findings for values that Python froze at capture, which differing captures prove."""
+"""Findings for values that Python froze at capture. Captures that differ prove this."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from graphsafe.report.probes.state import Change
 from graphsafe.report.probes.twin import Cause, Twin
 
 Told = tuple[str, Sequence[CallSite], dict[str, Any]]
-"The rule's code, the frames, and the further words of a finding."
+"The rule's code, the frames, and the other arguments of a finding."
 _CODE_OF_KIND = {"tensor": "GS703", "input": "GS707"}
-"The kind of a `Cause` -> its rule."
+"The kind of a `Cause` -> the code of its rule."
 
 
 class FrozenValues:
-    """The findings of captures that differ. `entry` is the place of findings without a known line."""
+    """The findings from captures that differ. `entry` is the place of findings whose line is not known."""
 
     def __init__(
         self, twin: Twin, changed: Sequence[Change], host_calls: Sequence[HostCall], entry: Sequence[CallSite]
@@ -37,14 +37,14 @@ class FrozenValues:
         self._here = what_was_frozen(first)
 
     def told(self, escaped: bool) -> Iterator[Told]:
-        """Yield a finding for each cause; without known causes, one for each likely reason, else one at the operation.
-        `escaped`: some work of the step ran outside the graph, and has its own findings."""
+        """Yield a finding for each cause. Without known causes, yield one for each likely reason, or else one at the
+        operation. `escaped` says that some work of the step ran outside the graph; this work has its own findings."""
         if self._twin.changes:
             yield from map(self._of_cause, self._twin.changes)
             return
         likely = [*self._of_calls(), *self._of_growth()]
         yield from likely
-        # The results of work outside the graph lie elsewhere in each capture.
+        # Each capture has the results of work outside the graph at another address.
         if not likely and not (escaped and self._first.what == "address"):
             yield self._of_operation()
 
@@ -61,7 +61,8 @@ class FrozenValues:
         return _code_of(cause), frames, words
 
     def _of_calls(self) -> Iterator[Told]:
-        """Yield the calls whose value differs each time; for a clock also changes of state that cannot be read."""
+        """Yield the calls whose value differs each time. If the cause is a clock and no call is known, yield changes of
+        state that cannot be read."""
         calls = [call for call in self._calls if call.kind == self._wanted]
         code = "GS504" if self._wanted == "random" else "GS702"
         for call in calls:
@@ -73,7 +74,7 @@ class FrozenValues:
             yield "GS702", change.frames, {"level": "error", "data": data, "here": self._here}
 
     def _of_growth(self) -> Iterator[Told]:
-        """Yield the lines that keep a tensor of each step alive, so that the next step's tensor has another address."""
+        """Yield the lines that keep a tensor of each step alive. The next step's tensor then has another address."""
         for change in self._changes.values():
             if change.how == "grows" and _is_line(change.frames, self._first.frames):
                 data = {"attribute": change.name, **known(before=change.before, after=change.after)}
@@ -90,12 +91,12 @@ class FrozenValues:
 
 
 def known(**values: Any) -> dict[str, Any]:
-    """Return the values that are not None."""
+    """Return those values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _is_line(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
-    """Return whether two places are the same line of the user's code."""
+    """Return whether both places are the same line of the user's code."""
     return bool(one and other) and (one[-1].path, one[-1].line) == (other[-1].path, other[-1].line)
 
 

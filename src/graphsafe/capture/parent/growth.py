@@ -1,4 +1,4 @@
-"""Judges a long run of replays from its measurements: growth, drift and late failures."""
+"""Judges a long run of replays by its measurements: growth, drift and late failures."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from graphsafe.rulebook.book import Rulebook
 Value = TypeVar("Value", int, float)
 
 _MOST_SETTLING = 0.75
-"""If memory grows in more than this share of the intervals, it counts as a leak; a cache or a pool stops growing
-earlier."""
+"""Memory is leaked if it grows in at least this share of the intervals. A cache or a pool stops growing earlier."""
 _HOST_NOISE = 8 << 20
-"Bytes by which host memory may grow because of Python and the driver alone."
+"Number of bytes by which host memory may grow because of Python and the driver alone."
 _KEEPS = "Memory that is kept from replay to replay is never freed, and eventually runs out, far from the cause."
 _SLOWER = 1.5
-"A step slows down if its time rises steadily and ends at this many times the first."
+"A step slows down if its time rises steadily, and at the end is more than this many times the time at the beginning."
 _NOTHING_SEEN = Growth(replays=0, compared=0)
 
 
 def growth_of(points: Sequence[Point], run: Growth = _NOTHING_SEEN) -> Growth:
-    """Return the growth of a run, with what its points show."""
+    """Return the growth of a run, with the numbers from its measured points."""
     device = _known([point.device_bytes for point in points])
     host = _known([point.host_bytes for point in points])
     times, step_times = _known([point.ms for point in points]), _known([point.step_ms for point in points])
@@ -64,8 +63,8 @@ def _keeps_growing(values: Sequence[float], noise: float) -> bool:
 
 
 def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory, Replay]:
-    """Return the probes `memory` and `replay` with the results of a long run: memory that grows; and outputs that drift
-    or fail, which are faults of the replay."""
+    """Return the probes `memory` and `replay` with the results of a long run. Memory that grows is a fault of the
+    memory. Outputs that drift, and late failures, are faults of the replay."""
     growth = growth_of(run.points, run.growth)
     memory = replace(memory, growth=growth)
     if growth.leaks is not None:
@@ -83,8 +82,11 @@ def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory,
 
 
 def said_of(seen: Seen, book: Rulebook) -> list[Finding | Limit]:
-    """Return the findings and limits of a long run: a leak, at the line that keeps memory; replaced state that makes
-    replays wrong, at the refresh, or at the step if there is no refresh; and the reason if the run ended early."""
+    """Return the findings and limits of a long run:
+    - a leak, at the line that keeps memory
+    - replaced state that makes replays wrong, at the refresh, or at the step if there is no refresh
+    - the reason if the run stopped early
+    """
     growth, run = seen.probes.memory.growth, seen.told.get(LongRun)
     said: list[Finding | Limit] = []
     if growth is None or run is None:
@@ -99,7 +101,7 @@ def said_of(seen: Seen, book: Rulebook) -> list[Finding | Limit]:
         because = f"Here `{moved.path}` lies elsewhere after replay {moved.replay} of {growth.replays}."
         because += f" From replay {first.replay} on, {first.output} differs from eager steps."
         words, data = {"expr": moved.path}, {"attribute": moved.path, **reported(first)}
-        # Of the user's code only the refresh runs between replays.
+        # Of the user's code, only the refresh runs between replays.
         rule, how = (book.rules["GS707"], "input-rebound") if run.refresh else (book.rules["GS703"], "rebound")
         said.append(finding_at(frame, rule, how, "error", words, because, data, seen.device, seen.source))
     if growth.leaks:

@@ -1,5 +1,5 @@
-"""Turns the request of a command into the job of a child, and runs a child again with the lessons of its earlier
-runs."""
+"""Makes the job of a child from the request of a command. Also runs a child again with what its earlier runs have
+learned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Outcome = TypeVar("Outcome")
 def until_nothing_is_learned(
     most: int, run: Callable[[Sequence[Lesson]], Outcome], lesson_of: Callable[[Outcome], Lesson | None]
 ) -> Outcome:
-    """Run at most `most` times, with all lessons so far, until `lesson_of` the outcome is None."""
+    """Call `run` at most `most` times, each time with all lessons so far. Stop when `lesson_of` returns None for an
+    outcome."""
     lessons: list[Lesson] = []
     for _ in range(most - 1):
         outcome = run(lessons)
@@ -29,7 +30,7 @@ def until_nothing_is_learned(
 
 
 def job_of(request: CaptureRequest, child: str, folder: Path, device: str, axes: Mapping[str, Any], **more: Any) -> Job:
-    """Return the job of one child on one device and bucket; `more` has the fields that only some children need."""
+    """Return the job of one child on one device and bucket. `more` has fields that only some children need."""
     return Job(
         child=child,
         folder=str(folder),

@@ -1,5 +1,5 @@
-"""Joins prediction and proof: findings of scan in functions that ran are confirmed or refuted by the capture's
-observations."""
+"""Joins prediction and proof. A finding of scan in a function that ran is confirmed or refuted by what capture
+observed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ is refuted."""
 
 
 class Predictions:
-    """The findings of scan, kept for the targets of one command, since many of these are in the same file."""
+    """The findings of scan, cached for the targets of one command, since many of these targets are in the same file."""
 
     def __init__(self) -> None:
         self._made: list[tuple[list[Path], Config, Sequence[Finding]]] = []
@@ -48,7 +48,8 @@ def joined(
     ready: bool,
     predictions: Predictions,
 ) -> tuple[list[Finding], list[Limit]]:
-    """Return capture's findings with their status, then those that only scan has. `lines`: file -> lines that ran."""
+    """Return capture's findings with their status, then the findings that only scan has. `lines` maps each file to its
+    lines that ran."""
     ran = {shown(file): set(numbers) for file, numbers in lines.items()}
     files = [Path(file) for file in lines if _is_of_project(file)]
     if not files:
@@ -57,7 +58,7 @@ def joined(
         predicted = predictions.of(sorted(files), config)
     except ImportError as error:
         return list(findings), [Limit("join", "scan", f"scan could not be loaded: {error}")]
-    except Exception as error:  # an error of scan must not lose the measured results
+    except Exception as error:  # a failure of scan must not lose the measured results
         return list(findings), [Limit("join", "scan", f"scan failed: {type(error).__name__}: {error}")]
     proven = list(findings)
     alone: list[Finding] = []
@@ -75,7 +76,8 @@ def joined(
 
 
 def with_comments(findings: Iterable[Finding]) -> tuple[list[Finding], set[tuple[str, int]]]:
-    """Return the findings, suppressed where a comment on their line says so, and the lines of these comments."""
+    """Return the findings, suppressed if a comment on their line says so. Also return file and line of the comments
+    that suppress one."""
     notes: dict[str, list[Comment]] = {}
     found: list[Finding] = []
     used = set[tuple[str, int]]()
@@ -104,7 +106,7 @@ def _line(finding: Finding) -> tuple[str, int]:
 
 
 def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ...]:
-    """Return the lines of the project that ran, with which a later scan compares its hot lines."""
+    """Return the lines of the project that ran. A later scan compares its hot lines with them."""
     found = []
     for file, numbers in sorted(lines.items()):
         if _is_of_project(file):
@@ -118,7 +120,7 @@ def _is_of_project(file: str) -> bool:
 
 
 def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
-    """Return whether the function around a place ran; if not, the finding does not concern this step."""
+    """Return whether the function around a place ran. If it did not, a finding there does not concern this step."""
     around = [node for node in functions_of(at.path) if node.lineno <= at.line <= (node.end_lineno or node.lineno)]
     if not around:
         return False

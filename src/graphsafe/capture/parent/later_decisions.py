@@ -15,14 +15,14 @@ from graphsafe.report.probes.state import Change
 
 _OF_HOST_MEMORY = ("other inputs on the host", "other values in host memory")
 _MAY_DECIDE = ("host", "grows", "opaque")
-"The kinds of changing host state that Python's decisions may depend on."
+"The kinds of changing host state on which Python's decisions may depend."
 _DECIDES = ("GS101", "GS102", "GS203")
-"""Reads of the device that Python's decisions may depend on."""
+"""Codes for reads of the device on which Python's decisions may depend."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """The line to blame; `frames` is empty unless a single cause is possible."""
+    """The line to blame. `frames` is empty unless there is a single possible cause."""
 
     code: str
     frames: Sequence[CallSite]
@@ -32,13 +32,13 @@ class Blamed:
 
     @property
     def how(self) -> str | None:
-        """The word that selects the rule's message for a line that is only the place where a later step differs, or
-        None."""
+        """`departed` if the line is not a cause but only the place where a later step differs, else None. It selects
+        the rule's message."""
         return None if self.frames or self.expr else "departed"
 
     def is_told(self, frames: Sequence[CallSite], found: Mapping[Key, Finding]) -> bool:
-        """Return whether findings name the cause already: a line that makes state grow, or a decision by a value of the
-        device."""
+        """Return whether other findings already name the cause: a line that makes state grow, or a decision that
+        depends on a value of the device."""
         if self.code == "GS402":
             return (self.code, shown(frames[-1].path), frames[-1].line) in found
         known = self.frames or self.data.get("among") or self.data.get("attribute")
@@ -48,7 +48,7 @@ class Blamed:
 
 
 def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Sequence[Change]) -> Blamed:
-    """Choose among the host calls and the changes of state that the step probe saw."""
+    """Choose the line to blame among the host calls and the changes of state that the step probe saw."""
     says = {key: getattr(departure, key) for key in ("step", "under", "what", "before", "after")}
     if departure.under in _OF_HOST_MEMORY:
         return Blamed("GS702", (), departure.span, None, {"departure": says})
@@ -72,8 +72,8 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
 
 
 def rebound_by(departure: Departure) -> str | None:
-    """Return the path of a tensor that was replaced, so that a later step reads another tensor. A view at another
-    offset of the same tensor does not count, because only a Python number has changed then."""
+    """Return the path of a tensor that was replaced, so that a later step reads another tensor. Return None for a view
+    at another offset of the same tensor, because then only a Python number has changed."""
     if departure.what != "memory":
         return None
     before, after = (text.rpartition(" from element ")[0] for text in (departure.before, departure.after))

@@ -1,4 +1,4 @@
-"""Limits of the report that follow from the answers of the step, the reference and the capture child."""
+"""Limits of the report that follow from the answers of the step child, the reference child and the capture child."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _HOST_COUNT = "steps count these up on the host, whatever the inputs; replays le
 
 
 def limits_of(told: Told, is_captured: bool, called: str, device: str) -> Iterator[Limit]:
-    """Yield the limits of a target that the report names `called`. `is_captured` says whether the capture passed."""
+    """Yield the limits of a target. `called` is the target's name in the report. `is_captured` says whether the capture
+    passed."""
     reference = told[Reference]
     if is_captured and reference.host_counts:
         yield Limit("not-compared", listed(reference.host_counts, most=3), _HOST_COUNT)

@@ -1,7 +1,7 @@
 """Finds out, without importing a target, whether its file, its module or its factory is missing.
 
-An answer is given only if it is certain. There is no answer for a module that may define names dynamically, because
-only its import shows the names.
+It answers only if that is certain. It does not answer for a module that may define names dynamically, because only the
+import shows these names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _MOST_NAMED = 5
 
 
 def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
-    """Return one line about the reason why `target` cannot work, if that is certain without an import, else None."""
+    """Return one line with the reason why `target` cannot work. Return None if that is not certain without an
+    import."""
     where, _, name = target.rpartition(":")
     if not where or not name:
         return _without_name(target, configured)
@@ -43,7 +44,8 @@ def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
 
 
 def _without_name(target: str, configured: Iterable[str]) -> str:
-    """Return a message that a target without a factory is not configured either, with a guess of the intended name."""
+    """Return a message for a target without a factory that is not a configured name either. It contains a guess of the
+    intended name."""
     path = Path(target.removesuffix(":"))
     if path.suffix == ".py" and path.is_file():
         return f"name the factory too: {path}:FACTORY{_functions_of(path)}"
@@ -91,7 +93,8 @@ def _functions_of(path: Path) -> str:
 
 
 def _functions(tree: ast.Module) -> str:
-    """Return the public functions of a module, for a name that resembles none of them."""
+    """Return the public functions of a module as part of a message. It is used if the name of the target resembles none
+    of them."""
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
     more = ", …" if len(names) > _MOST_NAMED else ""
     return f" (its functions: {', '.join(names[:_MOST_NAMED])}{more})" if names else ""

@@ -1,5 +1,5 @@
-"""Makes the probes of one run from the children's answers, or from the way in which a child ended during a probe. Also
-turns them into the form of a report: places instead of frames, and no absolute paths."""
+"""Makes the probes of one run from the children's answers, and from the way in which a child ended. Also converts them
+for a report: frames become places, and paths become relative."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IN_LATER_ROUND, BEHIND_HOST = " in a later round", " with the device behind the 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The answers of the children of one device and bucket; missing ones are empty."""
+    """The answers of the children for one device and bucket. Answers that are missing are empty."""
 
     device: str
     source: Source
@@ -44,14 +44,14 @@ class Seen:
     "The answers that are not probes."
     plan: Plan | None = None
     marks: Marks = field(default_factory=Marks)
-    "The target's own marks, judged by the plan."
+    "The plan's judgement of the target's own marks."
     rank: int | None = None
     divergence: Mapping[int, Call | None] = field(default_factory=dict)
-    "Rank -> its first collective that other ranks lack; None for a rank that stopped before the others."
+    "Rank -> its first collective that other ranks lack. None for a rank that stopped before the others."
 
 
 def reported(answer: Any) -> Any:
-    """Return an answer as the JSON values that a report shows."""
+    """Return an answer as JSON values, in the form that a report shows."""
     if isinstance(answer, Mapping):
         return {str(key): reported(value) for key, value in answer.items()}
     if isinstance(answer, (list, tuple)):
@@ -83,12 +83,13 @@ def by_line(events: Iterable[SeenEvent]) -> tuple[Line, ...]:
 
 
 def place_of(frames: Sequence[CallSite]) -> str | None:
-    """Return `model.py:12` for the line to blame, which is the last frame; None without a known line."""
+    """Return `model.py:12` for the line to blame, which is that of the last frame. Return None if there are no
+    frames."""
     return f"{shown(frames[-1].path)}:{frames[-1].line}" if frames else None
 
 
 def step_of(told: Told, *failures: Ended) -> Step:
-    """Return the probe `step`; `failures` lists the ends of those children in which the step may have failed."""
+    """Return the probe `step`. `failures` are the ends of those children in which the step may have failed."""
     step = told[Step]
     if Watched in told:
         step = replace(step, by_line=by_line(told[Watched].events))
@@ -99,7 +100,7 @@ def step_of(told: Told, *failures: Ended) -> Step:
 
 
 def capture_of(told: Told, end: Ended, phase: str) -> Capture:
-    """Return the probe `capture` of a child that ended in this way in this phase."""
+    """Return the probe `capture` of a child, from its answers, its end, and its phase at the end."""
     capture = told.get(Capture) or Capture(reason="it was not reached")
     if capture.status == "pass" or end.how in ("done", "state"):
         return capture
@@ -110,8 +111,8 @@ def capture_of(told: Told, end: Ended, phase: str) -> Capture:
 
 
 def replay_of(told: Told, end: Ended, phase: str, capture: Capture, reference: Ended) -> Replay:
-    """Return the probe `replay` of a child, from its answers, its end, its phase at the end, and its probe `capture`;
-    `reference` is the end of the reference child, with which replays are compared."""
+    """Return the probe `replay` of a child, from its answers, its end, its phase at the end, and its probe `capture`.
+    `reference` is the end of the reference child, with whose steps replays are compared."""
     replay = told.get(Replay) or Replay(checks=())
     if replay.reason == NO_REFERENCE and reference.why:
         replay = replace(replay, reason=f"{NO_REFERENCE}: {reference.why}")
@@ -125,15 +126,15 @@ def replay_of(told: Told, end: Ended, phase: str, capture: Capture, reference: E
 
 
 def with_reference(replay: Replay, told: Told) -> Replay:
-    """Return the probe with the reference's checks, and with the number of replays on changed inputs."""
+    """Return the probe with the reference's checks, and with the number of replays on new inputs."""
     reference, inputs = told[Reference], told[Varied]
     replay = replace(replay, varied=reference.varied, unvaried=inputs.unvaried, unvaried_host=inputs.unvaried_host)
     return with_checks(replay, reference.checks)
 
 
 def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
-    """Return the probe with the replays after events; if there are fewer than `expected`, a check stays undecided, with
-    the reason `why`."""
+    """Return the probe with the replays after events. If there are fewer than `expected`, an undecided check is added,
+    and `why` is the reason."""
     fired = told[FiredEvents].events
     if len(fired) < expected:
         replay = replace(replay, reason=why)
@@ -145,8 +146,8 @@ def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
 
 
 def with_rounds(replay: Replay, told: ComparedRounds) -> Replay:
-    """Return the probe with further rounds. Rounds that fail or differ count in the verdict; the number of rounds is
-    always reported."""
+    """Return the probe with the results of further rounds. Only rounds that fail or differ change the verdict. The
+    number of rounds is always reported."""
     replay = replace(replay, rounds=told.number)
     if told.error is not None:
         return replace(replay, status="fail", first_error=told.error)
@@ -158,14 +159,14 @@ def with_rounds(replay: Replay, told: ComparedRounds) -> Replay:
 
 
 def with_checks(replay: Replay, checks: tuple[Check, ...]) -> Replay:
-    """Return the probe with more checks. A check that differs turns a pass into a fail."""
+    """Return the probe with more checks. If a check differs, a pass becomes a fail."""
     checks = (*(replay.checks or ()), *checks)
     status = "fail" if replay.status == "pass" and differing(checks) else replay.status
     return replace(replay, status=status, checks=checks)
 
 
 def twin_of(told: Told, end: Ended) -> Twin:
-    """Return the probe `twin` of a child that ended in this way."""
+    """Return the probe `twin` of a child, from its answers and its end."""
     twin = told[Twin]
     if twin.status == "crashed" and end.how == "timeout":
         return replace(twin, status="timeout", reason=end.why)
@@ -173,7 +174,7 @@ def twin_of(told: Told, end: Ended) -> Twin:
 
 
 def memory_of(held: StepMemory, capture: Capture) -> Memory:
-    """Return the probe `memory` from a step; it contains a pool only if there is a graph."""
+    """Return the probe `memory` from the memory of a step. It has a pool only if the capture passed."""
     pool = held.pool if capture.status == "pass" else None
     return Memory("skipped" if held.step is None else "pass", step=held.step, pool=pool)
 

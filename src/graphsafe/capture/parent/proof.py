@@ -43,7 +43,7 @@ class Proof:
         self.target = request.called
         self.has_ranks = request.nproc is not None
         self.wants_gpu = not all(device.startswith("sim") for device in request.devices or ("cuda",))
-        "Whether the devices to use depend on the GPUs of this machine."
+        "Whether the devices to use depend on which GPUs this machine has."
         self._devices: list[DeviceProof] = []
         self._findings: list[Finding] = []
         self._support: Support | None = None
@@ -57,15 +57,15 @@ class Proof:
         "The buckets that are proven one by one."
 
     def is_impossible(self) -> bool:
-        """Return whether the target's files already show that it cannot be run; the report then says why."""
+        """Return whether the target's files already show that it cannot run. The report then gives the reason."""
         missing = what_is_missing(self._request.target, self._request.config.targets)
         if missing is not None:
             self.limits.append(Limit(BAD_REQUEST, self.target, missing))
         return missing is not None
 
     def run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
-        """Prove the target on `present` GPUs, one supervisor per device. Never raises, so that other targets
-        continue."""
+        """Prove the target. `present` are the machine's GPUs; each device has its own supervisor. Never raises, so that
+        other targets continue."""
         try:
             self._run(supervisor, present, folder)
         except KeyboardInterrupt:
@@ -79,7 +79,7 @@ class Proof:
         self.limits.append(Limit(INTERRUPTED, self.target, "stopped by the user before it was done"))
 
     def _run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
-        """Run all ranks at the same time, or as many devices as the machine has cores for."""
+        """Run all ranks at the same time. Without ranks, run as many devices at a time as the machine has cores for."""
         folder.mkdir()
         size = self._request.nproc
         names = self._device_names(present) if size is None else self._rank_devices(size, present)
@@ -103,13 +103,13 @@ class Proof:
         self._compare_with_declared()
 
     def _ranks(self, size: int, folder: Path) -> list[Rank]:
-        """Return ranks that decide together, with the environment that a launcher gave each of them."""
+        """Return ranks that decide together. Each has the environment that a launcher gave it."""
         coordinator = Coordinator(size)
         variables = self._request.variables or [variables_of(number, size) for number in range(size)]
         return [Rank(number, coordinator, folder, variables[number]) for number in range(size)]
 
     def _compare_with_declared(self) -> None:
-        """Compare the support that the buckets prove on all devices with the support that is declared."""
+        """Compare the declared support with the support that the buckets prove on all devices."""
         points = self._points
         seen = [
             [device.runs[number][1] for device in self._devices if number < len(device.runs)]
@@ -141,7 +141,8 @@ class Proof:
         self.limits += [found] if isinstance(found, Limit) else []
 
     def _device_names(self, present: Sequence[str]) -> list[str]:
-        """Return the request's devices on this machine. A wrong name becomes a limit, and nothing is run."""
+        """Return the names of the devices that the request asks for. If a name is wrong, add a limit and return none,
+        so that nothing runs."""
         names: list[str] = []
         for asked in self._request.devices or (("cuda",) if present else ("sim",)):
             found = _named(asked, present)
@@ -154,7 +155,8 @@ class Proof:
         return list(dict.fromkeys(names))
 
     def _rank_devices(self, size: int, present: Sequence[str]) -> list[str]:
-        """Return a device for each rank: the named devices, else the first devices. Too few devices become a limit."""
+        """Return a device for each rank: the devices that the request names, else the first ones. If there are too few,
+        add a limit and return none."""
         asked = self._request.devices or (("cuda",) if present else ("sim",))
         if len(set(asked)) == len(asked) == size and all(":" in name for name in asked):
             return list(dict.fromkeys(self._device_names(present)))
@@ -174,8 +176,8 @@ class Proof:
         self.limits.append(Limit(BAD_REQUEST, wanted, f"this machine has {have}"))
 
     def report(self, predictions: Predictions) -> Report:
-        """Return the report in any case: after a fault without findings, after an interruption without scan's
-        findings."""
+        """Return the report. There always is one: after a fault it has no findings, and after an interruption it lacks
+        scan's findings."""
         ensure_working_directory(self._directory)
         if self._interrupted:
             return self._report(merged(self._findings), ())
@@ -229,7 +231,7 @@ def _evidence(devices: Sequence[str]) -> Literal["measured", "predicted"] | None
 
 
 def _timing(seen: Sequence[Seen]) -> Timing:
-    """Return the first of several timings that has both times."""
+    """Return the first timing that has the time of an eager step and that of a replay."""
     measured = (one.probes.timing for one in seen if one.probes.timing.times_as_fast is not None)
     return next(measured, Timing())
 
@@ -249,7 +251,7 @@ def _points(buckets: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _from_root(path: str, root: Path) -> str:
-    """Return a location's path from the project root; a path in a library stays unchanged."""
+    """Return a path relative to the project's root. A path outside of the project is not changed."""
     try:
         return Path(path).resolve().relative_to(root.resolve()).as_posix()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Proves one target on one device in one bucket: runs the children, and combines their answers."""
+"""Proves one target on one device in one bucket: runs the children and combines their answers."""
 
 from __future__ import annotations
 
@@ -56,17 +56,18 @@ from graphsafe.report.verdict import verdict
 
 _TRIES = "try "
 _MOST_BUILDS = 4
-"The largest number of build children; each later one leaves out inputs whose new values broke a process."
+"The largest number of build children. Each later one leaves out the inputs whose new values broke a process."
 _SHARE_OF_DEVICE = 0.8
 _OF_TWIN = {BAD_REQUEST: "plan"}
-"If only the step without its own graphs shows that the request is wrong, that is not the user's mistake."
+"""Kind of a limit -> its kind if it comes from the run without the target's own graphs. A wrong request in that run is
+not the user's mistake."""
 _NO_TIMELINE = "not asked for; `-o trace.json` and `-o page.html` ask for it"
 _NOT_BUILT = Construct("fail", built=False, captures=())
 
 
 @dataclass
 class Run:
-    """The proof of one bucket. `prove()` returns the children's answers; `limits` then says which facts are unknown."""
+    """The proof of one bucket. `prove()` returns the answers. Afterwards `limits` has the facts that are not known."""
 
     supervisor: Supervisor
     request: CaptureRequest
@@ -76,7 +77,7 @@ class Run:
     plain: bool = False
     "Whether the target is run without CUDA graphs of its own."
     rank: Rank = field(default_factory=Rank)
-    "If several ranks run the target together, all of them run the same children."
+    "The rank of this run. If several ranks run the target together, all of them run the same children."
     limits: list[Limit] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     spent: dict[str, Mapping[str, float]] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class Run:
     _planned: Plan | None = None
     _jobs: int = 0
     _divergence: Mapping[int, Call | None] | None = None
-    "The first collective of each rank that does not match the others'."
+    "For each rank, its first collective that does not match those of the others."
     _marks: Marks = field(default_factory=Marks)
 
     @property
@@ -95,7 +96,7 @@ class Run:
 
     @property
     def not_shared(self) -> str | None:
-        """Return the reason why children did not share imports, or None."""
+        """The reason why children did not share imports, or None."""
         return self.supervisor.not_shared.get(key_of(self._job("build")))
 
     def prove(self) -> Seen:
@@ -113,7 +114,7 @@ class Run:
         judged = verdict(self._probes, self._planned)
         probes = self._probes
         if judged == "ready" and probes.state.status == "fail":
-            # Whether replays are right depends on the changes of state that the step makes.
+            # Replays are right although the step changes state, so these changes are no fault.
             probes = replace(probes, state=replace(probes.state, status="pass"))
         return Seen(
             device=self.device,
@@ -134,7 +135,7 @@ class Run:
         return job_of(self.request, child, self.folder, self.device, self.axes, **more)
 
     def _ended(self, child: Child) -> Ended:
-        """Record the answers of an ended child, and return how it ended."""
+        """Record the answers of a child that has ended. Return how it ended."""
         told, end = child.told, child.ended
         self._divergence = self._divergence or self.rank.coordinator.divergence(child)
         self.seconds[child.name] = round(self.seconds.get(child.name, 0.0) + child.seconds, 2)
@@ -162,7 +163,7 @@ class Run:
         return f"{self.rank.named('of')} on {self.device}".lstrip()
 
     def _wrong(self, line: str, child: Child) -> None:
-        """Add the reason why the request is wrong; if there are several ranks, only the first to fail adds it."""
+        """Add the reason why the request is wrong. If there are several ranks, only the first one to fail adds it."""
         if any(limit.kind == BAD_REQUEST for limit in self.limits):
             return
         bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
@@ -172,7 +173,7 @@ class Run:
             self.limits.append(Limit("rank", f"{child.name} {self._where}", line))
 
     def _build(self) -> bool:
-        """Run the build child, and return whether the proof can go on."""
+        """Run the build child. Return whether the proof can go on."""
 
         def run(unvaried: Sequence[str]) -> Child:
             return self.supervisor.run(self._job("build", tuple(unvaried)))
@@ -182,8 +183,7 @@ class Run:
         return self.rank.all(self._built(child))
 
     def _broken_by(self, child: Child) -> str | None:
-        """Return the input whose new values broke the process, so that this input has to keep its value; None if there
-        is no such input."""
+        """Return the input whose new values broke the process, or None. The next child leaves this input as it is."""
         told = child.told.get(BrokenBy)
         broken = None if told is None else told.path
         if child.ended.how == "crashed" and child.phase.startswith(_TRIES):
@@ -196,7 +196,7 @@ class Run:
         construct, step = told.get(Construct), Step()
         failure = told.get(TargetFailure)
         if failure is not None:
-            # A rank may fail because other ranks' connections closed, before the parent ends it.
+            # If the ranks diverged, a rank may fail only because others closed their connections.
             self._wrong(failure.line if self._divergence is None else divergence_text(self._divergence), child)
             calls = tuple(call_lines(failure.calls))
             if failure.stage == "step":
@@ -239,7 +239,7 @@ class Run:
         self._read(capture)
 
     def _side_by_side(self, *names: str) -> list[Child]:
-        """Run these children side by side; return none if the device's memory cannot hold all of them."""
+        """Run these children side by side. Return an empty list if the device's memory cannot hold all of them."""
         if not self.rank.all(self._fits(len(names))):
             return []
         children = [self.supervisor.start(self._job(name)) for name in names]
@@ -247,7 +247,7 @@ class Run:
         return children
 
     def _tell_end(self, child: Child) -> None:
-        """Tell siblings that wait for files of this child that it has ended."""
+        """If other children wait for files of this child, tell them that it has ended."""
         if child.name in (REFERENCE, EAGER_ROUNDS):
             (self.folder / gone(child.name)).touch()
 
@@ -263,7 +263,7 @@ class Run:
         return free is None or peak is None or count * peak < _SHARE_OF_DEVICE * (free + peak)
 
     def _read(self, child: Child) -> None:
-        """Combine the answers of the step, the reference and the capture child; `child` is the capture child."""
+        """Combine the answers of the step child, the reference child and the capture child (`child`)."""
         told, end = self._told, child.ended
         capture = capture_of(told, end, child.phase)
         if end.how == "target" and capture.status != "pass":
@@ -285,7 +285,7 @@ class Run:
     def _after(self) -> None:
         capture, replay = self._probes.capture, self._probes.replay
         died = capture.status == "crashed" and capture.phase == "capture"
-        # A difference that twin captures explain needs no other explanation.
+        # A difference that twin captures explain needs no further explanation.
         unexplained = replay.status == "fail" and not self._probes.twin.explains
         wrong = capture.status == "pass" and (capture.empty or unexplained)
         if self.rank.any(bool(capture.status == "fail" or died or wrong)):
@@ -312,7 +312,7 @@ class Run:
         return child.told.get(Timeline) or Timeline(child.ended.status, child.ended.why)
 
     def _fire_events(self) -> None:
-        """Compare the replays after events, in a separate child. These replays count as much as the others."""
+        """Compare replays after the target's events, in a separate child. They count as much as other replays."""
         end = self._run(self._job("events")).ended
         failed = self._told[Reference].event_failed
         if end.how == "target" and failed is None:
@@ -334,8 +334,8 @@ class Run:
             self.limits.append(Limit("rounds", self.request.called, f"further rounds were not compared: {end.why}"))
 
     def _blame_target(self) -> None:
-        """Add a failure of the reference. It counts as a wrong request, unless there is a verdict without it, or the
-        step asked whether a capture is under way."""
+        """Report a failure of the reference: as a wrong request if there is no verdict without the reference and the
+        step never asked whether a capture is under way, else as a limit."""
         child, told = self._children["reference"], self._told[Reference]
         why = child.ended.why if child.ended.how == "target" else told.event_failed
         if why is None or ran_out_of_memory(why):
@@ -371,7 +371,7 @@ class Run:
         self._marks = Marks(needless=self._told[Ran].marks) if ready else planning.marks
 
     def _plan_without_own_graphs(self, own: OwnGraphs) -> None:
-        """Plan the step without its own graphs. The verdict is about the step with its graphs."""
+        """Plan the step without its own graphs. The verdict remains that of the step with its graphs."""
         folder = self.folder / "plain"
         folder.mkdir()
         planned = replace(self.request, plan=True)

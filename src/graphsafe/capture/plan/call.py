@@ -1,4 +1,4 @@
-"""`graphsafe.plan(target)`: does the work of `graphsafe capture --plan --emit`, as a call."""
+"""`graphsafe.plan(target)`: does from Python what `graphsafe capture --plan --emit` does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A step's plan: `report.plan` is the plan, `code` the text that applies it, or None if it could not be written."""
+    """A step's plan. `report.plan` is the plan. `code` is the source that applies it; None if it could not be
+    written."""
 
     report: Report
     code: str | None
@@ -43,8 +44,8 @@ class Planned:
 def plan(target: str, device: str | torch.device | None = None) -> Planned:
     """Plan a target (`FILE.py:FACTORY` or `package.module:FACTORY`) in separate processes.
 
-    `graphsafe.plan("model.py:build_layer").apply()` needs `graphsafe[plan]`, and the target must be importable under
-    its file's name. Raises RequestError for another device, and where there is no torch.
+    `graphsafe.plan("model.py:build_layer").apply()` needs `graphsafe[plan]`. The target must be importable under its
+    file's name. Raises RequestError for another kind of device, or if torch is missing.
     """
     import tempfile
 

@@ -1,2 +1,2 @@
-"""Code for every process of a capture: it finds and ends processes, and keeps functions that user code cannot
+"""Code for every process of a capture. It finds and ends processes, and keeps functions that the user's code may
 replace."""

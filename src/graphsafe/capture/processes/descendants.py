@@ -1,4 +1,4 @@
-"""Ends processes and their descendants, so that nothing a target starts outlives its child. Linux only, but for
+"""Ends processes and their descendants, so that nothing that a target starts outlives its child. Only for Linux, except
 `kill_group`."""
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ from graphsafe.capture.processes.originals import open_file
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE = 5.0
-"Seconds allowed for killed processes to disappear; a process that waits for a driver can take this long."
+"Seconds in which killed processes should disappear. A process that waits for a driver can take this long."
 
 _PATIENCE_WITH_CLEANERS = 1.0
 _CLEANERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent ends for any reason."""
+    """Ask the kernel to kill this process when its parent ends, for any reason."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Make orphaned descendants, of any session, children of this process."""
+    """Make this process the parent of descendants that lose their parent, in any session."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_descendants() -> None:
-    """Kill and reap descendants of this process until there are none. Needs `adopt_orphans`. Python and torch run
-    processes that remove the shared memory of ended processes; these processes get some time to finish."""
+    """Kill and reap the descendants of this process until there are none. Needs `adopt_orphans`.
+
+    Python and torch have processes that remove shared memory of processes that have ended. These are given some time to
+    finish.
+    """
     began = time.monotonic()
     while reap() and time.monotonic() < began + _PATIENCE:
         spares = time.monotonic() < began + _PATIENCE_WITH_CLEANERS
@@ -45,7 +48,7 @@ def end_descendants() -> None:
 
 
 def reap() -> bool:
-    """Reap the children that have ended; return whether there are others."""
+    """Reap the children that have ended. Return whether there are any others."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -55,14 +58,14 @@ def reap() -> bool:
 
 
 def end_group(pid: int) -> None:
-    """Kill an ended child's group, unless a process in the group is cleaning up; `end_descendants` ends that process
-    later."""
+    """Kill the process group of a child that has ended, unless a process in it is cleaning up. `end_descendants` ends
+    that process later."""
     if not any(map(_cleans_up, descendants(os.getpid()))):
         kill_group(pid)
 
 
 def _cleans_up(pid: int) -> bool:
-    """Return whether this is Python's or torch's process that unlinks shared memory whose makers have ended."""
+    """Return whether this is the process of Python or torch that unlinks shared memory after its makers have ended."""
     try:
         with open_file(f"/proc/{pid}/cmdline", "rb") as file:
             command = file.read()
@@ -81,13 +84,13 @@ def has_children() -> bool:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """Return all descendants, running or not yet reaped, parents before their children."""
+    """Return all descendants, running or not yet reaped. Parents come before their children."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open_file(f"/proc/{name}/stat", "rb") as stat:
-                    # The command's name stands in parentheses and may contain any character, also parentheses.
+                    # The name of the command is in parentheses. It may contain any character, including parentheses.
                     parent = int(stat.read().rpartition(b")")[2].split()[1])
             except (OSError, ValueError, IndexError):
                 continue

@@ -1,8 +1,8 @@
 """Keeps references to the functions that a child needs for its answer, because the user's code may replace them later.
-Also detects changes of the process by the target that prevent graphsafe from working in it.
+Also detects whether the target has changed the process so that graphsafe cannot work in it.
 
-A target that patches `open`, `json`, `os.replace` or `sys.stdout` changes its own process; the child's answer must
-still get out. Import this module before the user's code.
+A target that patches `open`, `json`, `os.replace` or `sys.stdout` changes its own process, but the child must still be
+able to answer. Import this module before the user's code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ process_id = os.getpid
 monotonic = time.monotonic
 sleep = time.sleep
 encode = json.JSONEncoder(allow_nan=False).encode
-"Encode as JSON. Escapes all characters beyond ASCII, so that lone surrogates get through."
+"Encodes as JSON. All characters beyond ASCII are escaped, so lone surrogates are preserved."
 decode = json.JSONDecoder().decode
 
 _open, _write, _close = os.open, os.write, os.close
@@ -29,7 +29,7 @@ _CREATE, _APPEND, _REPLACE = os.O_WRONLY | os.O_CREAT, os.O_APPEND, os.O_TRUNC
 
 
 def write_bytes(path: str, data: bytes, *, append: bool = False) -> None:
-    """Write or append bytes. Raises OSError."""
+    """Write bytes to a file, or append them. Raises OSError."""
     descriptor = _open(path, _CREATE | (_APPEND if append else _REPLACE), 0o600)
     try:
         while data:
@@ -45,7 +45,7 @@ def read_text(path: str) -> str:
 
 
 def complain(line: str) -> None:
-    """Print a line to the pipe that the parent reads, for a message that cannot be written to a file."""
+    """Print a line to the pipe that the parent reads. This is for a message that cannot be written to a file."""
     try:
         _write(2, f"{line}\n".encode(errors="replace"))
     except OSError:
@@ -66,8 +66,8 @@ _LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_
 
 
 def blamed_on_target(error: BaseException) -> str | None:
-    """Return a line that names a change of this process by the target, if the change explains graphsafe's error.
-    Changes count from the import of this module on. Returns None if the error may have another cause."""
+    """Return a line that names a change of this process by the target, if the change explains graphsafe's error. Return
+    None if the error may have another cause. Changes are noticed if they were made after the import of this module."""
     if not isinstance(error, (OSError, ImportError, MemoryError)):
         return None
     now = _state()
@@ -76,7 +76,7 @@ def blamed_on_target(error: BaseException) -> str | None:
 
 
 def _is_higher(now: object, before: object) -> bool:
-    """Return whether a limit was raised, as engines do with the number of open files."""
+    """Return whether a limit was raised. Engines do so with the number of open files."""
     return isinstance(now, int) and isinstance(before, int) and now > before
 
 
@@ -84,7 +84,7 @@ def _state() -> Mapping[str, object]:
     if sys.platform == "win32":
         return {}
     root = _stat("/")
-    # -1 means no limit.
+    # A limit of -1 means no limit, so it becomes the largest number here.
     limits = {name: resource.getrlimit(getattr(resource, name))[0] % 2**64 for name in _LIMITS}
     return {"the root directory": (root.st_dev, root.st_ino), "the user": (os.geteuid(), os.getegid()), **limits}
 

@@ -1,4 +1,4 @@
-"""Finds where a child hangs, from the stack that it writes on request, however busy it is."""
+"""Finds the line at which a child hangs. On request, the child writes its stack, even if it is busy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphsafe.capture.shared.frames import is_user_file
 from graphsafe.files import from_here
 
 _SIGNAL = getattr(signal, "SIGRTMIN", 0) and signal.SIGRTMIN + 9
-"The signal that asks for a stack, one with no other use; 0 on systems without one."
+"The signal that requests a stack. It has no other use. 0 on systems that have no such signal."
 _PATIENCE = 0.5
 _FRAME = re.compile(r'  File "(?P<path>.*)", line (?P<line>\d+) in ')
 _COLLECTIVES = f"torch{os.sep}distributed{os.sep}"
@@ -36,8 +36,8 @@ class StackTop:
 
 
 def write_when_asked(folder: Path, child: str) -> None:
-    """Install the handler that writes the stack. This comes first. Even busy C code cannot delay the handler, and a
-    crash writes the stack without a request."""
+    """Install the handler that writes the stack. Call this before anything else. Busy C code cannot delay the handler.
+    After a crash, the stack is written without a request."""
     if _SIGNAL:
         with suppress(OSError, ValueError, RuntimeError):
             file = open_file(_path(folder, child), "wb")
@@ -46,7 +46,7 @@ def write_when_asked(folder: Path, child: str) -> None:
 
 
 def ask_stack(pid: int, folder: Path, child: str) -> StackTop:
-    """Ask a child for its stack and read it; the parent calls this before it ends the child."""
+    """Ask a child for its stack and read it. The parent calls this before it ends the child."""
     text = ""
     if not _SIGNAL:
         return StackTop(None, False)
@@ -60,7 +60,7 @@ def ask_stack(pid: int, folder: Path, child: str) -> StackTop:
 
 
 def written_stack(folder: Path, child: str) -> StackTop:
-    """Read the stack that an ended child has written, if it wrote one."""
+    """Read the stack that a child has written before it ended, if it wrote one."""
     try:
         return _read(read_text(_path(folder, child)))
     except OSError:

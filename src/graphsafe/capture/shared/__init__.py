@@ -1,1 +1,1 @@
-"""Code that the parent and its children both use. It imports neither."""
+"""Code that the parent and its children both use. It imports neither of them."""

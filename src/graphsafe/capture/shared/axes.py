@@ -13,13 +13,13 @@ Query = int | Literal["mixed"] | None
 
 
 def batch_axis(axes: Mapping[str, Any]) -> str | None:
-    """Return the axis that gives the number of requests, or None."""
+    """Return the name of the axis that is the number of requests, or None."""
     return next((name for name in BATCH if _is_count(axes.get(name))), None)
 
 
 def query_of(axes: Mapping[str, Any]) -> Query:
-    """Return how many tokens each request of the bucket has. Returns `mixed` if the value of that axis is a text
-    (`q_len=mixed`), 1 if there is only a batch axis, as in decoding, and None if no axis shows it."""
+    """Return how many tokens each request of the bucket has. Return `mixed` if the value of that axis is not a number
+    (`q_len=mixed`). Return 1 if there is only a batch axis, as in decoding, and None if no axis shows it."""
     for name in QUERY:
         if name in axes:
             return axes[name] if _is_count(axes[name]) else "mixed"

@@ -1,6 +1,6 @@
-"""Finds the rule for an event of a step, by its operation, the torch call around it, and its expression.
+"""Finds the rule for an event of a step, by its operation, the torch function around it, and its expression.
 
-These are pure functions of events and the user's source; the parent applies them to the children's answers.
+These are pure functions of events and of the user's source. The parent applies them to the children's answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from graphsafe.report.source import kept_by_lines
 
 
 def tree_of(lines: Sequence[str] | None) -> ast.Module:
-    """Parse the lines of a file. The tree is empty if the file could not be read or is not legal in this Python."""
+    """Parse the lines of a file. The tree is empty if the file could not be read, or has syntax errors in this version
+    of Python."""
     try:
         return ast.parse("\n".join(lines or ()))
     except (SyntaxError, ValueError, RecursionError):
@@ -26,19 +27,20 @@ def tree_of(lines: Sequence[str] | None) -> ast.Module:
 
 _FORMATS = ("__format__", "__repr__", "__str__")
 CODE_OF_CAUSE = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
-"Cause of a `Diagnosis` -> the rule, if the cause alone names it."
+"Cause of a `Diagnosis` -> the code of the rule, for causes that alone determine it."
 _BY_INDEX = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::_to_copy"})
-"Operations of a store through an index tensor that copy its value to the device."
+"Operations that copy the value of a store through an index tensor to the device."
 _EXTENT_CALLS = frozenset({"range", "islice"})
 
 
 def value_read(code: str) -> str:
-    """Return the words for `value` in a rule's message."""
+    """Return the text that replaces `value` in a rule's message."""
     return "a host tensor" if code == "GS304" else "a device value"
 
 
 def code_of(event: StepEvent, ops: OpTable) -> str | None:
-    """Return the rule's code, or None for an event that breaks no rule (a registered draw)."""
+    """Return the code of the rule that an event breaks. Return None for an event that breaks no rule, such as a draw
+    from a registered generator."""
     kind, data = event.kind, event.data
     via = event.via or ""
     method = via.rpartition(".")[2] if via.startswith("torch.Tensor.") else ""
@@ -66,7 +68,7 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
 
 
 def how_of(event: StepEvent, code: str) -> str | None:
-    """Return the way in which the event happens that the rule has words for, as events of scan have it."""
+    """Return the `how` of an event, for which the rule has its own message, as in events of scan."""
     if code != "GS303":
         return None
     if event.op in _BY_INDEX:
@@ -78,7 +80,8 @@ def how_of(event: StepEvent, code: str) -> str | None:
 
 
 def code_of_failure(event: StepEvent, ops: OpTable) -> str:
-    """Return the rule for an event that broke a capture; GS607 if its operation is not known to break captures."""
+    """Return the rule for an event that made a capture fail. It is GS607 if the operation is not known to break
+    captures."""
     known = ops.aten(event.op) or ops.python(event.via or "")
     plain = event.kind == "hidden-sync" and (known is None or not any(effect.rule for effect in known.effects))
     return "GS607" if plain else code_of(event, ops) or "GS607"
@@ -113,7 +116,7 @@ def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
 
 
 def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | None:
-    """Return the rule's code in the op table for the torch call, else for the aten op."""
+    """Return the rule's code from the op table: that of the torch function, else that of the aten op."""
     entries = (ops.python(event.via or ""), ops.aten(event.op), ops.python(event.op))
     for kind in kinds:
         for entry in entries:
@@ -135,7 +138,8 @@ def _called(node: ast.Call) -> str:
 
 
 def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
-    """Return the expression that ran at a place; before Python 3.11 only if its line has a single candidate."""
+    """Return the expression that ran at a place. Without a span (before Python 3.11), return it only if its line has a
+    single candidate."""
     if not frames:
         return None
     nodes = _nodes(frames[-1].path).by_span
@@ -148,11 +152,11 @@ def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """The nodes of a file; none if it cannot be read or parsed."""
+    """The nodes of a file. There are none if the file cannot be read or parsed."""
 
     functions: tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...] = ()
     by_span: Mapping[Span, ast.expr | ast.stmt] = field(default_factory=dict)
-    "The outermost expression that has a span, else the statement."
+    "The outermost expression that has this span, else the statement."
 
 
 @kept_by_lines
@@ -174,7 +178,7 @@ def functions_of(path: str) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...
 
 
 def statement_span(path: str, line: int) -> Span | None:
-    """Return the smallest statement that begins on a line or spans it."""
+    """Return the smallest statement that contains this line."""
     best: Span | None = None
     for first, column, last, end in _nodes(path).by_span:
         if first <= line <= last and (best is None or first > best[0]):

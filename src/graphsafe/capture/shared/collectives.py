@@ -11,15 +11,15 @@ from graphsafe.report.model import CallSite, Span
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A collective as a rank has issued it."""
+    """A collective that a rank has issued."""
 
     op: str
     size: int | None
-    "Number of elements of the call's tensor; None if the number may differ between ranks."
+    "Number of elements of the call's tensor. None if this number may differ between ranks."
     frames: tuple[CallSite, ...]
     span: Span | None
     extra: bool = False
-    "True if no other rank reaches the call's line."
+    "Whether no other rank reaches the call's line."
 
 
 OF_GROUPS: Mapping[str, str] = {
@@ -43,23 +43,24 @@ OF_GROUPS: Mapping[str, str] = {
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
     "scatter": "scatter",
 }
-"Method of a process group -> the function of torch.distributed that calls it. `send` and `recv` connect two ranks."
+"""Method of a process group -> the function of torch.distributed that calls it. `send` and `recv` are not listed,
+because they connect only two ranks."""
 
 FUNCTIONAL = (
     *("all_gather_tensor", "all_gather_into_tensor_coalesced", "all_reduce", "all_reduce_coalesced"),
     *("all_to_all_single", "broadcast", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced"),
 )
-"Functions of `torch.distributed._functional_collectives`, which bypass the methods."
+"Functions of `torch.distributed._functional_collectives`, which do not call these methods."
 
 OF_OBJECTS = (
     *("all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"),
     *("recv_object_list", "send_object_list"),
 )
-"Functions of torch.distributed that first send sizes, and the host waits for these."
+"Functions of torch.distributed that first send sizes. The host waits for these sizes."
 
 
 def is_collective(op: str) -> bool:
-    """Return whether a graph's operation of this name is a collective."""
+    """Return whether a graph's operation with this name is a collective."""
     return op in OF_GROUPS.values() or op.startswith("_c10d_functional::")
 
 

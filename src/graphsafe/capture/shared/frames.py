@@ -1,9 +1,9 @@
-"""Tells which lines of the live stack are the user's, and which `while` loop is running there.
+"""Finds the user's lines in a running stack, and the `while` loop that is running there.
 
-A user's frame is outside of torch, graphsafe and the standard library. A library that the step calls (transformers, an
-engine) counts as the user's code, because its lines are the ones to change.
+A frame of the user is outside of torch, graphsafe and the standard library. A library that the step calls
+(transformers, an engine) counts as the user's code, because its lines are the ones to change.
 
-`for` loops end when their sequence ends; `while` loops may go on for ever.
+`for` loops end when their sequence ends. `while` loops may run forever.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _SITES = ("site-packages", "dist-packages")
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 "Beginnings of the names of instructions that test the truth of a value."
 _KEEPS = ("COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG", "STORE_")
-"""Beginnings of the names of instructions that produce no value of their own, and so may come between a value and its
-test."""
+"""Beginnings of the names of instructions that produce no value, so that they may be between an instruction that makes
+a value and its test."""
 _MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py", "typing_extensions.py")
 
 
 def absolute(filename: str) -> str:
-    """Return the absolute file name; unchanged if the working directory has been removed."""
+    """Return the absolute file name. Return it unchanged if the working directory has been removed."""
     try:
         return os.path.abspath(filename)
     except OSError:
@@ -71,14 +71,14 @@ def _is_written_by_inductor(path: str, parts: list[str]) -> bool:
 
 
 def written_at(code: CodeType | None) -> CallSite | None:
-    """Return the place where a user's function is written; None for any other function."""
+    """Return the place where a function is written. Return None if it is not the user's."""
     if code is None or not is_user_file(code.co_filename):
         return None
     return call_site(code, code.co_firstlineno)
 
 
 def function_name(code: CodeType) -> str | None:
-    """Return the qualified name without `<locals>`; the bare name before Python 3.11."""
+    """Return the qualified name without `<locals>`. Before Python 3.11, return the bare name."""
     return _shown(getattr(code, "co_qualname", code.co_name))
 
 
@@ -87,20 +87,20 @@ def _shown(name: str) -> str | None:
 
 
 def call_site(code: CodeType, line: int) -> CallSite:
-    """Return the call on a line of running code."""
+    """Return a line of running code as a `CallSite`."""
     return _site(code.co_filename, line, getattr(code, "co_qualname", code.co_name))
 
 
 @functools.lru_cache(maxsize=65_536)
 def _site(filename: str, line: int, name: str) -> CallSite:
-    """Return the call on a line. The cache's keys are strings, since hashing code objects, which hash their constants,
-    costs more."""
+    """Return a line as a `CallSite`. The arguments are strings because they are keys of the cache: hashing a code
+    object also hashes its constants, which costs more."""
     return CallSite(absolute(filename), line, _shown(name))
 
 
 @functools.lru_cache(maxsize=4096)
 def position_in(code: CodeType, instruction: int) -> Span | None:
-    """Return the span of the expression that an instruction belongs to; None before Python 3.11."""
+    """Return the span of the expression to which an instruction belongs; None before Python 3.11."""
     if sys.version_info < (3, 11) or instruction < 0:
         return None
     instruction = _tested(code, instruction)
@@ -112,8 +112,8 @@ def position_in(code: CodeType, instruction: int) -> Span | None:
 
 
 def _tested(code: CodeType, offset: int) -> int:
-    """For a jump, return the instruction that made the tested value; return every other instruction itself. The
-    position of a jump is the whole `if`, even if only one of several operands is tested."""
+    """For a jump, return the instruction that made the tested value. Return any other instruction itself. The position
+    of a jump is the whole `if`, even if it tests only one of several operands."""
     before = [one for one in dis.get_instructions(code) if one.offset <= offset]
     if not before or not before[-1].opname.startswith(_ASKS):
         return offset
@@ -121,7 +121,8 @@ def _tested(code: CodeType, offset: int) -> int:
 
 
 def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], Span | None]:
-    """Return the user's frames of the running stack, outermost first, and the span that the last one is running."""
+    """Return the user's frames of the running stack, outermost first, and the span that is running in the last
+    of them."""
     found: list[CallSite] = []
     span: Span | None = None
     frame = frame or sys._getframe(1)
@@ -136,29 +137,29 @@ def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], S
 
 
 def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a frame and its callers, outwards."""
+    """Yield a frame, then its callers outwards."""
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
 def running_line() -> CallSite | None:
-    """Return the user's innermost frame of the running stack."""
+    """Return the innermost frame of the user in the running stack, or None."""
     frames = (one for one in frames_from(sys._getframe(1)) if is_user_file(one.f_code.co_filename))
     return next((call_site(one.f_code, one.f_lineno) for one in frames), None)
 
 
 def stack_level() -> int:
-    """Return the `stacklevel` with which the caller's `warnings.warn` names the user's innermost frame; without one
-    (`python -c`), that of the outermost frame."""
+    """Return the `stacklevel` with which `warnings.warn` in the calling function names the innermost frame of the user.
+    If there is no such frame (`python -c`), it names the outermost frame."""
     frames = list(frames_from(sys._getframe(1)))
     levels = (level for level, one in enumerate(frames, 1) if is_user_file(one.f_code.co_filename))
     return next(levels, len(frames))
 
 
 def frames_under(thread: int) -> tuple[CallSite, ...]:
-    """Return the user's frames of the running stack. If `thread` is another thread, the frames of that thread come
-    first, since it is waiting for autograd's threads, which run its work."""
+    """Return the user's frames of the running stack. If `thread` is another thread, its frames come first: it is
+    waiting for autograd's threads, which run its work."""
     frames, _ = user_frames(sys._getframe(1))
     if threading.get_ident() == thread:
         return frames
@@ -167,8 +168,8 @@ def frames_under(thread: int) -> tuple[CallSite, ...]:
 
 
 def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, ...], Span | None]:
-    """Return the user's frames of an exception's traceback, outermost first, without those above the frame that caught
-    it; and the span that the last one is running."""
+    """Return the user's frames in an exception's traceback, outermost first, and the span that was running in the last
+    of them. Frames above the one that caught the exception are not in it."""
     found: list[CallSite] = []
     span: Span | None = None
     while traceback is not None:
@@ -184,8 +185,8 @@ def root_error(error: BaseException, handled: int = 0) -> tuple[BaseException, t
     """Return the first error of a chain, and the whole chain from first to last.
 
     The error that reaches the user ("operation failed due to a previous error during capture") hides its cause in
-    `__context__`. `handled` is the `id` of an exception that was being handled when the capture began; the chain would
-    go on with that exception, but the result ends before it.
+    `__context__`. `handled` is the `id` of an exception that was already being handled when the capture began. The
+    chain that is returned stops before that exception.
     """
     chain = [error]
     while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and id(earlier) != handled:
@@ -196,7 +197,8 @@ def root_error(error: BaseException, handled: int = 0) -> tuple[BaseException, t
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error; empty if the error cannot give one. Lone surrogates become escapes."""
+    """Return the message of an error. It is empty if the error itself raises when its message is requested. Lone
+    surrogates become escapes."""
     try:
         text = str(error)
     except Exception:
@@ -205,8 +207,8 @@ def message_of(error: BaseException) -> str:
 
 
 def error_frames(error: BaseException | None, root: BaseException | None = None) -> tuple[CallSite, ...]:
-    """Return the user's calls from the place where the error is caught to the place where the first error of its chain,
-    or `root`, was raised."""
+    """Return the user's frames from the place where the error was caught to the place where it began. It began with
+    `root`, by default the first error of its chain."""
     if error is None:
         return ()
     root = root or root_error(error)[0]
@@ -217,12 +219,13 @@ def error_frames(error: BaseException | None, root: BaseException | None = None)
 
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 Way = tuple[tuple[CodeType, int], ...]
-"Code objects with the instructions that they run, from the innermost code object to the one whose loop is running."
+"""Code objects, each with the instruction that it is running. The first is the innermost code object; the last contains
+the running loop."""
 
 
 def running_while() -> Way | None:
-    """Return the way to the innermost running loop, ignoring graphsafe's frames; None if that loop is not a `while`
-    loop."""
+    """Return the way to the innermost running loop, without graphsafe's frames. Return None if that loop is not a
+    `while` loop."""
     way: list[tuple[CodeType, int]] = []
     for frame in frames_from(sys._getframe(1)):
         at = frame.f_code, frame.f_lasti
@@ -236,7 +239,8 @@ def running_while() -> Way | None:
 
 @functools.lru_cache(maxsize=4096)
 def _loop_around(code: CodeType, at: int) -> str | None:
-    """Return the name of the instruction with which the innermost loop around an instruction begins."""
+    """Return the name of the instruction with which the innermost loop around an instruction begins. Return None if
+    there is no loop."""
     instructions = [one for one in dis.get_instructions(code) if one.opname != "EXTENDED_ARG"]
     back = [(one.offset, one.argval) for one in instructions if one.opcode in _JUMPS and one.argval <= at <= one.offset]
     if not back:

@@ -1,7 +1,7 @@
-"""Passes a job from the parent to a child, and the answer back, through files in a separate folder.
+"""Passes a job from the parent to a child, and the answer back, through files in a folder of their own.
 
-Files work in the same way for a forked and for a spawned child, outlive a child that dies, and can be read while the
-child runs.
+Files work in the same way for a forked child and for a new interpreter, survive a child that dies, and can be read
+while the child runs.
 """
 
 from __future__ import annotations
@@ -31,66 +31,68 @@ FAILED = 70
 CAPTURE = "capture"
 "The phase of a child that captures the step."
 WAITS_FOR_RANKS = "wait for the other ranks"
-"The phase of a child that waits for the results of other ranks after it has made its own steps."
+"The phase of a child that has made its own steps and waits for the results of other ranks."
 REFERENCE, EAGER_ROUNDS = "reference", "eager-rounds"
-"The children whose files siblings wait for."
+"The children for whose files other children wait."
 OWN_INPUTS = "the step's own inputs"
-"The name of the phase in which a build child tries the step with its own inputs."
+"While a build child steps on the step's own inputs, its phase is `try` and this string."
 
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """One `--input ids:i64[4,1]=0..31999`: an argument of the module's `forward`, by name."""
+    """A value of `--input`, for example `ids:i64[4,1]=0..31999`. It describes an argument of the module's `forward`, by
+    name."""
 
     name: str
     dtype: str
-    "The dtype's name in torch, e.g. `int64`."
+    "The dtype's name in torch, for example `int64`."
     shape: tuple[int, ...]
     low: float | None = None
     high: float | None = None
-    "Both bounds are inclusive. Without bounds floats are normally distributed, integers and booleans are 0 or 1."
+    """Both bounds are included in the range. Without bounds, floats are normally distributed, and integers and booleans
+    are 0 or 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolMember:
-    """A bucket to capture together with others."""
+    """A bucket that is captured together with others."""
 
     axes: Mapping[str, Any]
     folder: str
-    "The folder in which the bucket's own children wrote."
+    "The folder in which the bucket's own children have written their files."
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     child: str
-    "The child to run: a name in `graphsafe.capture.child.work.CHILDREN`."
+    "The kind of child, a key of `graphsafe.capture.child.work.CHILDREN`."
     folder: str
-    """The folder in which this child and its siblings write; each file that `share` writes there begins with the name
-    of the child that wrote it."""
+    """The folder for the files of this child and of the other children of the same bucket. The names of most files
+    begin with the kind of the child that writes them."""
     target: str
     device: str
-    "`cuda:1`, `sim:0`; empty for the child that only lists devices."
+    "`cuda:1` or `sim:0`. Empty for the child that only lists devices."
     axes: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[InputSpec, ...] = ()
     warmup: int = 3
     seed: int = 0
     replays: int | None = None
     plain: bool = False
-    "Whether to switch off the target's own CUDA graphs; see `graphsafe.capture.child.own_graphs.plain`."
+    "Whether to build the target without its own CUDA graphs; see `graphsafe.capture.child.own_graphs.plain`."
     shapes: bool = False
     "Whether to run on a simulated device that computes no values."
     captured: bool = False
     "Whether a capture of the step is known to work."
     unvaried: tuple[str, ...] = ()
-    "Inputs that must keep their values, because new ones broke the process in an earlier attempt."
+    "Inputs that must keep their values, because new values broke the process in an earlier attempt."
 
     buckets: tuple[PoolMember, ...] = ()
-    "The buckets in order, for the child that captures several in one pool."
+    "The buckets in order, for the child that captures several buckets in one pool."
 
     rank: int = 0
     ranks: int = 1
     rendezvous: str = ""
-    "The file through which the same child of all ranks connects; each run has a new file."
+    "The file through which the same child of all ranks connects. Each run has a new file."
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -100,13 +102,13 @@ class Job:
 
     @property
     def first_seed(self) -> int:
-        """The seed that is set when the target is imported and built."""
+        """The seed that is set before the target is imported and built."""
         return self.seed * 1_000_003
 
     @property
     def imports_for(self) -> str:
-        """The device for which modules are imported. Imports do not use CUDA, so one answer serves all real devices; a
-        simulated device is entered before the imports."""
+        """The device for which modules are imported. Imports do not use CUDA, so they can be shared by all real
+        devices, and the result is then `cuda`. A simulated device is entered before the imports."""
         return self.device if self.device.startswith("sim") else "cuda"
 
     def to_json(self) -> str:
@@ -126,8 +128,8 @@ _POLL = 0.005
 
 
 class Channel:
-    """The child's side of a job: writes phases as they change, results as they are known, and files for its
-    siblings."""
+    """The child's side of a job. It writes phases when they change, answers when they are known, and files for the
+    other children."""
 
     def __init__(self, job: Job) -> None:
         self.folder = Path(job.folder)
@@ -137,19 +139,20 @@ class Channel:
         self._process = process_id()
 
     def phase(self, text: str) -> None:
-        self._end_a_copy()
+        self._exit_in_fork()
         self.now = text
         line = f"{monotonic():.3f} {' '.join(text.splitlines())}\n".encode(errors="replace")
         write_bytes(f"{self.folder}/{self.name}.phases", line, append=True)
 
     def tell(self, *answers: object) -> None:
-        """Add answers, or replace those of the same kind; they survive the child's death."""
-        self._end_a_copy()
+        """Write answers, which replace earlier ones of the same kind. They survive the child's death."""
+        self._exit_in_fork()
         self._result |= written(*answers)
         write_json(self.folder / f"{self.name}.result", self._result)
 
     def wait_to_be_alone(self) -> bool:
-        """Wait until no other child of this command uses the device. Return False if it did not become free in time."""
+        """Wait until no other child of this command uses the device. Return False if other children still use it and
+        the wait took too long."""
         self.phase(WAITS_ALONE)
         alone, shared = (self.folder / f"{self.name}.{how}" for how in (_ALONE, _SHARED))
         while not (alone.exists() or shared.exists()):
@@ -158,30 +161,30 @@ class Channel:
 
     @contextmanager
     def shared_file(self, name: str) -> Iterator[str]:
-        """Yield the path under which to write a file for siblings, who see it when it is complete."""
-        self._end_a_copy()
+        """Yield the path to which a file for other children is written. They see the file only when it is complete."""
+        self._exit_in_fork()
         yield f"{self.folder}/{name}.part"
-        self._end_a_copy()
+        self._exit_in_fork()
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 
-    def _end_a_copy(self) -> None:
-        """End this process if the target forked it from the child: a forked copy would write a second answer."""
+    def _exit_in_fork(self) -> None:
+        """Exit if this process is a fork of the child that the target made: a fork must not write a second answer."""
         if process_id() != self._process:
             leave(0)
 
 
 def gone(child: str) -> str:
-    """Return the name of the file with which the parent tells siblings that a child has ended."""
+    """Return the name of the file with which the parent tells other children that a child has ended."""
     return f"{child}.gone"
 
 
 def tell_alone(job: Job, *, shared: bool) -> None:
-    """Let a child in `wait_to_be_alone` continue; `shared`: other children use the device, too."""
+    """Let a child in `wait_to_be_alone` continue. `shared` says that other children still use the device."""
     Path(job.folder, f"{job.child}.{_SHARED if shared else _ALONE}").touch()
 
 
 def forget(job: Job) -> None:
-    """Remove the answers of a child, before it runs again."""
+    """Remove the answers of a child before it runs again."""
     for kind in ("result", "phases", _ALONE, _SHARED):
         Path(job.folder, f"{job.child}.{kind}").unlink(missing_ok=True)
 
@@ -197,7 +200,7 @@ def read_told(folder: Path, child: str) -> Told:
 @dataclass(frozen=True, slots=True)
 class Phase:
     began: float
-    "The time at which the phase began, by the clock that `time.monotonic` reads in every process."
+    "The time at which the phase began, on the clock of `time.monotonic`, which is the same in every process."
     name: str
 
 
@@ -211,12 +214,12 @@ def read_phases(folder: Path, child: str) -> list[Phase]:
 
 
 def write_told(folder: Path, name: str, *answers: object) -> None:
-    """Write answers where `read_told` finds them."""
+    """Write answers to the file from which `read_told` reads."""
     write_json(folder / f"{name}.result", written(*answers))
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON values to a new file and rename it, so that a reader never sees half a file."""
+    """Write JSON values to a new file and rename it, so that no reader sees an incomplete file."""
     beside = f"{path}.part"
     write_bytes(beside, encode(data).encode())
     rename(beside, str(path))

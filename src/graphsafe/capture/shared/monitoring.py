@@ -1,4 +1,4 @@
-"""A tool of `sys.monitoring`, which exists from Python 3.12 on."""
+"""A tool of `sys.monitoring`, which exists since Python 3.12."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from types import CodeType
 from typing import Any
 
 _TOOLS = (4, 3, 5)
-"The tool numbers that Python does not reserve, and the number of optimizers, which nobody uses."
+"The tool numbers that Python does not reserve, and the one for optimizers, which is not used in practice."
 TAKEN = "other tools have taken the numbers of `sys.monitoring`"
 TOO_OLD = "on a GPU that is seen from Python 3.12 on"
 
 
 def disable() -> object:
-    """Return the value with which a callback asks for no more events of an instruction."""
+    """Return the value with which a callback asks for no more events of this instruction."""
     if sys.version_info >= (3, 12):
         return sys.monitoring.DISABLE
     return None
 
 
 class Monitor:
-    """One tool, from creation until `close`. Without a tool number it gets no events, and `problem` says why."""
+    """One tool of `sys.monitoring`, from its creation until `close`. If no tool number is free, it gets no events, and
+    `problem` is the reason."""
 
     def __init__(self, heard: dict[str, Callable[..., Any]]) -> None:
-        """`heard` has a callback for each kind of event that the tool receives: `LINE`, `PY_RETURN`."""
+        """`heard` has a callback for each kind of event that the tool may receive, such as `LINE` or `PY_RETURN`."""
         self.problem: str | None = TOO_OLD
         self._heard = tuple(heard)
         self._tool: int | None = None
@@ -40,7 +41,7 @@ class Monitor:
         return self._tool is not None
 
     def hear(self, *names: str, of: CodeType | None = None) -> None:
-        """Receive exactly these kinds of events, from one function or from all functions."""
+        """Receive exactly these kinds of events from now on, from one function or from all functions."""
         if self._tool is not None and sys.version_info >= (3, 12):
             events = sum(getattr(sys.monitoring.events, name) for name in names)
             if of is None:
@@ -50,7 +51,7 @@ class Monitor:
 
     def close(self) -> None:
         if self._tool is not None and sys.version_info >= (3, 12):
-            # Without this, freeing the number would leave events and callbacks registered.
+            # Freeing the number alone would leave events and callbacks registered.
             sys.monitoring.set_events(self._tool, 0)
             for name in self._heard:
                 sys.monitoring.register_callback(self._tool, getattr(sys.monitoring.events, name), None)

@@ -1,7 +1,5 @@
-"""Turns a child's absolute lines into a report's locations: paths from the working directory, columns in code points.
-
-Also compares paths from a target to its state.
-"""
+"""Converts a child's absolute lines into a report's locations, whose paths are relative and whose columns are counted
+in code points. Also compares paths to the target's state."""
 
 from __future__ import annotations
 
@@ -15,21 +13,22 @@ from graphsafe.report.model import CallSite, Location, Span
 from graphsafe.report.source import file_lines
 
 _LONGEST = 60
-"The largest number of characters of an expression's text."
+"The largest number of characters of an expression that is quoted."
 
 
 def site(frame: Mapping[str, Any]) -> CallSite:
-    """Return a frame from the data of a child."""
+    """Return a frame from a child's data."""
     return CallSite(frame["path"], frame["line"], frame["function"])
 
 
 def sites(frames: Sequence[Mapping[str, Any]]) -> tuple[CallSite, ...]:
-    """Return frames from the data of a child."""
+    """Return frames from a child's data."""
     return tuple(map(site, frames))
 
 
 def location(frame: CallSite, span: Sequence[int] | None) -> Location:
-    """Return the location of the expression that ran in a frame's line; without a span, of the whole statement."""
+    """Return the location of the expression that ran on a frame's line. Without a span, return that of the whole
+    statement."""
     path, line = frame.path, frame.line
     place: Span | None = None if span is None else (span[0], span[1], span[2], span[3])
     place = place or statement_span(path, line) or (line, 0, line, 0)
@@ -46,7 +45,7 @@ def location(frame: CallSite, span: Sequence[int] | None) -> Location:
 
 
 def chain(frames: Sequence[CallSite]) -> tuple[CallSite, ...]:
-    """Return the calls from the root to the caller of the function that holds the line."""
+    """Return the calls from the outermost one to the call of the function that contains the line."""
     return tuple(CallSite(shown(frame.path), frame.line, frame.function) for frame in frames[:-1])
 
 
@@ -56,7 +55,8 @@ def line_text(line: CallSite) -> str:
 
 
 def at_line(frames: Sequence[CallSite]) -> str:
-    """Return ` at model.py:12` for the line to blame, which is the last frame; nothing without a known line."""
+    """Return ` at model.py:12` for the line to blame, which is that of the last frame. The result is empty if there are
+    no frames."""
     return f" at {line_text(frames[-1])}" if frames else ""
 
 
@@ -66,13 +66,13 @@ def call_lines(frames: Sequence[CallSite]) -> list[str]:
 
 
 def listed_places(calls: Sequence[Sequence[CallSite]]) -> str:
-    """Return the places of these calls as text: `model.py:12, model.py:40`."""
+    """Return the places of these calls as a string: `model.py:12, model.py:40`."""
     found = dict.fromkeys(line_text(frames[-1]) for frames in calls if frames)
     return ", ".join(list(found)[:3]) or "a line that is not known"
 
 
 def text_at(frame: CallSite, span: Sequence[int] | None) -> str:
-    """Return the source of the expression, on one line."""
+    """Return the source of an expression, on one line."""
     at = location(frame, span)
     lines = _lines(frame.path)
     if not 0 < at.line <= len(lines):
@@ -86,7 +86,7 @@ def text_at(frame: CallSite, span: Sequence[int] | None) -> str:
 
 
 def shown(path: str) -> str:
-    """Return a path as reports show it: from the working directory, or from a library's site-packages."""
+    """Return a path as reports show it: relative to the working directory, or to the site-packages of a library."""
     parts = Path(path).parts
     for site in ("site-packages", "dist-packages"):
         if site in parts:
@@ -105,5 +105,5 @@ def _code_points(lines: Sequence[str], line: int, column: int) -> int:
 
 
 def is_within(path: str, outer: str) -> bool:
-    """Return whether `path` names the same state as `outer`, or a part of it: `cache.keys[0]` lies in `cache`."""
+    """Return whether `path` is the same state as `outer`, or a part of it: `cache.keys[0]` is in `cache`."""
     return path == outer or path.startswith((f"{outer}.", f"{outer}["))

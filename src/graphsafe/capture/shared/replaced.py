@@ -1,4 +1,4 @@
-"""Replaces attributes of modules, classes and objects for a while. This is also the way to watch replays of graphs that
+"""Replaces attributes of modules, classes and objects for some time. With this, it also watches replays of graphs that
 the user's own code has captured."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphsafe.report.model import CallSite
 
 @contextmanager
 def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """Give each attribute (owner, name) another value while the context lasts."""
+    """Give each attribute (owner, name) another value in this block."""
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
     try:
         for owner, name, value in changes:
@@ -29,7 +29,7 @@ def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
 
 @contextmanager
 def tracing(call: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
-    """Let Python call this function for each of its own calls, in this thread and in threads that begin inside."""
+    """Let Python call this function for each call in this thread, and in threads that are started in this block."""
     before = sys.gettrace()
     sys.settrace(call)
     threading.settrace(call)
@@ -41,7 +41,8 @@ def tracing(call: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
 
 
 def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-    """Report each replay. `graph` is the class of graphs; all code that uses graphs calls its `replay`."""
+    """Report each replay to `sink`, as the user's frames. `graph` is the class of graphs; all code that uses graphs
+    calls its method `replay`."""
     replay = graph.replay
 
     def watched(self: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Messages between the parent and a process that children fork from, as `written` encodes them."""
+"""Messages between the parent and a process from which children are forked. `written` encodes them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal
 from graphsafe.capture.shared.job import Job
 
 Import = Literal["prepare", "ahead", "follow"]
-"""The imports of a job: `prepare` imports its file, `ahead` also the imports at the beginning of its factory, `follow`
-the imports that its build child has made."""
+"""The imports that a server makes for a job: `prepare` imports the target's file, `ahead` the imports at the beginning
+of its factory, and `follow` the libraries that the build child has imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Asks for a child."""
+    """Asks a server to fork a child."""
 
     number: int
     job: Job
@@ -22,12 +22,12 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Asks for another server."""
+    """Asks a server to fork another server."""
 
     imports: Import | None = None
     job: Job | None = None
     folder: str | None = None
-    "The folder in which the new server works, if not in the same folder."
+    "The working directory of the new server. None means that of the present server."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +48,4 @@ class ChildState:
     number: int
     pid: int
     status: int | None = None
-    "None while the child runs."
+    "The exit status, or the negative number of the signal that ended the child. None while it runs."

@@ -1,4 +1,5 @@
-"""Answers of children: frozen dataclasses, written as JSON by the child and read by their kind in the parent."""
+"""Answers of children. They are frozen dataclasses; a child writes them as JSON, and the parent reads them by their
+class."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ Answer = TypeVar("Answer")
 
 
 class Told:
-    """The answers that a child gave, at most one of each kind."""
+    """The answers that a child has given, at most one of each class."""
 
     def __init__(self, data: Mapping[str, Any] | None = None) -> None:
         self._data = data or {}
         self._read: dict[type, Any] = {}
 
     def get(self, kind: type[Answer]) -> Answer | None:
-        """Return the answer of this kind, or None."""
+        """Return the answer of this class, or None."""
         if kind not in self._read:
             data = self._data.get(_name_of(kind))
             self._read[kind] = None if data is None else read(kind, data)
@@ -28,7 +29,7 @@ class Told:
         return found
 
     def __getitem__(self, kind: type[Answer]) -> Answer:
-        """Return the answer of this kind, or an empty answer."""
+        """Return the answer of this class, or an empty answer."""
         found = self.get(kind)
         return kind() if found is None else found
 
@@ -36,7 +37,7 @@ class Told:
         return _name_of(kind) in self._data
 
     def __or__(self, later: Told) -> Told:
-        """Return the answers of both; if both have one kind of answer, the later one counts."""
+        """Return the answers of both. If both have an answer of one class, the later one is returned."""
         return Told({**self._data, **later._data})
 
     def __str__(self) -> str:
@@ -44,7 +45,7 @@ class Told:
 
 
 def written(*answers: object) -> dict[str, Any]:
-    """Return answers as the JSON values of a child's file."""
+    """Return answers as JSON values, in the form in which a child writes them to its file."""
     return {_name_of(type(one)): plain(one) for one in answers}
 
 
@@ -53,7 +54,8 @@ def _name_of(kind: type) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return JSON values. NaN and infinity, which JSON lacks, become None, and so null in a report."""
+    """Return a value as JSON values. JSON has no NaN and no infinity, so these become None, which is null in a
+    report."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

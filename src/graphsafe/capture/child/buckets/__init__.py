@@ -1,1 +1,1 @@
-"""Captures and replays the buckets of a target, in a child."""
+"""Captures and replays all buckets of a target in one process."""

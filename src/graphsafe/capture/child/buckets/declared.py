@@ -1,8 +1,8 @@
-"""Reads the support for CUDA graphs that the classes behind a step declare, in each engine's own form.
+"""Reads the support for CUDA graphs that the classes used by a step declare, in each engine's own form.
 
-vLLM's attention metadata builders have `_cudagraph_support`, read through `get_cudagraph_support`. SGLang's attention
-backends support graphs by implementing the methods that prepare a capture, which their base class refuses. Others have
-a flag that is true or false.
+vLLM's attention metadata builders have `_cudagraph_support`, which is read through `get_cudagraph_support`. SGLang's
+attention backends support graphs if they implement the methods that prepare a capture; in their base class these
+methods raise. Other classes have a flag that is true or false.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _REFUSES = "NotImplementedError"
 
 
 def declaration_of(subject: Subject) -> Declaration | None:
-    """Return the lowest level that a class behind the step declares; an engine takes the lowest, too."""
+    """Return the declaration of the lowest level among the classes used by the step. An engine uses the lowest level
+    too."""
     found = list(_declarations(objects_of(subject)))
     known = [one for one in found if one.level is not None]
     lowest = min(known, key=lambda one: LEVELS.index(one.level or LEVELS[0]), default=None)
@@ -67,7 +68,7 @@ def _vllm(kind: type, value: Any) -> Declaration | None:
 
 
 def _asked(kind: type, value: Any) -> Any:
-    """Call the class method that declares support, with the configuration that the object itself was built with."""
+    """Call the class method that declares support, with the configuration with which the object itself was built."""
     _, method = _stored(kind, _VLLM_METHOD)
     if not isinstance(method, classmethod):
         return None
@@ -102,7 +103,7 @@ def _flag(kind: type) -> Declaration | None:
 
 
 def _stored(kind: type, name: str) -> tuple[type | None, Any]:
-    """Return the class from which this class has an attribute, and the attribute as stored in that class."""
+    """Return the base class that defines an attribute, and the attribute as that class stores it."""
     for base in bases_of(kind):
         if name in namespace_of(base):
             return base, namespace_of(base)[name]
@@ -115,8 +116,8 @@ def _level(value: Any) -> str | None:
 
 
 def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
-    """Return the line that declares the attribute, or the line of the first class in the user's code that inherits
-    it."""
+    """Return file and line of the attribute's definition. If that is not in the user's code, return those of the first
+    class in the user's code that inherits the attribute."""
     for base in (owner, *bases_of(kind)):
         module = sys.modules.get(base.__module__)
         file = file_of(module) if variables_of(module) is not None else None
@@ -129,7 +130,8 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
 
 
 def _line_in(file: str, qualname: str, name: str) -> int | None:
-    """Return the line of an attribute in the body of a class, or of the class itself."""
+    """Return the line of an attribute in the body of a class. If `name` is empty, return the line of the class
+    itself."""
     tree: ast.AST = tree_of(file_lines(file))
     for part in qualname.replace("<locals>.", "").split("."):
         found = next((node for node in ast.walk(tree) if _is_called(node, part)), None)

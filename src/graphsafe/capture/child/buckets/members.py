@@ -1,4 +1,4 @@
-"""One of several buckets in a process: its step, its graph in the shared pool, and the restoring of its state."""
+"""One of several buckets in a process: its step, its graph in the shared pool, and a way to put its state back."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ Values = Mapping[str, torch.Tensor]
 
 
 class Held:
-    """The objects to which the step's names are bound, and the values of tensors that its warm-up changed."""
+    """The objects to which the step's names are bound, and the values of the tensors that have changed since
+    construction."""
 
     def __init__(self, session: Session, built: Mapping[str, str]) -> None:
-        """`built` holds digests of the tensors after construction. Raises StateError."""
+        """`built` has the digests of the tensors after construction. Raises StateError."""
         reach, device = reach_of(session.subject), session.device
         inputs = inputs_of(session.subject)
         self._device = device
@@ -49,20 +50,21 @@ class Member:
     session: Session
     axes: Mapping[str, Any]
     noise: Spread
-    "The differences between repeated eager steps of the bucket, which are due to chance."
+    "The differences that repeated eager steps of this bucket show by chance."
     built: Mapping[str, str]
     recording: Recording | None = None
     pool_bytes: int | None = None
-    "Bytes by which the bucket's capture made the shared pool grow."
+    "Number of bytes by which the bucket's capture enlarged the shared pool."
     alone: dict[int, Values] = field(default_factory=dict)
-    "Replay -> its results before the next bucket was captured."
+    "Replay -> its results from before the next bucket was captured."
     fresh: Values | None = None
-    "The outputs of replay 1 in the reference, which built this bucket alone in its own process."
+    """The outputs of the reference's step on the inputs of replay 1. The reference built only this bucket, in its own
+    process."""
     built_alike: bool = False
     "Whether the state after construction is the same here as in the reference."
     hosts: Mapping[str, Any] = field(default_factory=dict)
     inherits: bool = False
-    "Whether the bucket found state that other buckets left and that its own steps do not change (`Found`)."
+    "Whether the bucket found state that other buckets left and that its own steps do not change (see `Found`)."
 
     @staticmethod
     def of(session: Session, axes: Mapping[str, Any], folder: Path) -> Member:
@@ -86,7 +88,7 @@ class Member:
         return self.session.outputs_of(self.recording.outputs).tensors
 
     def static_outputs(self) -> set[str]:
-        """Return outputs that lie in memory from before the capture, not in the graph's pool."""
+        """Return the outputs whose memory is older than the capture, so that it is not in the graph's pool."""
         kept = {tensor.untyped_storage().data_ptr() for tensor in reach_of(self.session.subject).tensors.values()}
         return {name for name, tensor in self.outputs().items() if tensor.untyped_storage().data_ptr() in kept}
 
@@ -96,7 +98,7 @@ class Member:
         return self.replay_again()
 
     def replay_again(self) -> dict[str, torch.Tensor]:
-        """Replay on the current inputs."""
+        """Replay on the current inputs; return the results, on the host."""
         assert self.recording is not None
         device = self.session.device
         device.reuse_freed()
@@ -105,13 +107,14 @@ class Member:
         return host_values(device, self.outputs())
 
     def step(self, k: int) -> dict[str, torch.Tensor]:
-        """Run an eager step in place of replay `k`. Raises TargetError."""
+        """Run an eager step on the inputs of replay `k`; return the results, on the host. Raises TargetError."""
         self.session.put_inputs(k)
         outputs = self.session.outputs_of(self.session.path_step())
         return host_values(self.session.device, outputs.tensors)
 
     def apart(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
-        """Return the outputs that are repeatable and that differ by more than `noise` (by default the bucket's own)."""
+        """Return the outputs that are repeatable and differ by more than `noise`. The default is the bucket's own
+        noise."""
         differing = []
         for name, value in theirs.items():
             floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
@@ -122,19 +125,19 @@ class Member:
 
 @dataclass(frozen=True)
 class Found:
-    """State that a bucket finds before its first step, but that its construction did not make."""
+    """State that exists before the bucket's first step and that its construction did not make."""
 
     born: Mapping[str, Any]
-    "Path -> digest of a tensor, or text of a host value."
+    "Path -> digest of a tensor, or a host value as a string."
     caches: Mapping[str, int]
-    "Function behind a `functools.lru_cache` with results -> the number of results."
+    "Function with a `functools.lru_cache` that is not empty -> the number of results in the cache."
     renumbered: bool
     "Whether a host value has changed since construction."
 
     @staticmethod
     def before_steps(member: Member) -> Found | None:
-        """Return the state that a bucket finds; None if other buckets changed tensors that they share with it by
-        design."""
+        """Return the state that a bucket finds before its steps. Return None if other buckets have changed tensors of
+        this bucket: they share these tensors by design."""
         made, reach = _state(member)
         if any(made.get(path) != digest for path, digest in member.built.items()):
             return None
@@ -145,8 +148,8 @@ class Found:
         )
 
     def decides(self, member: Member) -> bool:
-        """Return whether the bucket's own warm-up leaves some of this state behind; such state decides what a step
-        does, as a plan does."""
+        """Return whether some of this state is still there after the bucket's own warm-up. Such state decides what a
+        step does, for instance a plan that another bucket made."""
         now, reach = _state(member)
         stayed = any(now.get(path) == value for path, value in self.born.items())
         hit = any(path in reach.caches and reach.caches[path][1] == size for path, size in self.caches.items())

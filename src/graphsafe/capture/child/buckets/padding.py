@@ -1,11 +1,12 @@
-"""Replays with fewer requests than were captured: the values in padding rows must not reach the live requests.
+"""Replays with fewer requests than were captured. The values in padding rows must not change the results of the live
+requests.
 
-The padding rows are filled in several ways, with the values that engines use and with leftovers of an earlier batch.
-`stale` fills them with rows of another batch, which are there if a refresh writes only the live rows; integers get the
-largest value that the input has had. `zeros` and `dummy` (a repeated request) are the values with which engines fill
-padding. `nan` stands for memory that nobody has written. Each filling is replayed twice, because a padding row that
-writes into a cache only affects the next step. If results depend on the filling, an eager step on the live requests
-alone tells which filling is right.
+The padding rows are filled in several ways: with the values that engines use, and with leftovers of an earlier batch.
+`stale` fills them with rows of another batch, which remain there if a refresh writes only the live rows; integers get
+the largest value that the input has had. `zeros` and `dummy` (a repeated request) are the values with which engines
+fill padding. `nan` stands for memory that was never written. Each filling is replayed twice, because a padding row that
+writes into a cache affects only the next step. If results depend on the filling, an eager step on the live requests
+alone shows which filling gives the right results.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ Shapes = Mapping[str, Sequence[int]]
 class Rows:
     dimension: int
     each: int
-    "Number of rows per request in that dimension."
+    "Number of rows for each request in this dimension."
 
     def at(self, first: int, end: int | None) -> tuple[slice, ...]:
-        """Return the index of the rows of the requests from `first` to before `end`, or to the last."""
+        """Return the index of the rows of the requests from `first` up to `end`, which is excluded. None means up to
+        the last request."""
         rows = slice(first * self.each, None if end is None else end * self.each)
         return (*[slice(None)] * self.dimension, rows)
 
 
 def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> dict[str, Rows]:
-    """Return the rows of tensors in which exactly one dimension grows with the number of requests."""
+    """Return the rows of each tensor in which exactly one dimension grows with the number of requests."""
     found = {}
     for name, shape in ours.items():
         other = theirs.get(name)
@@ -57,7 +59,8 @@ def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> 
 
 
 def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the smallest number of requests for which an engine uses this bucket; None if no row is then padding."""
+    """Return the smallest number of requests for which an engine uses this bucket. Return None if the bucket then has
+    no padding rows."""
     name = batch_axis(axes)
     if name is None:
         return None
@@ -67,7 +70,7 @@ def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) 
 
 
 def neighbour(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the index of a bucket that differs from this one only in the number of requests; None if there is none."""
+    """Return the index of a bucket that differs from this one only in the number of requests, or None."""
     name = batch_axis(axes)
     if name is None:
         return None
@@ -81,15 +84,16 @@ def _beside(axes: Mapping[str, Any], other: Mapping[str, Any], name: str) -> boo
 
 STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
 FILLS = (ZEROS, DUMMY, STALE, NAN)
-"The fillings in the order of trial: a filling with an index or a NaN that may break the process comes late."
+"""The fillings in the order in which they are tried. An index or a NaN may break the process, so fillings with these
+come late."""
 _ROUNDING = Spread(units=64.0)
-"Tolerance: a step on fewer rows may use other kernels than a step on all rows."
+"The tolerance for a step on fewer rows, which may use other kernels than a step on all rows."
 
 Values = Mapping[str, torch.Tensor]
 
 
 def padded_replays(members: Sequence[Member], held: Sequence[Held]) -> Iterator[tuple[Padded, ...]]:
-    """Yield the results so far, after each way of filling."""
+    """Yield the results so far, after each way of filling the padding."""
     found: list[_Rows] = []
     axes = [member.axes for member in members]
     for member in members:
@@ -130,7 +134,7 @@ class _Rows:
         except Exception as error:
             self.error = f"{fill}: {describe(error)}"
             return
-        if fill == STALE and self.member.session.ranks.any(bool(self._follows())):
+        if fill == STALE and self.member.session.ranks.any(bool(self._differing_outputs())):
             expected = self._eager()
             for tried in (ZEROS, DUMMY, STALE):
                 wrong = None if expected is None else self._differing(self._results[tried], expected, _ROUNDING)
@@ -139,20 +143,20 @@ class _Rows:
     def answer(self) -> Padded:
         """Return the results so far."""
         nan = self._results.get(NAN)
-        # The cause may be, for example, an index that no live row has
+        # The error may come from the filling, for example from an index that no live row has.
         breaks_with_others = self.error is not None and DUMMY in self._results
         return Padded(
             self.member.axes,
             self.live,
             inputs=tuple(sorted(self.rows)),
-            follows=self._follows() if STALE in self._results or breaks_with_others else None,
+            follows=self._differing_outputs() if STALE in self._results or breaks_with_others else None,
             wrong={fill: self._right.get(fill) for fill in (ZEROS, DUMMY, STALE)},
             nan=None if nan is None else self._differing(nan, self._results[ZEROS], self.member.noise),
             error=self.error,
         )
 
-    def _follows(self) -> tuple[str, ...]:
-        """Return the outputs of live requests that differ between the fillings replayed so far."""
+    def _differing_outputs(self) -> tuple[str, ...]:
+        """Return the outputs of live requests that differ between the fillings that have been replayed."""
         zeros = self._results[ZEROS]
         tried = [fill for fill in (DUMMY, STALE) if fill in self._results]
         names = [self._differing(self._results[fill], zeros, self.member.noise) for fill in tried]
@@ -163,7 +167,7 @@ class _Rows:
         return tuple(sorted({name for found in names for name in found}))
 
     def _replays(self, fill: str) -> list[dict[str, torch.Tensor]]:
-        """Replay twice, and return the live rows of the outputs."""
+        """Replay twice with this filling, and return the live rows of the outputs."""
         session = self.member.session
         self._put_back()
         session.put_inputs(2)
@@ -178,7 +182,7 @@ class _Rows:
         return results
 
     def _eager(self) -> list[dict[str, torch.Tensor]] | None:
-        """Run two eager steps on the live requests alone; None if the step does not accept other shapes."""
+        """Run two eager steps on the live requests alone. Return None if the step does not accept other shapes."""
         session, subject = self.member.session, self.member.session.subject
         self._put_back()
         session.put_inputs(1)

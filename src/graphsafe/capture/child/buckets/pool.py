@@ -1,7 +1,7 @@
 """Captures all buckets of a target in one pool, the largest first, and replays them in mixed order, as engines do.
 
-A replay has to equal either the bucket's replay from before the next capture, or eager steps in the same order. Buckets
-may share state by design, such as a cache, but capturing them together must not change their results.
+A replay has to equal either the same bucket's replay from before the next capture, or eager steps in the same order.
+Buckets may share state by design, such as a cache. Capturing them in one pool must not change their results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_MIXED = 48
 
 
 def run(job: Job, channel: Channel) -> None:
-    """Capture and replay `job.buckets` in their order; `job.axes` are those of the first."""
+    """Capture and replay `job.buckets` in their order. `job.axes` are the axes of the first bucket."""
     with opened(job, channel) as first:
         members = _built(first, job)
         with first.device.capture_stream():
@@ -65,8 +65,7 @@ def _built(first: Session, job: Job) -> list[Member]:
 
 
 def _captured(members: Sequence[Member], channel: Channel) -> bool:
-    """Capture all buckets, and return whether that worked. After a failed capture, this process cannot capture
-    again."""
+    """Capture all buckets. Return False if one capture failed; this process cannot capture again after that."""
     device = members[0].session.device
     pool, total = device.shared_pool(), 0
     captured: tuple[CapturedBucket, ...] = ()
@@ -105,14 +104,15 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
 
 
 def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
-    """Return the buckets whose first replay differs from a build in a fresh process.
+    """Return the buckets whose first replay differs from that of a fresh process.
 
-    In that case another bucket left a plan or a table behind, in a module's variable or a function's cache, or changed
-    a number that this bucket reads. Steps may share state on the device by design. So a bucket is only checked if its
-    construction differs from the fresh process, or if it found state that no step changes (`Found`).
+    In that case another bucket left a plan or a table in a module's variable or in a function's cache, or changed a
+    number that this bucket reads. Steps may share state on the device by design. So a bucket is checked only if its
+    state after construction differs from that in the fresh process, or if it found state that no step changes
+    (`Found`).
 
-    Nothing is reported if even the first bucket differs from its reference after construction (parameters that no seed
-    repeats).
+    Nothing is reported if even the first bucket's state after construction differs from its reference: then some
+    parameters do not depend on the seed.
     """
     first = members[0]
     if not first.built_alike:
@@ -163,7 +163,7 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> Mixed:
         if as_alone and not as_eager:
             changing.add(member.name)
         if as_alone and as_eager:
-            # The step before the first replay is the capture of the last bucket.
+            # The last step before the first replay was the capture of the last bucket.
             ran = [len(members) - 1, *(other for other, _ in order[:number])]
             after = next((other for other in reversed(ran) if other != at), at)
             found_here = Different(member.axes, members[after].axes, tuple(as_eager[:4]))
@@ -172,7 +172,7 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> Mixed:
 
 
 def _order(count: int) -> list[tuple[int, int]]:
-    """Return pairs of a bucket and a set of inputs; each bucket comes after larger and after smaller ones."""
+    """Return pairs of a bucket and the number of its inputs. Each bucket follows larger buckets and smaller ones."""
     numbers = [*range(count), *reversed(range(count)), *range(0, count, 2), *range(1, count, 2)]
     return [(number, at % REPLAYS + 1) for at, number in enumerate(numbers[:_MOST_MIXED])]
 
@@ -187,7 +187,7 @@ def _put_back(held: Sequence[Held]) -> None:
 
 
 def _shared(held: Sequence[Held]) -> tuple[str, ...]:
-    """Return tensors that several buckets change, because they use the same memory."""
+    """Return the tensors whose memory several buckets change."""
     owners: dict[int, set[int]] = {}
     names: dict[int, str] = {}
     for number, one in enumerate(held):

@@ -1,1 +1,1 @@
-"""Finds the user's lines that a child has run."""
+"""Finds the user's lines that ran, and what they did."""

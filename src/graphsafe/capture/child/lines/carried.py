@@ -1,6 +1,8 @@
-"""Follows the values of inputs into memory that a step makes, and notes which of this memory a later step still reads.
+"""Follows the values of inputs into memory that a step makes, and notes the part of this memory that a later step still
+reads.
 
-The mark sits on the Python object of a tensor's storage, so that views share it and it dies with the memory.
+The mark is an attribute of the Python object of a tensor's storage. So views share the mark, and it disappears with the
+memory.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ class _Watching(OperationMode, ABC):  # type: ignore[no-untyped-call]
 
     @abstractmethod
     def _see(self, func: Any, given: dict[int, Any], written: dict[int, Any], results: dict[int, Any]) -> None:
-        """Look at an operation that has run, by the storages that it was given, wrote and returned."""
+        """Handle an operation that has run. The arguments are the storages that it was given, wrote and returned."""
 
 
 class FromInputs(_Watching):
-    """Marks the memory whose values follow from those of the inputs."""
+    """Marks memory whose values are computed from those of the inputs."""
 
     def __init__(self, inputs: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -49,13 +51,13 @@ class FromInputs(_Watching):
         follows = not _takes_form_alone(func) and any(hasattr(storage, _MARK) for storage in read)
         for key, storage in (written | results).items():
             if follows:
-                setattr(storage, _MARK, key not in given)  # True for memory that the step makes
+                setattr(storage, _MARK, key not in given)  # True for memory that the step allocates
             elif overwrites and hasattr(storage, _MARK):
                 delattr(storage, _MARK)
 
 
 class StillRead(_Watching):
-    """Notes the marked memory that operations read and do not write."""
+    """Notes the marked memory that operations read but do not write."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -67,8 +69,8 @@ class StillRead(_Watching):
         self._read.update((key, storage) for key, storage in given.items() if getattr(storage, _MARK, False))
 
     def is_carried(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor lies in memory that an earlier step computed from its inputs, and that this step only
-        reads."""
+        """Return whether the tensor's memory was computed from the inputs of an earlier step, and is only read by this
+        step."""
         return not self.carried.isdisjoint(_storages(tensor))
 
     @property
@@ -77,13 +79,14 @@ class StillRead(_Watching):
 
 
 def _takes_form_alone(func: Any) -> bool:
-    """Return whether an operation, such as `zeros_like`, uses the shape and dtype of its tensor but not its values."""
+    """Return whether an operation uses only the shape and dtype of its tensor and not the values, as
+    `zeros_like` does."""
     name = func._schema.name.removeprefix("aten::")
     return bool(name.endswith("_like") or name.startswith("new_"))
 
 
 def _storages(value: Any) -> dict[int, Any]:
-    """Return the storages of all tensors in a value, by their numbers."""
+    """Return the storages of all tensors in a value, by memory key."""
     found = {}
     for tensor in tensors_in(value):
         # A wrapper subclass has no memory of its own.

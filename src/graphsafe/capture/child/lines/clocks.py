@@ -1,8 +1,8 @@
-"""Sets host clocks ahead, to test code that depends on the time.
+"""Sets the host's clocks ahead, to test code that depends on the time.
 
 The functions are replaced wherever the user's code refers to them: in the module `time`, in variables of modules and
-classes, in attributes (`from time import monotonic`, `self.clock = time.time`), in closures and in default arguments. A
-reference inside another tuple keeps the true clock.
+classes and in attributes (`from time import monotonic`, `self.clock = time.time`), in closures and in default
+arguments. A reference inside another tuple still gets the true clock.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from types import CellType, FunctionType
 from typing import Any
 
 A_DAY = 90_061.0
-"The number of seconds to set clocks ahead: a day, an hour, a minute and a second, so that the time of day changes too."
+"""Number of seconds by which clocks are set ahead: a day, an hour, a minute and a second, so that the time of day
+changes too."""
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
-"Clocks that turn a given number of seconds, or else the present time, into another form."
+"Functions that turn a number of seconds into another form. Without an argument, they use the current time."
 
 
 @contextmanager
 def clocks_ahead(seconds: float) -> Iterator[None]:
-    """Let the clocks of `time` and `datetime` run `seconds` ahead inside. A timer that was started before
-    has run out inside."""
+    """Let the clocks of `time` and `datetime` run `seconds` ahead in this block. Pending timers fire before the block
+    runs."""
     put_back: list[Callable[[], object]] = []
     nanoseconds = int(seconds * 1_000_000_000)
     ahead: dict[int, Any] = {
@@ -39,8 +40,9 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
     ahead |= {id(time.strftime): _Text(seconds), id(os.times): _Usage(os.times, seconds)}
     ahead |= {id(usage): _Usage(usage, seconds) for usage in _usages()}
     dates = _dates_ahead(seconds)
-    gc.unfreeze()  # also search objects that were frozen before the fork
-    # A single search finds all clocks, because a search visits every live object; a second one finds the functions.
+    gc.unfreeze()  # the search below then also finds objects that were frozen before the fork
+    # Search for all clocks at once, because each search visits every live object. A second search finds functions with
+    # default arguments.
     holders = gc.get_referrers(*_clocks(), *_calendars(), time.strftime, os.times, *_usages(), *_date_classes())
     tuples = [holder for holder in holders if type(holder) is tuple]
     for function in gc.get_referrers(*tuples):
@@ -72,7 +74,7 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
 
 
 def _usages() -> Iterator[Callable[..., Any]]:
-    """Yield `resource.getrusage`, if anything has imported it; not all systems have it."""
+    """Yield `resource.getrusage`, if the module has been imported. Not all systems have it."""
     resource = sys.modules.get("resource")
     if resource is not None:
         yield resource.getrusage
@@ -83,7 +85,7 @@ def _end_timers() -> None:
     for timer in threading.enumerate():
         if isinstance(timer, threading.Timer):
             timer.cancel()
-            with suppress(Exception):  # in the program, the error would only have ended the timer's thread
+            with suppress(Exception):  # in the program, such an error would only have ended the timer's thread
                 timer.function(*timer.args, **timer.kwargs)
 
 
@@ -101,11 +103,11 @@ def _date_classes() -> tuple[type, ...]:
 
 
 class _Clock:
-    """A clock that runs ahead. It is not a function, because Python binds a function in a class variable as a
-    method."""
+    """A clock that runs ahead. It is an object and not a function, because Python turns a function in a class variable
+    into a method."""
 
     def __init__(self, original: Callable[..., Any], ahead: float) -> None:
-        self._read = (original,)  # kept inside a tuple, so that this reference is not replaced
+        self._read = (original,)  # a reference inside a tuple is not replaced
         self._ahead = ahead
 
     def __call__(self, *which: Any) -> Any:
@@ -113,7 +115,7 @@ class _Clock:
 
 
 class _Calendar:
-    """A clock that returns the present time in another form, set ahead."""
+    """A function such as `time.localtime`, which returns the current time in another form, set ahead."""
 
     def __init__(self, original: Callable[..., Any], now: Callable[[], float], ahead: float) -> None:
         self._read = (original, now)
@@ -125,7 +127,7 @@ class _Calendar:
 
 
 class _Text:
-    """`time.strftime`, ahead."""
+    """`time.strftime`, set ahead."""
 
     def __init__(self, ahead: float) -> None:
         self._read = (time.strftime, time.localtime, time.time)
@@ -137,7 +139,7 @@ class _Text:
 
 
 class _Usage:
-    """`os.times` or `resource.getrusage`, with the seconds ahead."""
+    """`os.times` or `resource.getrusage`, with all times in seconds set ahead."""
 
     def __init__(self, read: Callable[..., Any], ahead: float) -> None:
         self._read = (read,)
@@ -149,18 +151,18 @@ class _Usage:
 
 
 _TIME = (datetime.datetime,)
-"The true class, inside a tuple, so that this reference is not replaced."
+"The true class. A reference inside a tuple is not replaced."
 
 
 class _OfBase(type):
-    """A metaclass: its classes count the instances of their base as their own."""
+    """A metaclass. For its classes, `isinstance` is true for every instance of their base class."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, cls.__base__ or object)
 
 
 def _dates_ahead(seconds: float) -> dict[int, type]:
-    """Return what replaces the classes `date` and `datetime`, by their ids."""
+    """Return the replacements of the date classes, by the id of the original class."""
     ahead = datetime.timedelta(seconds=seconds)
 
     class LaterTime(datetime.datetime, metaclass=_OfBase):

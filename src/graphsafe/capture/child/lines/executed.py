@@ -1,4 +1,4 @@
-"""Records which lines of the user's code ran, and the calls that led to each line that stores a value."""
+"""Records which lines of the user's code ran, and the call stack of each line that stores a value."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NAMESPACES = frozenset({".__dict__", "vars()", "globals()"})
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The place that a statement writes to. `name` is `.name` for an attribute or its elements, and `name` for a
-    variable. `key` is the element as a path writes it, if it is a constant."""
+    """The target of a store. `name` is `.name` for an attribute or its elements, and `name` for a variable. `key` is
+    the element as a path writes it (`['a']`), if it is a constant."""
 
     name: str | None
     key: str | None = None
@@ -34,20 +34,25 @@ class Store:
 
 @dataclass
 class Executed:
-    """`lines`: file -> the lines that ran. `stores`: (file, line) of a store -> the user's frames that reached it."""
+    """The lines that ran. `lines`: file -> its lines that ran. `stores`: (file, line) of a store -> the user's frames
+    when it first ran."""
 
     lines: dict[str, set[int]] = field(default_factory=dict)
     stores: dict[tuple[str, int], tuple[CallSite, ...]] = field(default_factory=dict)
     callers: dict[CodeType, tuple[CallSite, ...]] = field(default_factory=dict)
-    "A function that ran -> the user's frames of its first call."
+    "Function that ran -> the user's frames of its first call."
 
     def caller_of(self, function: Any) -> tuple[CallSite, ...]:
-        """Return the frames that called a plain Python function; empty if it did not run."""
+        """Return the frames of the function's first call. The result is empty if the function did not run or is not a
+        plain Python function."""
         return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
-        """Return the frames of the last line that ran and stores to a path of state. An element is looked up by its
-        container and key, then by its key alone if a single line stores under it. Empty if no line is known."""
+        """Return the frames of the last line that ran and stores to this path of state, or nothing.
+
+        An element is looked up by its container and key first. If that finds nothing, it is looked up by its key alone,
+        which counts only if a single line stores under that key.
+        """
         held, key = _split(path)
         name = held.split("[")[0].rpartition(".")[2] or held
         for wanted in (f".{name}", name):
@@ -71,7 +76,7 @@ def _stored(place: tuple[str, int]) -> frozenset[Store]:
 
 
 def _split(path: str) -> tuple[str, str | None]:
-    """Return a path without its last `[...]`, and that last part."""
+    """Split a path before its last `[...]`: `a.b['c']` becomes `a.b` and `['c']`."""
     if not path.endswith("]"):
         return path, None
     depth = 0
@@ -83,14 +88,14 @@ def _split(path: str) -> tuple[str, str | None]:
 
 
 def _may_be(wanted: str | None, stored: str | None, exact: bool) -> bool:
-    """Return whether a store to `stored` may be a store to `wanted`. An unknown key matches any key, unless `exact` is
-    set."""
+    """Return whether a store to the key `stored` may change the key `wanted`. An unknown key matches any key, unless
+    `exact` is set."""
     return wanted == stored or (not exact and None in (wanted, stored))
 
 
 @contextmanager
 def lines_traced(ran: Executed) -> Iterator[None]:
-    """Record every line of the user's code that this thread runs."""
+    """Record every line of the user's code that this thread runs in this block."""
 
     def calls(frame: FrameType, event: str, argument: Any) -> Any:
         local = of_file(frame.f_code.co_filename)
@@ -107,7 +112,7 @@ def lines_traced(ran: Executed) -> Iterator[None]:
 
 
 def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], Any]:
-    """Return the function to call at each line of a file; it is a closure that has everything it needs."""
+    """Return the trace function for the lines of one file."""
     file = absolute(filename)
     stores, lines = stores_of(file), ran.lines.setdefault(file, set())
 
@@ -124,7 +129,7 @@ def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], A
 
 @functools.cache
 def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
-    """Return the places that outlive the call and that each line stores to: attributes, elements, variables."""
+    """Return, for each line, the attributes, elements and variables that it stores to and that outlive the call."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -168,7 +173,7 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 
 def _is_data(target: ast.expr) -> bool:
-    """Return whether the target is `tensor.data`; such a store counts as a store to the tensor itself."""
+    """Return whether the target is `tensor.data`. Such a store counts as a store to the tensor itself."""
     return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute)
 
 

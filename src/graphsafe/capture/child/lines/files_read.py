@@ -1,4 +1,5 @@
-"""Finds the files that user code opens to read: others may write them, and those of the system change by themselves."""
+"""Finds the files that the user's code reads. Another program may write them, and files of the system (`/proc`) change
+by themselves."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.places import shown
 
 _SOURCE = (".py", ".pyc", os.devnull)
-"Files that the interpreter reads for itself, or that hold nothing."
+"Files that the interpreter reads for itself, and the null device."
 _OF_SYSTEM = ("/proc/", "/sys/", "/dev/")
 _sinks: list[set[str]] = []
 
 
 @contextmanager
 def files_read_seen(found: set[str]) -> Iterator[None]:
-    """While the context is active, add to `found` the path of each file that user code opens for reading."""
+    """Add the path of each file that the user's code opens for reading in this block to `found`."""
     _listen()
     _sinks.append(found)
     try:
@@ -30,7 +31,7 @@ def files_read_seen(found: set[str]) -> Iterator[None]:
 
 @functools.cache
 def _listen() -> None:
-    """Add the hook once, since Python has no way to remove it."""
+    """Add the audit hook. This happens once, since Python cannot remove such a hook."""
     sys.addaudithook(_opened)
 
 

@@ -1,8 +1,8 @@
-"""Finds calls of a step that return a different value each time: the host's clocks and sources of random numbers.
+"""Finds calls in a step that return a different value each time: host clocks and sources of random numbers.
 
-A profile function is given the called C function itself, so the name under which the user imported it does not matter.
-It does not see NumPy's own functions, so the functions of `numpy.random` are wrapped. The calls explain a finding;
-`probes/twin.py` decides whether their results reach the graph.
+A profile function receives the called C function itself, so the name under which the user imported it does not matter.
+NumPy's own functions are not reported to it, so the functions of `numpy.random` are wrapped. The calls explain a
+finding; `probes/twin.py` decides whether their results reach the graph.
 """
 
 from __future__ import annotations
@@ -71,12 +71,11 @@ def _numpy_wrapped(sink: Callable[[HostCall], None]) -> AbstractContextManager[N
 
 
 def _kind(function: Any) -> Literal["clock", "random"] | None:
-    # Only the object that a builtin is bound to is read, because reading attributes of the user's objects could run
-    # their code.
+    # Only a builtin's `__self__` is read, because reading attributes of the user's objects could run their code.
     owner = getattr(function, "__self__", None)
     if isinstance(owner, random.Random) or type(owner).__module__.startswith("numpy.random"):
         return "random" if function.__name__ not in ("seed", "getstate", "setstate") else None
-    if function.__name__ not in _LAST_NAMES:  # nearly all calls end here
+    if function.__name__ not in _LAST_NAMES:  # most calls return here
         return None
     name = _name(function)
     return "clock" if name in _CLOCKS else "random" if name in _ENTROPY else None

@@ -1,7 +1,7 @@
-"""Reads the settings of PyTorch that choose the kernel of an operation: a graph keeps the kernel of its capture.
+"""Reads the settings of PyTorch that decide which kernel an operation uses. A graph keeps the kernel of its capture.
 
-TF32 in place of float32 changes the results of matrix products by a thousandth (an H100, torch 2.11), but neither the
-operation nor its arguments show it.
+TF32 in place of float32 changes the results of matrix products by a thousandth (H100, torch 2.11). Neither the
+operation nor its arguments show this setting.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CONVOLUTIONS = re.compile(r"aten\.(cudnn_)?_?(convolution|conv\d|thnn_conv|rnn|
 
 
 def settings_for(operation: str) -> Iterator[str]:
-    """Yield the settings, with their present values, by which the kernel of an operation is chosen."""
+    """Yield the settings that decide which kernel the operation uses, as `name=value`."""
     for setting in _settings(operation):
         yield f"{setting}={_value(setting)}"
 
@@ -28,7 +28,7 @@ def _settings(operation: str) -> tuple[str, ...]:
     if _PRODUCTS.match(operation):
         of_all = "torch.backends.cuda.matmul"
         half = [f"{of_all}.allow_{kind}_reduced_precision_reduction" for kind in ("fp16", "bf16")]
-        # Torch 2.7 and later can sum products in half precision, with an error of 0.0008 on an H100.
+        # Torch 2.7 and later can add up products in half precision, with an error of 0.0008 on an H100.
         summed = f"{of_all}.allow_fp16_accumulation"
         return (_precision(of_all, of_all), *half, *([summed] if _exists(summed) else []))
     if _CONVOLUTIONS.match(operation):
@@ -38,16 +38,17 @@ def _settings(operation: str) -> tuple[str, ...]:
 
 
 def _precision(own: str, of_all: str) -> str:
-    """Return the setting of float32.
+    """Return the name of the setting for the precision of float32.
 
-    From 2.9 on `allow_tf32` raises if a program has set `fp32_precision`, which follows `allow_tf32` (torch 2.13).
+    Since 2.9, reading `allow_tf32` raises if the program has set `fp32_precision`. Setting `allow_tf32` also sets
+    `fp32_precision` (torch 2.13), so the latter is read if it exists.
     """
     precise = f"{own}.fp32_precision"
     return precise if _exists(precise) else f"{of_all}.allow_tf32"
 
 
 def _exists(setting: str) -> bool:
-    """Return whether this version of torch has a setting."""
+    """Return whether this version of torch has the setting."""
     try:
         _value(setting)
     except AttributeError:

@@ -1,5 +1,5 @@
-"""Records a step's operations with everything that a capture would fix: names, shapes, numbers, and the addresses of
-lasting memory."""
+"""Records a step's operations with everything that a capture would fix: their names, shapes and numbers, and the
+addresses of memory that lives on."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from graphsafe.capture.device.structures import by_schema, is_valueless, is_writ
 Aspect = Literal["operation", "number", "shape", "memory"]
 _COPIES = ("aten.copy_", "aten._to_copy", "aten.copy.")
 _MOST_ELEMENTS = 1_000
-"Number of elements of a list that are compared; the rest is ignored."
+"The largest number of elements of a list that are compared."
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call of an operator. `numbers`, `shapes` and `memory` have an entry for each argument, in order."""
+    """One call of an operator. `numbers`, `shapes` and `memory` have their entries in the order of the arguments."""
 
     name: str
     numbers: tuple[str, ...]
-    """Python numbers, text, the values of host tensors with one element, and the settings by which PyTorch chooses the
-    kernel."""
+    """Numbers and strings of Python, the values of host tensors with one element, and the settings by which PyTorch
+    chooses the kernel."""
     shapes: tuple[str, ...]
     memory: tuple[str, ...]
-    """For a tensor over memory from before the steps: its path, and its offset in that memory. For host memory, only
-    the source of a copy has an entry, since a replay reads it again."""
+    """For a tensor whose memory is older than the steps: its path, and its offset in that memory. Memory on the host
+    has an entry only as the source of a copy, since a replay reads that source again."""
     view: tuple[str, ...] = ()
-    "For a view, which runs nothing on the device: the layout and memory of its results, on which later calls depend."
+    "For a view, which runs nothing on the device: the layout and memory of its results, which later calls use."
 
     def differs(self, other: Operation) -> Aspect | None:
-        """Return the first aspect in which the calls differ, or None."""
+        """Return the first aspect in which the two calls differ, or None."""
         if self.name != other.name:
             return "operation"
         if self.view and self.view == other.view:
@@ -48,7 +48,7 @@ class Operation:
         return "memory" if self.memory != other.memory else None
 
     def text(self, aspect: Aspect, other: Operation) -> str:
-        """Describe this call in an aspect in which `other` differs."""
+        """Describe this call in the aspect in which it differs from `other`."""
         if aspect == "operation":
             return self.name
         mine, theirs = self._of(aspect), other._of(aspect)
@@ -61,7 +61,7 @@ class Operation:
 
 @dataclass(slots=True)
 class _Arguments:
-    """The arguments of one call, as far as they were read."""
+    """The arguments of one call, collected so far."""
 
     on_device: bool = False
     addresses: set[int] = field(default_factory=set)
@@ -84,7 +84,8 @@ def _layout(tensor: torch.Tensor) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _layout_text(dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...], is_conj: bool, is_neg: bool) -> str:
-    """Return the dtype and shape, with all else that decides which elements of its memory a kernel reads, and how."""
+    """Return the dtype and shape, and everything else that decides which elements of its memory a kernel reads, and
+    how."""
     text = f"{dtype} {list(shape)}"
     dense = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -105,13 +106,13 @@ def address_of(tensor: torch.Tensor) -> int:
 
 @dataclass(slots=True)
 class Unnamed:
-    """Memory of the device that a recorded step used, that it did not make, and that no path of state names: it belongs
-    to a tensor in a queue, in a frame or in C++, or to one that autocast caches."""
+    """Memory on the device that a recorded step used but did not make, and that no path of state names. It belongs to a
+    tensor in a queue, in a frame or in C++, or to one that autocast caches."""
 
     is_recording: bool = True
     _names: dict[int, str] = field(default_factory=dict)
     _alive: list[torch.Tensor] = field(default_factory=list)
-    "The tensors, so that no other one gets their addresses."
+    "The tensors, kept alive so that no other tensor gets their addresses."
 
     def name_of(self, address: int, tensor: torch.Tensor) -> str:
         if self.is_recording and address not in self._names:
@@ -121,7 +122,8 @@ class Unnamed:
 
 
 class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
-    """Passes each operation of the device to `sink` while it runs, so that the sink can read the current stack."""
+    """Passes each operation of the device to `sink` when it has run. The user's stack is then still that of the
+    operation."""
 
     def __init__(
         self,
@@ -131,8 +133,8 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         source: str,
         unnamed: Unnamed,
     ) -> None:
-        """`lasting`: address of a storage that lives through all steps -> its path. `source` names the state of the
-        default generator."""
+        """`lasting` maps the address of each storage that lives through all steps to its path. `source` names the state
+        of the default generator."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._sink = sink
         self._lasting = lasting
@@ -144,7 +146,7 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         self.host_written: dict[int, torch.Tensor] = {}
         "Host tensors that operations of the device wrote, by address."
         self.copied: torch.Tensor | None = None
-        "The host tensor that the present operation copies to the device."
+        "The host tensor that the current operation copies to the device."
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         values = [*args, *(kwargs or {}).values()]
@@ -181,7 +183,8 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
                 seen.shapes.append(_layout(value))
                 seen.addresses.add(address_of(value))
                 seen.memory.append(self._place(value) if on_device or copies else "")
-                # Each replay copies from pinned memory again, while a kernel keeps the host value of its capture.
+                # A replay copies from host memory again, but a kernel keeps the host value that it was given at
+                # capture.
                 if copies and type(value) is torch.Tensor and self._is_readable(value):
                     self.copied = value.detach()
                 elif value.numel() == 1 and type(value) is torch.Tensor and self._is_readable(value):

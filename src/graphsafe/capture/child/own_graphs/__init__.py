@@ -1,1 +1,1 @@
-"""Handles targets that already use CUDA graphs: reads their marks, and builds the target without its own graphs."""
+"""Handles targets that use CUDA graphs themselves: reads their marks, and builds the target without its graphs."""

@@ -1,7 +1,8 @@
-"""Builds the target without its own CUDA graphs: `torch.compile` and `make_graphed_callables` are replaced and return
-their argument. Both promise the same results as their argument.
+"""Builds the target without its own CUDA graphs, and finds the functions that the target has marked.
 
-Finds functions that the target has marked: as running eagerly between graphs, or as separate graphs.
+`make_graphed_callables` is replaced by a function that returns its argument, and compiled functions run uncompiled.
+Both promise the same results as the original function. A mark says that a function runs eagerly between graphs, or as a
+graph of its own.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class Mark:
 
     path: str
     line: int
-    "The first line of the function, decorators included."
+    "The first line of the function, including its decorators."
     last: int
     function: str | None
 
     def holds(self, frames: Iterable[CallSite]) -> bool:
-        """Return whether these frames pass through the marked function."""
+        """Return whether one of these frames is inside the marked function."""
         return any(
             (frame.path, frame.function) == (self.path, self.function) and self.line <= frame.line <= self.last
             for frame in frames
@@ -42,7 +43,7 @@ class Mark:
 
 
 def mark_of(function: Any) -> Mark | None:
-    """Return the mark of a function or of a module's `forward`; None if it has no Python code."""
+    """Return the mark of a function, or of a module's `forward`. Return None if it is not written in Python."""
     owner = getattr(function, "forward", function)
     code = getattr(getattr(owner, "__func__", owner), "__code__", None)
     if not isinstance(code, CodeType):
@@ -52,11 +53,12 @@ def mark_of(function: Any) -> Mark | None:
 
 
 def eager_marks() -> tuple[Mark, ...]:
-    """Return functions marked with `no_graph` of breakable-cuda-graphs, if the target has imported it."""
+    """Return the functions that are marked with `no_graph` of breakable-cuda-graphs, if the target has imported that
+    package."""
     package = sys.modules.get(_PACKAGE)
     if package is None or package.__file__ is None:
         return ()
-    # Objects that were imported before this process was forked are frozen, and frozen objects are not listed
+    # `gc.get_objects` does not list frozen objects. The objects that were imported before the fork are frozen.
     gc.unfreeze()
     wrappers = [
         found
@@ -71,12 +73,12 @@ def eager_marks() -> tuple[Mark, ...]:
 
 
 graphed: list[Any] = []
-"Callables that the target gave to `make_graphed_callables` or `torch.compile` since the block of `left_out` began."
+"Callables that the target has passed to `make_graphed_callables` since the block of `left_out` began."
 
 
 def left_out() -> AbstractContextManager[None]:
-    """Build the target inside this block without its graphs. The functions' own code is changed, because the target's
-    module may already have imported them by name."""
+    """Build the target without its graphs in this block. The function's own code is replaced, because the target's
+    module may already have imported the function by name."""
     graphed.clear()
     return replaced((torch.cuda.make_graphed_callables, "__code__", _as_they_are.__code__))
 

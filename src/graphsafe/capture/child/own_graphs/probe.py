@@ -1,5 +1,5 @@
-"""Watches how a step uses its own CUDA graphs. Steps a target with its own graphs, in a child, and compares with the
-reference, which was built without them."""
+"""Steps a target with its own CUDA graphs, in a child, and compares with the reference, which was built without them.
+Also watches which graphs of its own a step replays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TREES = "torch._inductor.cudagraph_trees"
 
 @contextmanager
 def own_graphs_watched(session: Session) -> Iterator[Callable[[], OwnGraphs]]:
-    """Watch the graphs that steps replay. Yield a function that returns the usage seen so far."""
+    """Watch the graphs that steps replay. Yield a function that returns what was seen so far."""
     replays: list[tuple[CallSite, ...]] = []
     with session.device.watch_replays(replays.append):
         yield lambda: OwnGraphs(tuple(dict.fromkeys(replays)), bool(replays or _skips()) and _TREES in sys.modules)
@@ -46,7 +46,7 @@ def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         given = given_reference(session)
         if given is None:
-            return  # without a reference, no fault can be found
+            return  # without a reference, nothing can be compared
         built, reference = given
         with session.device.capture_stream():
             session.warm_up()

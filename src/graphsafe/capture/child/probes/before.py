@@ -1,4 +1,4 @@
-"""Everything that a step can reach right before a capture, and its changes until another capture."""
+"""Everything that a step can reach right before a capture, and what has changed before a later capture."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from graphsafe.report.probes.twin import Cause
 
 
 class Before:
-    """Everything that the step could reach right before a capture, to compare with and to put back."""
+    """Everything that the step can reach right before a capture. It is used to compare with a later capture, and to put
+    bindings back."""
 
     def __init__(self, session: Session) -> None:
         self.reach: Reach = reach_of(session.subject)
         self.bindings = Bindings(self.reach, clear_caches=False)
-        # A detached view keeps the memory of now, even if the tensor later gets other memory (`.data =`).
+        # A detached view keeps the current memory, even if the tensor is later given other memory (`.data =`).
         with outside_modes():
             self.views = {path: tensor.detach() for path, tensor in self.reach.tensors.items()}
 
 
 def changes_between(earlier: Before, later: Before) -> list[Cause]:
-    """Return what changed between two captures: host values, tensors in other memory, containers of another length."""
+    """Return what changed between two captures: host values, tensors that are in other memory, and the lengths of
+    containers."""
     before, after = earlier.reach, later.reach
     found = [
         Cause("attribute", path, before.hosts[path], text)

@@ -1,7 +1,7 @@
-"""The plain attempt: warm up on the capture stream, capture, replay on changed inputs, compare with the reference.
+"""The plain attempt: warm up on the capture stream, capture, replay on new inputs, and compare with the reference.
 
-Nothing here is instrumented, because an instrument changes the program; this child decides the verdict, and the other
-children explain it.
+Nothing is instrumented here, because instruments change the program. This child decides the verdict; the other children
+explain it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def _replay(session: Session, recording: Recording, unmatched: list[str], built:
 
 
 def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
-    """Start from the values that the reference started from; return the names of tensors that cannot be matched."""
+    """Give the tensors the values that they had in the reference after construction. Return the names of tensors for
+    which these values are missing."""
     if not comes(session, GIVEN):
         return []
     given = Given.load(session.channel.folder)
@@ -108,7 +109,7 @@ def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
 
 
 def comes(session: Session, name: str, child: str = REFERENCE) -> bool:
-    """Wait for a file of another child; return False if it will not come."""
+    """Wait for a file of another child. Return False if that child has ended without it."""
     file, end = session.channel.folder / name, session.channel.folder / gone(child)
     while not file.exists() and not end.exists():
         time.sleep(0.02)
@@ -120,8 +121,8 @@ def reference_of(session: Session) -> Expected | None:
 
 
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:
-    """Return the tensors that construction left, with the reference's values, and the reference; None if there is no
-    usable reference. Children that replay something else than the plain capture use this."""
+    """Return the tensors that construction left, with the reference's values, and the reference. Return None if there
+    is no usable reference. This is for children that replay something other than the plain capture."""
     session.load_sets()
     built = reach_of(session.subject).tensors
     unmatched = take_over(session, built)
@@ -130,9 +131,9 @@ def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expec
 
 
 def replayed(session: Session) -> Replays | None:
-    """Capture the step and replay it as the capture child does, up to and including the state put back before the first
-    step; None without a usable reference or recording. Nothing holds the tensors of construction afterwards, which the
-    target may free."""
+    """Capture the step and replay it as the capture child does, except for the comparison of a first step. Return None
+    if there is no usable reference or recording. Afterwards nothing keeps alive the tensors of construction, so the
+    target may free them."""
     given = given_reference(session)
     if given is None:
         return None
@@ -169,27 +170,28 @@ Law = Literal["pass", "fail", "skipped"] | None
 
 @dataclass
 class Replays:
-    """Replays of a recording on changed inputs, each compared with the same step of the reference."""
+    """Replays of a recording on new inputs, each compared with the same step of the reference."""
 
     session: Session
     recording: Replayable
     reference: Expected
     restart: Callable[[], None] = lambda: None
-    """Puts back the state of construction that is not memory and that a replay may read; a plain graph reads nothing
-    but memory."""
+    """Puts back state of construction that is not memory but that a replay may read. A plain graph reads only
+    memory."""
     tell: Callable[[Replay], None] = lambda replay: None
-    "Called with the probe whenever it has a new result."
+    "Called with the probe each time that there is a new result."
     result: Replay = field(default_factory=Replay)
-    "The probe `replay`, once replays were run."
+    "The probe `replay`, once replays have run."
     error: Exception | None = None
     _checks: dict[str, Check] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._plain = bool(self.reference.refused)
-        "Whether the reference consists of plain eager steps: if so, rounding differences are allowed."
+        "Whether the reference consists of plain eager steps. If so, rounding differences are allowed."
 
     def against(self, what: str) -> str | None:
-        """Return the reason why replays differ from eager steps, or None. `what` is their name in that reason."""
+        """Return the reason why replays do not match the eager steps, or None. `what` names the replays in that
+        reason."""
         if self.error is not None:
             return f"a replay of {what} failed: {describe(self.error)}"
         if not self.result.checks:
@@ -202,12 +204,12 @@ class Replays:
 
     @property
     def different(self) -> list[str]:
-        """Return outputs and state that differ or cannot be compared."""
+        """The outputs and the state that differ or cannot be compared."""
         return [check.name for check in self.result.checks or () if check.result in ("different", None)]
 
     def run(self, built: Mapping[str, torch.Tensor], first_step: bool = True) -> None:
-        """Run all replays. `built` are the tensors that construction left; `first_step` says whether the first step of
-        a lazy step is compared too."""
+        """Run all replays. `built` has the tensors that construction left. If `first_step` is set, the first step of a
+        lazy target is compared too."""
         session = self.session
         try:
             for k in range(1, REPLAYS + 1):
@@ -250,20 +252,20 @@ class Replays:
             self.tell(self.result)
 
     def once(self, k: int, inputs: int) -> tuple[Check, ...]:
-        """Replay on a set of inputs, and compare with step `k` of the reference."""
+        """Replay on the inputs numbered `inputs`, and compare with step `k` of the reference."""
         self.session.put_inputs(inputs)
         self._replay()
         self._compare(k)
         return self._reported()
 
     def compared(self, k: int, outputs: Mapping[str, torch.Tensor]) -> tuple[Check, ...]:
-        """Compare host copies of the outputs of a replay with step `k` of the reference."""
+        """Compare host copies of a replay's outputs with step `k` of the reference."""
         for path, value in self.reference.steps[k - 1].outputs.items():
             self._add(path, k, difference(outputs.get(path), value), value)
         return self._reported()
 
     def _replay(self) -> int | None:
-        """Replay once, with poisoned outputs and after other allocations; return how far the generator moved."""
+        """Replay once, after other allocations and with poisoned outputs. Return how far the generator advanced."""
         session, device = self.session, self.session.device
         device.churn()
         kept = {_storage(tensor) for tensor in reach_of(session.subject).tensors.values()}
@@ -303,15 +305,16 @@ class Replays:
         return difference(None if tensor is None else self.session.device.to_host(tensor), value)
 
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
-        """Add a comparison. A difference counts if chance does not explain it. If the reference consists of plain eager
-        steps, which may choose other kernels, a difference counts if rounding does not explain it either."""
+        """Add a comparison. A difference is a fault if chance does not explain it. If the reference consists of plain
+        eager steps, which may use other kernels, rounding may explain it too."""
         path, spread = name.removeprefix("state "), self.reference.rounding
         floor = self.reference.noise.bound(path, value)
         rounding = spread.bound(path, value) if self._plain and spread is not None and value is not None else None
         self._checks[name] = worse(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:
-        """Return a check for every output and for each state that differs, and one check for the rest of the state."""
+        """Return a check for each output and for each tensor of state that differs, and one check for all other
+        state."""
         reported = []
         same = 0
         for name, check in self._checks.items():
@@ -324,8 +327,8 @@ class Replays:
         return tuple(reported)
 
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> tuple[Law, Advances]:
-        """Check that replays move the generator as eager steps do, and that two replays in a row differ as two eager
-        steps in a row do."""
+        """Check that replays advance the generator as far as eager steps do, and that two successive replays differ if
+        two successive eager steps do."""
         steps = self.reference.steps[PAIR - 1 :]
         eager = [step.advance for step in steps]
         ours = [advance for advance, _ in pair]
@@ -345,7 +348,8 @@ class Replays:
         return "pass" if advances.eager_differ == advances.replays_differ else "fail", advances
 
     def _first_step(self, built: Mapping[str, torch.Tensor], expected: Stepped) -> Literal["pass", "fail"]:
-        """Compare a replay from the state of construction with a first eager step. This is the last comparison."""
+        """Compare a replay that starts from the state of construction with the first eager step. This comparison is the
+        last one."""
         session = self.session
         with users_code("step", "the state could not be put back"):
             for path, value in self.reference.start.items():

@@ -1,5 +1,5 @@
-"""The build child: finds how construction changed the device (generators, own captures, current device and stream,
-threads)."""
+"""The build child: finds what construction changed on the device and in the process (generators, captures of its own,
+current device and stream, threads)."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ from graphsafe.report.probes.construct import RandomState as Generator
 
 
 def run(job: Job, channel: Channel) -> None:
-    """Examine the state that construction left, then find inputs that can be varied. This child runs first and
-    alone."""
+    """Examine the state after construction, then find inputs that can be varied. This child runs first, and alone."""
     attempts: list[Attempt] = []
     threads = set(threading.enumerate())
     try:
-        _look(job, channel, attempts, threads)
+        _examine(job, channel, attempts, threads)
     except TargetError as error:
-        # A constructor that leaves a capture open often fails later, on another line, because of it.
+        # A constructor that leaves a capture open often fails later, on another line, because the capture is open.
         if attempts and error.stage != "step":
             channel.tell(Construct("fail", built=False, captures=tuple(attempts)))
         raise
 
 
-def _look(job: Job, channel: Channel, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
+def _examine(job: Job, channel: Channel, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
     with opened(job, channel, attempts) as session:
         channel.phase("look at what construction left")
         device = session.device
@@ -63,7 +62,7 @@ def _look(job: Job, channel: Channel, attempts: list[Attempt], threads: set[thre
 
 
 def tell_built(session: Session, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
-    """Report the built target, and the state that construction left behind."""
+    """Report the built target, and the state that construction left."""
     device = session.device
     declared = declaration_of(session.subject)
     entry = written_at(code_of(session.subject.fn))
@@ -96,7 +95,7 @@ def construct(session: Session, attempts: Sequence[Attempt], threads: set[thread
 
 
 def _filled(paths: list[str]) -> list[Limit]:
-    """Return the limit that names the zero parameters that got values, at most eight of them."""
+    """Return the limit that names the zero parameters that were given values (at most eight of them)."""
     if not paths:
         return []
     more = f" and {len(paths) - 8} more" if len(paths) > 8 else ""
@@ -105,12 +104,12 @@ def _filled(paths: list[str]) -> list[Limit]:
 
 
 def _random(state: RandomState, draw: str | None, seed: int) -> Generator:
-    """Describe a generator after construction, which starts from a known seed at offset 0."""
+    """Describe a generator after construction. Before construction it had a known seed and offset 0."""
     return Generator(state.seed, 0, state.offset, draw, reseeded=state.seed != seed * 1_000_003)
 
 
 def _repaired(device: Device, name: str) -> bool:
-    """Apply the repair of a broken generator and draw again; return whether that works."""
+    """Apply the repair of a broken generator and draw again. Return whether the draw works."""
     try:
         device.repair_generator(name)
     except RuntimeError:

@@ -26,13 +26,15 @@ from graphsafe.capture.child.time_left import TimeLeft, power_of_two
 from graphsafe.capture.shared.job import Channel, Job
 
 _CPU_SECONDS, _SECONDS = 2.0, 20.0
-"No further round begins after this much CPU time of the process, or this much time in total."
+"No further round starts after this many seconds of CPU time, or this many seconds in total."
 _CPU_GOING_ON = 4.0
-"The CPU time of rounds that go on from each other: a refresh that reads state of the device acts in late ones."
+"""The limit of CPU time for continued rounds (see `child/rounds.py`). It is larger, because a refresh that reads state
+of the device acts only in later rounds."""
 _MOST_BYTES = 256 * 2**20
-"Number of bytes of outputs and state that may be passed on for all rounds together."
+"The largest number of bytes of outputs and state that are saved for all rounds together."
 _STATE_BYTES = 2**20
-"Number of bytes of state that are compared, the small tensors first. Larger ones show in the outputs."
+"""The largest number of bytes of state that are compared, with the smallest tensors first. A change in a larger tensor
+shows in the outputs."""
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -42,8 +44,8 @@ def run(job: Job, channel: Channel) -> None:
             return
         reference = given[1]
         session.warm_up()
-        # Plain steps are the program itself, but only steps along the path of captures have the kernels of replays if
-        # the two differ by rounding.
+        # The program itself runs plain steps. But if the two kinds of steps differ by rounding, only steps along the
+        # path of captures use the same kernels as replays.
         session.capture_path = reference.rounding is not None and not reference.refused
         for k in (*range(1, REPLAYS + 1), PAIR):
             session.put_inputs(k)
@@ -54,21 +56,22 @@ def run(job: Job, channel: Channel) -> None:
         changed = {path for step in reference.steps for path in step.values}
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
-        # A step that binds a name to a new tensor leaves the old tensor without a user.
+        # If a step binds a name to a new tensor, nothing uses the old one, so only tensors that keep their identity are
+        # put back.
         rounds = Rounds(sorted(path for path in changed & after.keys() if after[path] is before.get(path)))
         kept = Kept(session, rounds.put_back)
         rounds.steps, rounds.is_whole = _rounds(session, inputs_of_rounds(session, kept))
         if rounds.is_whole:
             rounds.late = _late_rounds(session, kept)
         save_values(channel, ROUNDS, rounds)
-        # A device that fails in what follows takes nothing of the above away.
+        # The file above is saved first, so that a device that fails from here on takes nothing away.
         if rounds.is_whole and goes_on(session, reference):
             save_values(channel, GOING_ON, _rounds(session, inputs_going_on(kept), _CPU_GOING_ON)[0])
 
 
 def _rounds(session: Session, inputs: Iterator[int], cpu_seconds: float = _CPU_SECONDS) -> tuple[list[Stepped], bool]:
-    """Run rounds until one fails, or time or memory runs out: then their number is a power of two. Return also whether
-    none failed and each is told."""
+    """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of rounds is
+    cut to a power of two. Return the rounds, and whether no round failed or was cut."""
     steps: list[Stepped] = []
     time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
     try:
@@ -88,7 +91,7 @@ def _rounds(session: Session, inputs: Iterator[int], cpu_seconds: float = _CPU_S
 
 
 def _round(session: Session, number: int) -> Stepped | None:
-    """Run one round; return None if it fails: a real program would have reset a position before."""
+    """Run one round. Return None if it fails: a real program would have reset a position before."""
     try:
         session.put_inputs(number)
         outputs = session.outputs_of(session.path_step())
@@ -113,7 +116,7 @@ def _late_rounds(session: Session, kept: Kept) -> list[Stepped]:
 
 
 def _compared(session: Session) -> dict[str, torch.Tensor]:
-    """Return the state to compare."""
+    """Return the small tensors of state to compare."""
     inputs, left, found = inputs_of(session.subject), _STATE_BYTES, {}
     tensors = reach_of(session.subject).tensors
     for path, tensor in sorted(tensors.items(), key=lambda item: (item[1].nbytes, item[0])):

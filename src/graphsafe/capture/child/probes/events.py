@@ -1,8 +1,9 @@
-"""Fires the events that happen between replays in an engine (a reload, a sleep, a collection), and replays after each.
+"""Runs the target's events, which in an engine happen between replays (a reload, a sleep, a garbage collection), and
+replays after each.
 
-It runs in a child of its own, because an event may change anything permanently. The step is captured and replayed as
-usual. After each event the step is replayed once, and the replay is compared with the reference's eager step after the
-same event.
+This is a separate child, because an event may change anything permanently. The step is captured and replayed as usual.
+After each event the step is replayed once, and the replay is compared with the reference's eager step after the same
+event.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def run(job: Job, channel: Channel) -> None:
             session.device.reuse_freed()
             after = reach_of(session.subject).places()
             if number >= len(reference.events):
-                return  # the failure in the eager reference is already reported
+                return  # the reference has already reported the failure
             steps = replace(reference, steps=reference.events)
             checks = Replays(session, recording, steps).once(number + 1, inputs_of_event(number))
             found += (Fired(name, place_of_event(session, name), moved(before, after), checks),)

@@ -1,8 +1,9 @@
 """Runs many more eager steps, to see whether Python still launches the operations that a capture fixed.
 
-A counter, a schedule, an iterator or a clock may make Python decide differently a hundred steps later. Values are not
-compared, so each step runs once: steps are compared by their operations, with shapes and numbers. State on the device
-is put back after each step, so that positions do not run out of their buffers; host state keeps changing.
+A counter, a schedule, an iterator or a clock may make Python decide differently a hundred steps later. Steps are
+compared by their operations, with shapes and numbers. Computed values are not compared, so each step runs only once.
+State on the device is put back after each step, so that positions do not run out of their buffers. Host state keeps
+changing.
 """
 
 from __future__ import annotations
@@ -29,27 +30,28 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Horizon, Under
 
 STEPS, LATER_STEPS = 256, 1024
-"""Number of further steps, if there is time for them; the larger number if a refresh or host state may change a
+"""Number of further steps, if there is time for them. The larger number is used if a refresh or host state may change a
 decision later."""
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
-"No further step begins after this much CPU time of the process, or this much time in total; see `_go_on`."
+"No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
 _EARLY = 3
-"Number of first steps whose changes are left to twin captures, which also check whether a change has an effect."
+"""In this many first steps, changed numbers and memory are ignored. Twin captures cover them, and also check whether
+such a change has an effect."""
 _SEED = 50_000
 _CLOCK_STEPS = 2
 _MOST_PROPOSALS = 8
 _MOST_BYTES = 64 * 2**20
-"The largest size, in bytes, of host memory that is compared as the source of a copy; larger memory holds weights."
+"The largest size, in bytes, of host memory that is compared as the source of a copy. Larger memory holds weights."
 Place = tuple[tuple[CallSite, ...], "Span | None"]
 _LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
-"A replay copies from host memory, but does not run the Python code that writes it."
+"""How a difference in host memory is described, before and after. A replay copies from such memory, but does not run
+the Python code that writes it."""
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
 def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False, most: int = STEPS) -> Horizon:
-    """Run up to `most` further steps from a warm state, along the path of captures if the step can take it.
-
-    This uses up the session. Operations that run while `left_out()` is true are not compared."""
+    """Run up to `most` further steps from a warm state, along the path of captures if the step can take that path. The
+    session cannot be used afterwards. Operations that run while `left_out()` is true are not compared."""
     try:
         ahead = _Ahead(session, left_out, most)
         return replace(ahead.run(), files_read=tuple(sorted(ahead.files_read)))
@@ -71,29 +73,30 @@ class _Ahead:
         with outside_modes():
             self._alive = self._on_device(reach.tensors)
             self._kept = {**reach.tensors, **cached}
-            "These are kept alive, so that no other tensor gets their addresses."
+            "These tensors are kept alive, so that no other tensor gets their addresses."
             self._lasting = _addresses(self._kept)
         self._expected: list[tuple[Operation, Place]] = []
         self._may_vary: set[int] = set()
-        "Indices of operations whose numbers or memory changed between the first steps."
+        "Indices of operations whose numbers or memory changed in the first steps."
         self._at = 0
         self._departure: Departure | None = None
         self._number = 0
         self._under: Under = "further steps"
         self._put_back: dict[str, torch.Tensor] = {}
         self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        "Host memory, and the values that are put into it before a step."
+        "Path -> a host tensor, and the values that are put into it before a step."
         self._unnamed = Unnamed()
         self._random_source = session.device.random_source()
-        "The state that a capture registers."
+        "The random state that a capture registers."
         self._host_written: list[torch.Tensor] = []
         "Host memory that device operations of the last step wrote."
         self.files_read: set[str] = set()
-        "Files that steps have read."
+        "Files that the steps have read."
         self._seen: OperationsSeen | None = None
-        "The step that runs."
+        "The operations of the current step."
         self._sources: dict[int, tuple[torch.Tensor, str, Place]] = {}
-        "Host memory that the recorded step copied to the device, by address, with the copying operation."
+        """Address -> host memory that the recorded step copied to the device, with the operation that copied it and its
+        place."""
 
     def _on_device(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         device = self._session.device
@@ -132,7 +135,7 @@ class _Ahead:
             try:
                 self._compared_step()
             except TargetError as error:
-                # An index on the host ran beyond its buffer; a real program would have reset it earlier.
+                # An index on the host ran beyond its buffer. A real program would have reset it earlier.
                 return Horizon("pass", f"step {number} ahead failed: {error.line}", steps=held)
             if session.ranks.any(self._departure is not None):
                 return self._departed(held)
@@ -151,7 +154,7 @@ class _Ahead:
             self._change_host_values()
         if self._departure is not None:
             return self._departed(held)
-        # The number of steps that there was time for differs from run to run, but the report must be the same.
+        # The number of steps that fit into the time differs from run to run, but the report must not.
         return Horizon("pass", steps=power_of_two(held))
 
     def _departed(self, held: int) -> Horizon:
@@ -160,11 +163,10 @@ class _Ahead:
         return Horizon("fail", steps=held, departure=self._departure)
 
     def _change_host_values(self) -> None:
-        """Change inputs on the host, and host memory that the step writes from the device."""
+        """Change inputs on the host, and host memory into which the step's device operations write."""
         session = self._session
         if session.subject.refresh is None:
-            # Objects of the user's own classes may be settings of a request, so the host tensors in them are changed
-            # too.
+            # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too.
             found = with_objects(session.subject)
             on_host = {path: one for path, one in found.items() if not self._is_on_gpu(one)}
             self._change("other inputs on the host", on_host)
@@ -183,20 +185,20 @@ class _Ahead:
                 self._given = {path: (tensor, new)}
                 try:
                     self._compared_step()
-                except TargetError:  # the new values were illegal, so the operations before the error prove nothing
+                except TargetError:  # the new values were illegal, so a difference before the error proves nothing
                     self._departure = None
                     if not self._works():
                         return
                 if self._departure is not None and self._departure.after in _NOT_FINITE:
-                    self._departure = None  # these values were illegal too (for example shares of a sum of zero)
+                    self._departure = None  # these values were illegal too, for example shares of a sum that is zero
                 if self._departure is not None:
                     return
             self._given = {}
             self._session.device.store(tensor, original)
 
     def _works(self) -> bool:
-        """Return whether the device still works: after a failed assertion in a kernel, such as that of an index, it
-        cannot be used."""
+        """Return whether the device still works. After a failed assertion in a kernel, for example about an index, it
+        cannot be used any more."""
         try:
             self._session.device.synchronize()
         except RuntimeError:
@@ -216,10 +218,10 @@ class _Ahead:
                 self._depart("memory", op, _LEFT_ALONE, _WRITTEN, place)
 
     def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
-        """Run a step, and return the values that the sources of its copies had before the step."""
+        """Run a step. Return the values that the sources of its copies had before the step."""
         session = self._session
-        # Only a refresh may act differently in a later round; without one, new values of inputs would decide nothing
-        # here.
+        # Without a refresh, the inputs of round 1 are used each time, since new values of inputs would decide nothing
+        # here. A refresh may act differently in a later round.
         round_of_inputs = 1 if session.subject.refresh is None else max(self._number, 1)
         session.put_inputs(round_of_inputs, seed=_SEED + self._number)
         for tensor, values in self._given.values():
@@ -234,7 +236,7 @@ class _Ahead:
             session.path_step()
         self._host_written = list(seen.host_written.values())
         for address in seen.host_written:
-            self._sources.pop(address, None)  # a replay writes it too
+            self._sources.pop(address, None)  # the device writes this memory, so a replay writes it too
         return found
 
     def _is_on_gpu(self, tensor: torch.Tensor) -> bool:

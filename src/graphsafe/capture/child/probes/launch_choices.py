@@ -2,10 +2,11 @@
 
 A length that only the host knows may decide which kernel, grid or number of parts a step uses. Replays then give the
 right values at every length, and only their time shows that the choice was made for another length (vllm#51119). So
-both graphs are replayed in turn on the same state. Without a clock, another choice is reported, but not what it costs.
+both graphs are replayed in turn on the same state. If the device has no clock, the report names another choice without
+its cost.
 
-This probe runs in a child of its own, after all replays were found to be right, so that its captures cannot disturb
-their comparison.
+This probe runs in a separate child, after all replays were found to be right, so that its captures cannot disturb their
+comparison.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.twin import Difference
 
 _SLOWER = 1.2
-"A frozen choice counts if its replays take this many times as long as those of a new capture."
+"A frozen choice is reported if its replays take this many times as long as those of a new capture."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -50,7 +51,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _choice(session: Session, twins: Twins, recording: Recording, event: str) -> LaunchChoice | None:
-    """Compare with a graph captured now, and put the state back; None if no choice differs or costs time."""
+    """Capture now and compare with the first graph. Put the state back. Return None if no choice differs or
+    costs time."""
     session.channel.phase(f"capture after event {event}")
     start, state = Before(session), Snapshot(session.device, session.subject, clear_caches=False)
     again = twins.record(CAPTURE_SEED)
@@ -75,7 +77,8 @@ def _choice(session: Session, twins: Twins, recording: Recording, event: str) ->
 
 
 def _chosen(differences: list[Difference], frozen: float | None, fresh: float | None) -> list[Difference]:
-    """Return the differences that are choices: with a clock, those of a slower graph."""
+    """Return the differences that are launch choices. With a clock, there are none unless the frozen graph is
+    slower."""
     if frozen is None or fresh is None:
         return [one for one in differences if one.what not in MAY_BE_CHANCE]
     return differences if frozen > _SLOWER * fresh else []

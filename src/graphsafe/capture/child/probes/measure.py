@@ -1,4 +1,5 @@
-"""Measures what a graph costs and gains: its pool, the peak of a step, and the time of an eager step and of a replay.
+"""Measures what a graph costs and saves: the size of its pool, the peak memory of a step, and the time of an eager step
+and of a replay.
 
 It runs in a separate process, and no other process uses the device meanwhile.
 """
@@ -24,16 +25,16 @@ from graphsafe.report.probes.timing import Timing
 _ROUNDS = 20
 _LEAST_ROUNDS = 5
 _SECONDS = 4.0
-"Once the minimum number of rounds has run, no round begins after this many seconds."
+"After the minimum number of rounds, no round starts after this many seconds."
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The rounds of one call, in milliseconds; None if the device has no clock."""
+    """The times of several rounds of one call, in milliseconds; None if the device has no clock."""
 
     median: float | None = None
     spread: tuple[float, float] | None = None
-    "The range in which eight of ten rounds lie."
+    "The range that holds eight of ten rounds."
 
     @staticmethod
     def of(rounds: Sequence[float]) -> Times:
@@ -44,7 +45,8 @@ class Times:
 
 
 def in_turn(session: Session, calls: Sequence[Callable[[], Any]], state: Snapshot) -> list[Times]:
-    """Time each call, in order, with the state put back before the first: a cache that fills up must not overflow."""
+    """Time the calls in turn, for several rounds. State is put back before each round, because a cache that fills up
+    must not overflow."""
     taken: list[list[float]] = [[] for _ in calls]
     begun = time.monotonic()
     undo: Undo | None = None
@@ -65,7 +67,7 @@ def in_turn(session: Session, calls: Sequence[Callable[[], Any]], state: Snapsho
 
 
 def eager_times(session: Session, state: Snapshot) -> Times:
-    """Time eager steps. Raises TargetError."""
+    """Time eager steps. Raises TargetError if a step fails."""
 
     def step() -> None:
         with users_code("step", "the step failed"):
@@ -83,7 +85,7 @@ def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         with session.device.capture_stream():
             session.warm_up()
-        # Measure before any probe of graphsafe allocates on the device.
+        # Read the peak before graphsafe itself allocates on the device.
         peak = session.device.memory().peak
         state = Snapshot(session.device, session.subject)
         shared = not channel.wait_to_be_alone()
@@ -98,7 +100,7 @@ def run(job: Job, channel: Channel) -> None:
         if isinstance(recording, CaptureFailure):
             channel.tell(Memory(peak_bytes=peak), Timing(eager_ms=eager.median))
             return
-        # If the device cannot inspect a pool, the step child predicts its size.
+        # If the device only predicts, its pool cannot be read. The step child then predicts the pool's size.
         pool = None if session.device.evidence == "predicted" else pool_memory_held(taken)
         channel.phase("time replays")
         graph = times_of(session, recording.replay, state)
@@ -117,5 +119,5 @@ def run(job: Job, channel: Channel) -> None:
         if job.replays is not None:
             channel.phase(f"{job.replays} replays")
             state.put_back()
-            del state  # the variable would keep tensors alive that the target drops
+            del state  # the variable would keep alive tensors that the target drops
             channel.tell(long_run(session, recording, job.replays))

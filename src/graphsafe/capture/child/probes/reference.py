@@ -1,11 +1,12 @@
-"""The eager twin with which replays are compared, built in a separate process and stepped like the captured target.
+"""The eager steps with which replays are compared. They run in a separate process, on a separate build of the target.
 
-It runs the step along the path that a capture takes: `torch.cuda.is_current_stream_capturing()` returns True, because
-code that asks may choose another kernel, for masks for example. Only results of the same kernels can be compared bit
-for bit. If the step asks, the same steps also run as plain eager steps, and both series have to agree within rounding.
+The step runs along the path that it takes during a capture: `torch.cuda.is_current_stream_capturing()` returns True.
+Code that asks may choose another kernel, for masks for example, and only results of the same kernels can be compared
+bit for bit. If the step asks, the same steps also run as plain eager steps, and both series have to agree within
+rounding.
 
-Two files are shared with the capture child: `given.pt` (values after construction that differ between builds) and
-`reference.pt` (outputs and state of every step, the spread of eager runs, the first step on new inputs).
+Two files are shared with the capture child. `given.pt` has the values after construction that differ between builds.
+`reference.pt` has the outputs and state of every step, the spread of eager runs, and the first step on new inputs.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.replay import Check
 
 _GIVEN_BYTES = 256 << 20
-"""Up to this size all values after construction are shared; above it, only values that differ between builds."""
+"""Up to this total size all values after construction are shared. Above it, only values that differ between builds are
+shared."""
 _AGAIN = 3
-"Number of further runs of the same steps: over so many runs, the results of float atomics do not all agree by chance."
+"""Number of times that the same steps are run again. With so many runs, it is unlikely that the results of float
+atomics agree in all of them by chance."""
 _SLOW_RUN = 10.0
-"If one run takes more than this many seconds, only one further run is made."
+"If one run takes more than this many seconds, the steps are run only one more time."
 _NUDGES = 2
 _UNITS_OF_CPU = 2.0
-"Tolerance in units in the last place."
+"The tolerance in units in the last place, on the simulated device."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -47,13 +50,13 @@ def run(job: Job, channel: Channel) -> None:
         channel.phase("share what construction left")
         session.load_sets()
         start = Snapshot(session.device, session.subject)
-        _give(session, start)
+        _save_given(session, start)
         runs = _Runs(session, start)
         save_values(channel, EXPECTED, runs.expected())
         channel.tell(runs.answer())
 
 
-def _give(session: Session, start: Snapshot) -> None:
+def _save_given(session: Session, start: Snapshot) -> None:
     built = read_told(session.channel.folder, "build")[Constructed].digests
     reach = reach_of(session.subject)
     tensors = reach.tensors
@@ -65,7 +68,7 @@ def _give(session: Session, start: Snapshot) -> None:
 
 
 class _Runs:
-    """Makes the needed runs, in order, and compares them."""
+    """Makes all runs that are needed, in order, and compares them."""
 
     def __init__(self, session: Session, start: Snapshot) -> None:
         self._session = session
@@ -80,8 +83,8 @@ class _Runs:
         self.noise = spread_of([self.first, *again])
         self.repeats = not self.noise.units and not self.noise.unbounded
         if session.device.evidence == "predicted":
-            # CPU kernels (of an LSTM, for example) round differently if memory is aligned differently. Such differences
-            # count as chance.
+            # CPU kernels (of an LSTM, for example) round differently if memory is aligned differently. Count such
+            # differences as chance.
             self.noise.units = max(self.noise.units, _UNITS_OF_CPU)
         self.rounding: Spread | None = None
         self.checks: list[Check] = []
@@ -122,11 +125,11 @@ class _Runs:
         )
 
     def _host_counts(self, control: Series) -> frozenset[str]:
-        """Return the counts that are kept on the host: tensors that the device cannot write, that steps change, and
-        whose values do not depend on the inputs.
+        """Return the counts on the host: tensors that the device cannot write, that steps change, and whose values do
+        not depend on the inputs.
 
-        Replays leave them as they are, like counts in Python. The outputs and the horizon show whether such a count
-        matters.
+        Replays do not change these tensors, just as they do not change counts in Python. The outputs and the further
+        steps (`horizon.py`) show whether such a count matters.
         """
         session, steps = self._session, [*zip(self.first.steps, control.steps, strict=True)]
         return frozenset(
@@ -142,7 +145,7 @@ class _Runs:
         return frozenset(inputs_of(self._session.subject))
 
     def _first_run(self) -> Series:
-        """Run the first series along the path of captures, or as plain steps if the path cannot be run eagerly."""
+        """Run the first series along the path of captures. Run it as plain steps if the step fails on that path."""
         series = Series(self._session, self._start, _is_first=True)
         error = None
         try:
@@ -174,7 +177,7 @@ class _Runs:
         return replaced((self._session, "capture_path", not plain), (self._session, "asked", self.asked.append))
 
     def _compare_with_plain(self) -> None:
-        """Compare the path of captures with plain eager steps, up to rounding."""
+        """Compare the path of captures with plain eager steps, with a tolerance for rounding."""
         plain = self.first if self.refused else self._run("plain eager steps", plain=True)
         if not self.refused and not self._session.ranks.any(_differ(self.first, plain)):
             self.checks = [_check(name) for name in self.first.steps[0].outputs]
@@ -187,8 +190,8 @@ class _Runs:
             self.checks = compared(self.first, plain, self.noise, self.rounding)
 
     def _events(self) -> list[Stepped]:
-        """Run a step after each event, up to one that fails. This comes last, since the change that an event makes may
-        be irreversible."""
+        """Run a step after each event, until an event or its step fails. This comes last, since an event may make
+        changes that cannot be undone."""
         if not self._session.subject.events:
             return []
         series = self._run("before the events")
@@ -198,7 +201,8 @@ class _Runs:
         return series.steps[done:]
 
     def _first_step(self) -> tuple[list[str], Stepped | None]:
-        """Run the first step on the inputs of replay 1; return state that it makes from inputs and later steps keep."""
+        """Run the first step on the inputs of replay 1. Return the state that step 1 computes from its inputs and later
+        steps keep, with the results of this first step."""
         first, session = self.first, self._session
         if not session.ranks.any(bool(first.born or first.filled)):
             return [], None
@@ -207,10 +211,10 @@ class _Runs:
         before = reach_of(session.subject)
         try:
             session.put_inputs(1)
-        except TargetError as error:  # the step reads what an earlier step leaves
+        except TargetError as error:  # the refresh needs something that an earlier step leaves
             self.first_step_failed = error.line
             return [], None
-        # Use the seed of the first warm-up step, so that random numbers drawn in it do not look as if they depended on
+        # Use the seed of the first warm-up step. Otherwise state with random numbers would look as if it depended on
         # the inputs.
         session.seed(FIRST_SEED)
         outputs = session.outputs_of(session.step())
@@ -221,7 +225,7 @@ class _Runs:
             for path, value in first.born.items()
             if path in follows and follows[path] != value and first.settled.get(path) == value
         ]
-        # The values in a cache cannot be compared; the outputs show whether they matter.
+        # The values in a cache cannot be compared. The outputs show whether they matter.
         kept = after.caches
         self.lazy_caches = [path for path, size in first.filled.items() if path in kept and kept[path][1] == size]
         if not session.ranks.any(bool(lazy or self.lazy_caches)):
@@ -230,7 +234,7 @@ class _Runs:
 
 
 def spread_of(runs: list[Series]) -> Spread:
-    """Return the spread of runs of the same steps."""
+    """Return the spread of several runs of the same steps."""
     spread = Spread()
     for left, right in itertools.combinations(runs, 2):
         add_run(spread, left, right)
@@ -247,14 +251,15 @@ def add_run(spread: Spread, left: Series, right: Series) -> None:
 
 
 def compared(path: Series, plain: Series, noise: Spread, rounding: Spread) -> list[Check]:
-    """Compare the steps along the path of captures with plain eager ones: outputs, and the state that differs."""
+    """Compare the steps along the path of captures with plain eager steps: their outputs, and the state that
+    differs."""
     checks: dict[str, Check] = {}
 
     def add(name: str, step: int, apart: Difference, value: torch.Tensor | None) -> None:
         plain_name = name.removeprefix("state ")
         floor = noise.bound(plain_name, value)
-        # A value that changes without bound if inputs move by one unit in the last place (an argmax) says nothing about
-        # the path.
+        # A value that changes without bound if inputs move by one unit in the last place (an argmax) cannot show a
+        # difference between the two paths.
         moved = None if value is None else rounding.bound(plain_name, value)
         floor = None if plain_name in rounding.unbounded else floor
         checks[name] = worse(checks.get(name, _check(name)), step, apart, floor, moved)
@@ -288,7 +293,8 @@ def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
 
 
 def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[str]) -> bool:
-    """Return whether changed inputs changed an output or state beyond chance; written inputs are state."""
+    """Return whether new inputs changed an output or state more than chance does. An input that the step writes counts
+    as state."""
     inputs -= set(varied.written) & set(control.written)
     for path, value in varied.outputs.items():
         if path in control.outputs and difference(value, control.outputs[path]).is_beyond(noise.bound(path, value)):

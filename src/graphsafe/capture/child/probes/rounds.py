@@ -35,7 +35,7 @@ from graphsafe.report.probes.probe import Error
 from graphsafe.report.probes.replay import Check
 
 _SMALL = 1e-3
-"The share of the largest element that chance may make of a difference at first."
+"The largest difference, as a share of the largest element, that may still begin by chance."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -48,7 +48,7 @@ def run(job: Job, channel: Channel) -> None:
             return
         rounds = Rounds.load(channel.folder)
         if not all(check.equal for check in first.result.checks or ()):
-            rounds = replace(rounds, is_whole=False)  # tiny differences would grow in rounds that go on
+            rounds = replace(rounds, is_whole=False)  # tiny differences would grow in continued rounds
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
         try:
@@ -66,7 +66,7 @@ class _Compared:
         self._told = ComparedRounds(refresh=None if code is None else written_at(code))
 
     def run(self, rounds: Rounds) -> ComparedRounds:
-        """Compare round after round, up to one that fails."""
+        """Compare round after round, until one fails."""
         kept = Kept(self._session, rounds.put_back)
         try:
             self._compare(rounds.steps, inputs_of_rounds(self._session, kept))
@@ -90,7 +90,7 @@ class _Compared:
         return any(check.result == "different" for check in (*self._told.checks, *self._told.late))
 
     def _compare(self, steps: Sequence[Stepped], inputs: Iterator[int]) -> None:
-        """Compare further rounds; the number and the checks go on from those before."""
+        """Compare further rounds. Their numbers and checks continue those of earlier rounds."""
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
         steady, before, differs = reach_of(self._session.subject).places(), self._told, False
         for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):
@@ -107,7 +107,7 @@ class _Compared:
                 elsewhere = moved(steady, now)
                 fired = () if before.number else self._fired(number, elsewhere, checks)
                 self._told = replace(self._told, moved=elsewhere, after=fired)
-            # State that moves in every round moves without harm.
+            # State that moves in every round moves without harm, so only state that has not moved yet is watched.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
     def _fired(self, number: int, elsewhere: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:
@@ -126,8 +126,8 @@ class _Compared:
 
 
 def _may_be_chance(checks: Sequence[Check], step: Stepped) -> bool:
-    """Return whether values differ, but all by little: sums of atomics differ so, now and then also between eager
-    steps, and the difference grows in rounds that go on from each other. A fault seldom begins so small."""
+    """Return whether values differ, but all of them only a little. Sums of atomics differ so, sometimes between eager
+    steps too, and the difference grows in continued rounds. A fault seldom begins so small."""
     different = [check for check in checks if check.result == "different"]
     if not different:
         return False

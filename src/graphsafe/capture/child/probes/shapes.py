@@ -1,4 +1,5 @@
-"""Predicts a step from its shapes: builds and steps it without weights or values, records it twice and compares.
+"""Predicts a capture from shapes alone: builds and steps the target without weights or values, records the step twice
+and compares the recordings.
 
 The operations alone show whether a capture is refused, and which frozen values differ between two recordings. They do
 not show whether a replay computes the same as an eager step, so this probe never proves a step ready.
@@ -34,7 +35,7 @@ from graphsafe.report.probes.timing import Timing
 
 NOT_COMPUTED = "values were not computed"
 _POOL_UNIT = 2 << 20
-"The unit, in bytes, in which the caching allocator asks for memory."
+"The unit, in bytes, in which the caching allocator requests memory."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -48,7 +49,7 @@ def run(job: Job, channel: Channel) -> None:
         try:
             seen = observe(session, FromInputs(inputs_of(session.subject).values()))
         except TargetError as error:
-            _stopped(session, error)
+            _report_failed_step(session, error)
             return
         held = held_by_step(session)
         channel.tell(_memory(session, held))
@@ -56,13 +57,13 @@ def run(job: Job, channel: Channel) -> None:
         channel.tell(Timing(launches=None if kernels is None else kernels.total))
         _record(session, unfilled)
         channel.tell(look_ahead(session))
-        _look_the_other_way(session, seen)
+        _step_with_opposite_answers(session, seen)
         _limit(session)
 
 
-def _stopped(session: Session, error: TargetError) -> None:
-    """Report the step up to its failure. If Python had read an unknown value, a capture would refuse that read;
-    otherwise the step fails by itself."""
+def _report_failed_step(session: Session, error: TargetError) -> None:
+    """Report the step up to its failure, if Python has read an unknown value in it: a capture would refuse that read.
+    Otherwise the step fails by itself, and the error is raised again."""
     if not session.device.values_asked():
         raise error
     events: list[StepEvent] = []
@@ -78,8 +79,8 @@ def _stopped(session: Session, error: TargetError) -> None:
 
 
 def _record(session: Session, unfilled: Set[str] = frozenset()) -> None:
-    """Record the step, and again some steps later. A value that differs was frozen by Python. `unfilled` are the caches
-    that were empty before step 1."""
+    """Record the step, and record it again some steps later. A value that differs between the recordings was frozen.
+    `unfilled` are the caches that were empty before step 1."""
     channel = session.channel
     channel.phase("capture")
     constants = reach_of(session.subject).constants()
@@ -98,7 +99,7 @@ def _record(session: Session, unfilled: Set[str] = frozenset()) -> None:
 
 
 def _tell_carried(session: Session, still_read: StillRead, unfilled: Set[str]) -> None:
-    """Report the state that step 1 computed from its inputs, and that the graph reads but does not compute."""
+    """Report the state that step 1 computed from its inputs and that the graph only reads."""
     reach = reach_of(session.subject)
     with outside_modes():
         lazy = tuple(path for path, tensor in reach.tensors.items() if still_read.is_carried(tensor))
@@ -108,8 +109,9 @@ def _tell_carried(session: Session, still_read: StillRead, unfilled: Set[str]) -
         session.channel.tell(Replay(reason=NOT_COMPUTED, checks=(), first_step="fail"))
 
 
-def _look_the_other_way(session: Session, seen: Seen) -> None:
-    """Step once more with the opposite answer to every question about values, to see the lines on the other path."""
+def _step_with_opposite_answers(session: Session, seen: Seen) -> None:
+    """Step once more, and give the opposite answer each time that Python asks for an unknown value. This shows the
+    lines on the other path."""
     if not session.device.values_asked():
         return
     session.channel.phase("a step with other answers")
@@ -117,7 +119,7 @@ def _look_the_other_way(session: Session, seen: Seen) -> None:
         with session.device.answering(0):
             more = watched(session)
     except TargetError:
-        return  # the opposite values may be impossible in a real step
+        return  # a real step may never have the opposite values
     Seen([*seen.warm, *_only_there(more, seen)], seen.first).tell(session)
 
 
@@ -127,8 +129,8 @@ def _only_there(more: list[StepEvent], seen: Seen) -> list[StepEvent]:
 
 
 def _memory(session: Session, held: StepMemory) -> Memory:
-    """Return the probe `memory`, from the sizes that real tensors would have. The allocator's rounding to its unit is
-    included; its other overhead in a pool is not known."""
+    """Return the probe `memory`, computed from the sizes that real tensors would have. It includes the allocator's
+    rounding to its unit, but not its other overhead in a pool, which is not known."""
     return Memory(
         "skipped" if held.step is None else "pass",
         peak_bytes=session.device.memory().peak,

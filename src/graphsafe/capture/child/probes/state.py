@@ -1,4 +1,4 @@
-"""Tells how the state that a step reaches changes over its first three runs: created, grown, rebound or counted."""
+"""Finds how the state that a step reaches changes in its first three steps: created, grown, rebound or counted."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ from graphsafe.report.probes.state import Change, State
 def state(census: Sequence[Reach], ran: Executed) -> State:
     """Return the probe `state`, from the state before step 1 and after steps 1, 2 and 3.
 
-    `how` is born (missing or None before step 1), grows, rebound (another storage under the same name after every
-    step), host (a Python value that every step changes), changes (one that some step changes), cached (a new entry in
-    step 2 or 3), or opaque (an iterator whose position cannot be seen). State that is born may later also be counted up
-    or rebound; it then has two entries.
+    `how` is one of these:
+    - `born`: missing or None before step 1
+    - `grows`: larger after each further step
+    - `rebound`: a tensor whose name has another storage after a step
+    - `host`: a Python value that every step changes
+    - `changes`: a Python value that only some steps change
+    - `cached`: a container to which step 2 or 3 adds a tensor
+    - `opaque`: an iterator whose position cannot be read
+
+    State that is born may later be counted or rebound too. It then has two entries.
     """
     start, one, two, three = census
     grown = {
@@ -30,7 +36,7 @@ def state(census: Sequence[Reach], ran: Executed) -> State:
     found: dict[tuple[str, bool], Change] = {}
 
     def add(path: str, how: str, before: object = None, after: object = None, function: Any = None) -> None:
-        # One entry per cause: the first path found also stands for the parts of its object.
+        # One entry per cause: the first path that is found also stands for the parts of its object.
         born = how == "born"
         known = [name for name, is_birth in found if is_birth == born]
         if not any(is_within(path, outer) for outer in known):
@@ -54,20 +60,20 @@ def state(census: Sequence[Reach], ran: Executed) -> State:
         if size and path in start.caches and not start.caches[path][1]:
             add(path, "born", 0, size, cache.__wrapped__)
     for path in three.opaque:
-        if ran.writer_of(path):  # only a position that a step moved is reported
+        if ran.writer_of(path):  # report an iterator only if a step has used it
             add(path, "opaque")
     return State("fail" if found else "pass", changed=tuple(found.values()))
 
 
 def _grown_tensors(one: Reach, two: Reach, three: Reach) -> Iterator[tuple[str, int, int]]:
-    """Yield the path of each tensor that both further steps enlarged, and its bytes around the last step."""
+    """Yield the path of each tensor that step 2 and step 3 both enlarged, and its bytes before and after step 3."""
     for path, tensor in three.tensors.items():
         if path in two.tensors and tensor.nbytes > two.tensors[path].nbytes > one.tensors.get(path, tensor).nbytes:
             yield path, two.tensors[path].nbytes, tensor.nbytes
 
 
 def _rebound(two: Reach, three: Reach) -> Iterator[str]:
-    """Yield the path of each tensor that the last step put into another storage."""
+    """Yield the path of each tensor that has another storage after the last step."""
     for path, tensor in three.tensors.items():
         held = two.tensors.get(path)
         if held is not None and memory_key(held) != memory_key(tensor):
@@ -75,7 +81,7 @@ def _rebound(two: Reach, three: Reach) -> Iterator[str]:
 
 
 def _filled_caches(one: Reach, three: Reach) -> Iterator[str]:
-    """Yield the container of each tensor that a further step added to it."""
+    """Yield each container to which step 2 or 3 added a tensor."""
     for path in three.tensors:
         cache = path.rpartition("[")[0]
         if path not in one.tensors and one.lengths.get(cache, 0) < three.lengths.get(cache, 0):
@@ -83,7 +89,8 @@ def _filled_caches(one: Reach, three: Reach) -> Iterator[str]:
 
 
 def _changed_hosts(one: Reach, two: Reach, three: Reach) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield each Python value that every step (`host`) or some step (`changes`) changes, around the last step."""
+    """Yield each Python value that every step (`host`) or only some step (`changes`) changes, with its values before
+    and after the last step."""
     for path, value in three.hosts.items():
         before = two.hosts.get(path)
         earlier = one.hosts.get(path)
@@ -94,7 +101,7 @@ def _changed_hosts(one: Reach, two: Reach, three: Reach) -> Iterator[tuple[str, 
 
 
 def _is_bounded(reach: Reach, path: str) -> bool:
-    """Return whether a container drops old elements by itself, so that it grows only at first."""
+    """Return whether a container drops old elements by itself, so that it stops growing."""
     container = reach.sized.get(path)
     return issubclass(type(container), deque) and deque.maxlen.__get__(container) is not None
 

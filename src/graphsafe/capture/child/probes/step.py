@@ -1,5 +1,6 @@
-"""Watches an eager step for work that a graph cannot do: every wait, copy, data-dependent extent and allocation, by
-line. This takes one run and does not stop the step. The probe `state` tells how the reached state changes."""
+"""Watches an eager step for work that a graph cannot do: every wait, copy, data-dependent size and allocation, by line.
+One run finds them all, and the step is not stopped. The probe `state` finds how the state that the step reaches
+changes."""
 
 from __future__ import annotations
 
@@ -33,17 +34,17 @@ _OF_HOST = frozenset({"host", "opaque"})
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The events of two steps, in order."""
+    """The events of step 1 and of a warm step, in order."""
 
     warm: list[StepEvent]
     first: list[StepEvent]
     captured: list[StepEvent] | None = None
-    "The events along the path of captures; None if the step never asks whether it is captured."
+    "The events of a step along the path of captures; None if the step never asks whether a capture is under way."
     changes_host: bool = False
-    "Whether host state that can be read changes from step to step."
+    "Whether the steps change state on the host, or may change it (an iterator whose position cannot be read)."
 
     def tell(self, session: Session) -> None:
-        """Report the probe `step`, and the events."""
+        """Report the probe `step` and the events."""
         syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
         allocations, unknown = _count(self.warm, {"allocation"}), tuple(session.device.unknown_operations())
         step = Step("fail" if syncs or copies else "pass", ran=True, syncs=syncs, copies=copies)
@@ -63,7 +64,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> Seen:
-    """Run the first steps (step 1 in `first_step`) and a warm one; return their events. Raises TargetError."""
+    """Run the first steps and then a warm one, report and return their events. Step 1 runs inside the context
+    `first_step`. Raises TargetError."""
     channel = session.channel
     ran = Executed()
     census = [_reached(session)]
@@ -98,8 +100,8 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
 def held_by_step(session: Session) -> StepMemory:
     """Return the device memory that a step takes, by line.
 
-    If the device cannot inspect a graph's pool, the memory of a step along the path of captures stands for the pool's.
-    It stands for the plain step's as well, unless the step asks whether it is captured.
+    If the device cannot read a graph's pool, the memory of a step along the path of captures is reported as the pool's.
+    It is reported as the plain step's too, unless the step asks whether a capture is under way.
     """
     session.channel.phase("a warm step, its memory watched")
     if session.device.evidence != "predicted":
@@ -110,7 +112,7 @@ def held_by_step(session: Session) -> StepMemory:
             session.put_inputs(1)
             with session.device.watch_memory() as events:
                 outputs = session.path_step()
-                kept = len(events)  # a graph's pool holds its outputs as long as it lives
+                kept = len(events)  # a graph's pool holds the outputs as long as the graph exists
                 del outputs
     except TargetError as error:
         return replace(_held_by_plain_step(session), failed=error.line)
@@ -139,8 +141,8 @@ def _marks(ran: Executed) -> tuple[CallSite, ...]:
 
 
 def _reached(session: Session) -> Reach:
-    """Return what the step reaches. Views keep their memory, even if their base tensor gets other memory (`.data
-    =`)."""
+    """Return everything that the step reaches, with detached views of the tensors. A view keeps its memory even if the
+    tensor is later given other memory (`.data =`)."""
     reach = reach_of(session.subject)
     with outside_modes():
         reach.tensors = {path: tensor.detach() for path, tensor in reach.tensors.items()}
@@ -148,7 +150,7 @@ def _reached(session: Session) -> Reach:
 
 
 def watched(session: Session, ran: Executed | None = None) -> list[StepEvent]:
-    """Run a step and return its events; the lines that ran are added to `ran`, if given. Raises TargetError."""
+    """Run a step and return its events. The lines that ran are added to `ran`, if it is given. Raises TargetError."""
     events: list[StepEvent] = []
     tracing = nullcontext() if ran is None else lines_traced(ran)
     with users_code("step", "the step failed"), session.device.watch(events.append), tracing:
@@ -159,7 +161,8 @@ def watched(session: Session, ran: Executed | None = None) -> list[StepEvent]:
 
 
 def _watched_as_if_captured(session: Session) -> list[StepEvent] | None:
-    """Return the events along the path of captures; None if the step never asks, or fails on that path."""
+    """Return the events of a step along the path of captures. Return None if the step never asks whether a capture is
+    under way, or fails on that path."""
     asked: list[Asked] = []
     session.put_inputs(1)
     try:
@@ -177,8 +180,8 @@ def _count(events: Iterable[StepEvent], kinds: Iterable[str]) -> int:
 def _aggregated(
     warm: list[StepEvent], first: list[StepEvent], captured: list[StepEvent] | None
 ) -> tuple[SeenEvent, ...]:
-    """Return one entry per kind, operation and place, with its count. Entries that occur only in step 1, and entries
-    that are missing on the path of captures, are marked."""
+    """Return one entry for each kind, operation and place, with the number of its events. Entries are marked if they
+    occur only in step 1, or do not occur on the path of captures."""
     found: dict[object, SeenEvent] = {}
     on_path = None if captured is None else {_place(event) for event in captured}
     for events, only_first in ((warm, False), (first, True)):

@@ -1,6 +1,6 @@
 """Profiles an eager step and a replay over time, in a separate process, while no other process uses the device.
 
-The simulated device has no clock, so its step child reports only the order of events.
+The simulated device has no clock, so the step child reports only the order of operations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.timeline import Timeline
 
 _MOST = 4_000
-"The largest number of operations of a step that a report holds."
+"The largest number of a step's operations in a report."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -48,7 +48,7 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def traced_step(session: Session) -> Timeline:
-    """Run a step and return its timeline; skipped, with the reason, if the step fails."""
+    """Run a step and return its timeline. If the step fails, the timeline is skipped and has the reason."""
     session.channel.phase("a warm step, in time")
     try:
         session.put_inputs(1)

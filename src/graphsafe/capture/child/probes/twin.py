@@ -1,11 +1,11 @@
-"""Captures a step again some steps later: if the two graphs differ, Python froze a value that changes.
+"""Captures a step again some steps later. If the two graphs differ, Python froze a value that changes.
 
-This compares no values, so no input has to be varied, and it works for values that no reference can repeat (a clock).
-Another kernel or another size is proof by itself. Another number or address is proof only if the two graphs also
-compute different results from the same state, because unused bytes between a kernel's arguments may differ.
+No computed values are compared, so no input has to be varied, and it works for values that no reference can repeat (a
+clock). Another kernel or another size is proof by itself. Another number or address is proof only if the two graphs
+also compute different results from the same state, because unused bytes between a kernel's arguments may differ.
 
-The change is then found by trial: the state that steps changed is put back, first all of it, then piece by piece, and
-the step captured again. The piece that makes the difference go away is the cause.
+Trials then find the cause. The state that steps have changed is put back, first all of it, then piece by piece, and the
+step is captured again. A piece is the cause if the difference disappears when it is put back.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from graphsafe.report.probes.twin import Cause, Difference, Twin
 
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7
-"The largest number of captures, enough to notice Python code that acts differently in one of eight steps."
+"The largest number of captures. It is enough to notice Python code that acts differently in one of eight steps."
 _SECONDS = 2.0
-"Once the minimum number of captures is made, no capture begins after this many seconds."
+"After the minimum number of captures, no capture starts after this many seconds."
 MAY_BE_CHANCE = ("scalar", "address")
-"""Kinds of differences that unwritten bytes between arguments, which keep old contents, may cause."""
+"""Kinds of differences that may come from unwritten bytes between arguments, which keep old contents."""
 _REPEATS = 3
-"Number of replays of each graph on the same inputs, since float atomics do not differ every time."
+"Number of replays of each graph on the same inputs. It is more than one, since float atomics do not differ every time."
 _MOST_TRIALS = 24
 _MOST_NAMED = 4
 
@@ -52,21 +52,24 @@ Explained = tuple[list[Difference], list[Cause], str | None]
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """Copies of the outputs and the changed state of one replay, and their digests."""
+    """Copies of the outputs and of the changed state after one replay, and their digests."""
 
     values: Mapping[str, torch.Tensor]
     digests: Mapping[str, str]
 
 
 def compare_captures(session: Session, decisive: Recording, constants: Constants, chance: float = 0.0) -> Twin:
-    """Capture the step again and again, and compare with the recording that was replayed. Return the probe `twin`. It
-    changes the session's state further, so a child does this last. `chance` says how far eager steps of the reference
-    differ by chance, in units in the last place: a few replays may not show it.
+    """Capture the step several times, and compare with the recording that was replayed. Return the probe `twin`. This
+    changes the session's state, so a child does it last.
 
-    Of the state before the decisive capture only the `constants` of the host are kept, such as numbers: memory that the
-    graph reads and nobody owns must be free for others to overwrite.
+    `chance` says how far the reference's eager steps differ by chance, in units in the last place; a few replays may
+    not show it.
+
+    `constants` are small host values, such as numbers, from before the decisive capture. No other state from that time
+    may be kept: memory that the graph reads and that nothing else owns must be free, so that it can be overwritten.
     """
-    # Garbage is collected before each capture, which is cheap if the objects that exist now are left out.
+    # Garbage is collected before each capture. This is cheap if the objects that exist now are frozen, so that the
+    # collector skips them.
     gc.collect()
     gc.freeze()
     try:
@@ -85,8 +88,8 @@ class Twins:
         self._before = Before(session)
         self._decisive = decisive
         self._first: Recording = decisive
-        """The recording with which later captures are compared: the first one after the decisive recording, made with
-        known state and seed."""
+        """The recording with which later captures are compared: at first the decisive recording, then the one after it,
+        which was made with known state and seed."""
         self._seed = CAPTURE_SEED
 
     def run(self) -> Twin:
@@ -139,7 +142,7 @@ class Twins:
         return Twin(
             status,
             captures=self._captures,
-            # Graphs with nodes that the driver does not show cannot be called equal.
+            # If the driver does not show some nodes, the graphs cannot be called equal.
             agree=status == "pass" and not found and not self._opaque,
             differences=tuple(found),
             causes=tuple(one.path for one in causes),
@@ -148,7 +151,8 @@ class Twins:
         )
 
     def _not_again(self, failure: CaptureFailure) -> Twin:
-        """Return the answer for a failed second capture; running out of memory says nothing about the step."""
+        """Return the answer for a second capture that failed. If it ran out of memory, that says nothing about the
+        step."""
         short = "out of memory" in failure.message.lower() or failure.type == "OutOfMemoryError"
         why = f"a second capture failed: {failure.type}: {failure.message}"
         return replace(self._answer("skipped" if short else "fail", ()), reason=why, first_error=failure)
@@ -160,8 +164,9 @@ class Twins:
             return self._session.device.record(self._session.subject, traced)
 
     def _with_effect(self, differing: Sequence[Difference], second: Recording) -> list[Difference]:
-        """Return the differing numbers and addresses with which the two graphs compute different results. Of several
-        ranks one at a time replays its second graph: a value that one rank froze also changes others' results."""
+        """Return the differing numbers and addresses if the two graphs compute different results. With several ranks,
+        only one rank at a time replays its second graph, because a value that one rank froze also changes the results
+        of other ranks."""
         session = self._session
         if not session.device.computes:
             return list(differing)
@@ -189,7 +194,8 @@ class Twins:
         return effective
 
     def _compute_different(self, ours: Sequence[_Result], theirs: Sequence[_Result], noise: Spread) -> bool:
-        """Return whether two graphs differ by more than replays of one graph do (sums of atomics do, slightly)."""
+        """Return whether the results of the two graphs differ by more than those of one graph's replays (sums of
+        atomics differ slightly)."""
         for replays in (ours, theirs):
             for one, again in itertools.combinations(replays, 2):
                 for name, (left, right) in self._unlike(one, again).items():
@@ -206,7 +212,7 @@ class Twins:
         )
 
     def _unlike(self, one: _Result, other: _Result) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
-        """Return the values that differ byte for byte, on the host; None for a value that one side lacks."""
+        """Return the values that differ byte for byte, as pairs on the host. A value that one result lacks is None."""
         ours, theirs = one.digests, other.digests
         names = [name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)]
         first, second = (
@@ -216,8 +222,8 @@ class Twins:
         return {name: (first.get(name), second.get(name)) for name in sorted(names)}
 
     def _refreshed(self, snapshot: Snapshot, k: int) -> Mapping[str, torch.Tensor]:
-        """Return copies of the tensors that the inputs of replay `k` change. They are made once for both graphs: a
-        refresh may read what a replay left, and would find only what a replay of the last capture left."""
+        """Return copies of the tensors that the inputs of replay `k` change. The refresh is called only once for both
+        graphs, because it may read what a replay left."""
         snapshot.put_back()
         self._session.put_inputs(k)
         changed = snapshot.changed()
@@ -227,7 +233,7 @@ class Twins:
     def _result(
         self, recording: Recording, snapshot: Snapshot, refreshed: Mapping[str, torch.Tensor], k: int
     ) -> _Result:
-        """Return the result of one replay from the snapshot on the inputs of replay `k`."""
+        """Return the result of one replay on the inputs of replay `k`, from the state of the snapshot."""
         session = self._session
         snapshot.put_back()
         for path, values in refreshed.items():
@@ -242,8 +248,8 @@ class Twins:
         return _Result(copies, session.device.digests(copies))
 
     def explained(self, found: list[Difference], start: Before, seed: int) -> Explained:
-        """Return the differences with their places, and their causes: changes of state, or else a hint where to
-        look."""
+        """Return the differences with their places, and their causes. The causes are changes of state; if none is
+        found, a hint says where to look."""
         session = self._session
         session.channel.phase("find what changed")
         start.bindings.put_back()
@@ -258,7 +264,7 @@ class Twins:
         decided = [one for one in found if _key(one) not in chance]
         if not decided:
             return self._outside_bindings(found, start, seed)
-        # Unwritten bytes differ at random. A difference that is due to state appears each time the state is put back.
+        # Unwritten bytes differ at random. A difference that state causes appears each time that the state is put back.
         always = self._differing(lambda: None, start, seed)
         decided = [one for one in decided if always is None or _key(one) in always] or decided
         keys = {_key(one) for one in decided}
@@ -268,12 +274,14 @@ class Twins:
         causes = [change for change in changes if self._gone(keys, partial(self._put_back, change, start), start, seed)]
         if causes:
             return decided, causes, None
-        # Two buffers that swap can only be put back together. They have the same kind, which the difference names.
+        # Two buffers that swap can only be put back together. Changes of their kind are therefore reported, and the
+        # difference shows the kind.
         likely = "tensor" if any(one.what == "address" for one in decided) else "attribute"
         return decided, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
 
     def _explained_by_constants(self, unlike: Sequence[Difference]) -> tuple[list[Cause], str | None]:
-        """Return the constants whose values at the decisive capture, if restored, lead to the same graph again."""
+        """Return the constants that cause the difference: with their values from the decisive capture, the step gives
+        the same graph again."""
         self._first = self._decisive
         start, keys = Before(self._session), {_key(one) for one in unlike}
         if self._gone(keys, lambda: None, start, CAPTURE_SEED):
@@ -289,7 +297,8 @@ class Twins:
         return causes, None if causes else "elsewhere"
 
     def _rebound_by_refresh(self, keys: set[Key]) -> list[Cause]:
-        """Return the tensors that a refresh binds anew, if captures before and after it differ in one of `keys`."""
+        """Return the tensors that a refresh rebinds, if captures before and after the refresh differ in one of
+        `keys`."""
         session = self._session
         if session.subject.refresh is None:
             return []
@@ -308,11 +317,13 @@ class Twins:
         return [Cause("input", path, None, None, frames) for path in rebound[:_MOST_NAMED]] if keys & again else []
 
     def _chance(self) -> set[Key]:
-        """Return the differences between captures of one state and seed: unwritten bytes, a clock, and the like."""
+        """Return the differences between captures from the same state and seed. They come from unwritten bytes, a
+        clock, and the like."""
         return self._differing(lambda: None, self._before, self._seed) or set()
 
     def _outside_bindings(self, found: list[Difference], start: Before, seed: int) -> Explained:
-        """Explain differences that remain with state put back: by memory swapped behind a tensor, else a clock."""
+        """Explain differences that remain when state is put back. A tensor may have been given other memory; otherwise
+        a clock or the like is the cause."""
         swapped = [change for change in changes_between(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
         for one in [one for one in found if one.what == "address"][:_MOST_NAMED]:
             key = {_key(one)}
@@ -322,12 +333,12 @@ class Twins:
         return found, [], "elsewhere"
 
     def _swap(self, change: Cause, start: Before) -> None:
-        """Put a tensor's old memory back, if the same tensor object now has other memory."""
+        """Give a tensor object its old memory back."""
         with outside_modes():
             start.reach.tensors[change.path].data = self._before.views[change.path]
 
     def _put_back(self, change: Cause, start: Before) -> None:
-        """Undo only this change: put back the state before the first capture."""
+        """Undo only this change: restore the state from before the first capture."""
         earlier = self._before.reach
         if change.kind == "attribute":
             put_back_host(start.reach, change.path, earlier.values[change.path])
@@ -337,16 +348,17 @@ class Twins:
             self._before.bindings.put_back_container(change.path)
 
     def _gone(self, keys: set[Key], change: Callable[[], None], start: Before, seed: int) -> bool:
-        """Return whether the differences disappear when the step is captured again after `change`."""
+        """Return whether these differences disappear if `change` is applied before another capture."""
         left = self._differing(change, start, seed)
         return left is not None and not left & keys
 
     def _differing(self, change: Callable[[], None], start: Before, seed: int) -> set[Key] | None:
-        """Return how a capture from `start` after `change` differs from the first; None if there is no such capture."""
+        """Return how a capture differs from the first one, if it starts from `start` and `change` is applied. Return
+        None if no such capture can be made."""
         start.bindings.put_back()
         try:
             change()
-        except (StateError, RuntimeError):  # a container refuses the change, so this piece cannot be tried
+        except (StateError, RuntimeError):  # a container refuses the change, so this piece of state cannot be tried
             return None
         again = self.record(seed)
         if isinstance(again, CaptureFailure):
@@ -357,7 +369,8 @@ class Twins:
 
 
 def _is_of_ranks(one: Difference) -> bool:
-    """Return whether NCCL's arguments differ: its count of launches may differ because of another rank."""
+    """Return whether the difference is in NCCL's arguments. They contain a count of launches, which another rank may
+    have changed."""
     return one.op.startswith("nccl") and one.what in MAY_BE_CHANCE
 
 
@@ -370,7 +383,8 @@ def _key(one: Difference) -> Key:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Stop garbage collection: blocks freed in the middle of only one capture would make the two pools differ."""
+    """Stop garbage collection in this block. If blocks were freed in the middle of only one capture, the two pools
+    would differ."""
     gc.collect()
     gc.disable()
     try:

@@ -1,1 +1,1 @@
-"""A child's rank and its exchange with the other ranks."""
+"""A child's rank, and its exchange with the other ranks."""

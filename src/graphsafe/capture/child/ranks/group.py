@@ -1,8 +1,8 @@
 """A child's place among the ranks of its target: the process group that it joins, and the decisions in which all ranks
 have to agree.
 
-Every rank runs the same children. A rank that departs from its peers (tries other inputs, runs a further step) would
-leave them waiting in a collective, so all ranks take part in each decision about a further step.
+Every rank runs the same children. If one rank tried other inputs or ran a further step, the others would wait for it in
+a collective. So all ranks take part in each decision about a further step.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from graphsafe.capture.shared.job import WAITS_FOR_RANKS, Channel, Job
 from graphsafe.capture.shared.replaced import replaced
 
 _FOR_EVER = timedelta(days=1)
-"The parent ends a rank that waits too long, and reports its line, which PyTorch's own timeout would not do."
+"""The timeout that PyTorch is given. The parent ends a rank that waits too long and reports the rank's line, which
+PyTorch's own timeout would not do."""
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _DONE = "done"
 
 
 @dataclass
 class Ranks:
-    """A child's rank. A single process is a rank of one, and asks nobody."""
+    """A child's rank. A process without other ranks is rank 0 of 1, and decides alone."""
 
     number: int = 0
     size: int = 1
@@ -40,13 +41,13 @@ class Ranks:
     channel: Channel | None = None
     store: Any = None
     issued: Issued = field(default_factory=Issued)
-    "The noteworthy collectives that this rank has issued."
+    "The collectives that this rank has issued and that a report may need."
     gone: bool = False
-    "Whether this rank has left the others, which are then ended."
+    "Whether this rank stops while the others go on. The parent then ends the other ranks."
     _asked: int = field(default=0, repr=False)
 
     def gather(self, value: Any) -> list[Any]:
-        """Return every rank's value, in order, as plain data. Raises TargetError if a rank has ended."""
+        """Return every rank's value, in order of rank, as plain data. Raises TargetError if another rank has ended."""
         if self.size == 1:
             return [value]
         assert self.channel is not None
@@ -61,7 +62,8 @@ class Ranks:
         return reported
 
     def alone(self) -> AbstractContextManager[None]:
-        """Let this rank capture its step while the others go on: a capture executes no collective."""
+        """Let this rank capture its step while other ranks do something else. A capture runs no collective, so nobody
+        waits."""
         return replaced((self.issued, "alone", True))
 
     def any(self, value: bool) -> bool:
@@ -71,21 +73,21 @@ class Ranks:
         return all(self.gather(bool(value)))
 
     def union(self, values: Iterable[str]) -> list[str]:
-        """Return the values of all ranks, in the same order everywhere."""
+        """Return the values of all ranks, in the same order in every rank."""
         return list(dict.fromkeys(value for each in self.gather(list(values)) for value in each))
 
     def align(self) -> None:
-        """Let all ranks continue at nearly the same time, within microseconds if the device allows."""
+        """Let all ranks continue at nearly the same time, within microseconds if the device can do it."""
         if self.size > 1 and self.device is not None:
             self.device.meet()
 
 
 @contextmanager
 def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
-    """Yield the process group of all ranks that run this child, initialised and warmed up. Raises RuntimeError.
+    """Yield the ranks that run this child, with a process group that is initialised and warmed up. Raises RuntimeError.
 
-    The group is never destroyed: destroying a communicator hangs while a graph with its collectives is alive. The
-    process ends at once when all ranks are done with their steps.
+    The group is never destroyed, because destroying a communicator hangs while a graph with its collectives exists.
+    Instead the process exits at once when all ranks have done their steps.
     """
     if job.ranks == 1:
         yield Ranks()
@@ -112,11 +114,11 @@ def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
         )
         ranks = Ranks(job.rank, job.ranks, device, channel, PrefixStore("graphsafe", store))
         device.meet()
-        if job.child != "measure":  # noting collectives takes time, which would be measured
+        if job.child != "measure":  # noting collectives takes time, which `measure` would include
             ranks.issued = stack.enter_context(issued_noted(job, channel))
         yield ranks
     if not ranks.gone:
-        # Ending earlier would cut the connections of the other ranks.
+        # Wait for the other ranks. Exiting earlier would cut their connections.
         ranks.gather(_DONE)
 
 
@@ -125,9 +127,9 @@ _AT_A_PORT = ("tcp://", "env://")
 
 @contextmanager
 def own_port(folder: Path, child: str) -> Iterator[None]:
-    """Give a child its own store if the target makes a process group of one process at a fixed port; only one of the
-    children that run side by side could use that port. PyTorch looks the rendezvous up when a group is made, so it may
-    be replaced late."""
+    """Give a child its own store if the target makes a process group of one process at a fixed port, because only one
+    of the children that run side by side could use the port. PyTorch looks up `rendezvous` when a group is made, so
+    replacing it here is early enough."""
     if not torch.distributed.is_available():
         yield
         return

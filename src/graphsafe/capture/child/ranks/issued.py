@@ -1,5 +1,5 @@
-"""Notes the collectives that each rank issues, in order, with their lines. Each is recorded before it is issued,
-because a collective that the other ranks do not issue never ends."""
+"""Notes the collectives that each rank issues, in order, with their lines. Each collective is noted before it is
+issued, because a collective that other ranks do not issue never ends."""
 
 from __future__ import annotations
 
@@ -33,24 +33,25 @@ Note = Callable[[str, Any, bool], "Call | None"]
 @dataclass
 class Issued:
     beside: list[Call] = field(default_factory=list)
-    "Collectives issued during the capture on a stream that was not captured."
+    "Collectives that were issued during the capture, on a stream that was not captured."
     alone: bool = False
-    """Whether only this rank captures, so that its collectives do not count as a difference between the ranks."""
+    """Whether only this rank captures. Its collectives are then not noted as a difference between the ranks."""
     _pending: dict[int, tuple[weakref.ref[Any], Call]] = field(default_factory=dict)
     _lost: list[Call] = field(default_factory=list)
 
     def expect(self, work: Any, call: Call) -> None:
-        """Expect that somebody waits for `work`. It is held weakly, because it keeps memory alive."""
+        """Expect a wait for `work`. Keep only a weak reference, because `work` keeps memory alive."""
         before = self._pending.pop(id(work), None)
         self._lost += [before[1]] if before is not None else []
         self._pending[id(work)] = weakref.ref(work), call
-        _tell_waits(type(work), self._waited)
+        _report_waits(type(work), self._waited)
 
     def _waited(self, work: Any) -> None:
         self._pending.pop(id(work), None)
 
     def never_waited(self) -> list[Call]:
-        """Return the asynchronous collectives, since the last call, that nobody waited for."""
+        """Return the asynchronous collectives that were issued since the last call of this method and that were never
+        waited for."""
         found = [*self._lost, *(call for _, call in self._pending.values())]
         self._lost.clear()
         self._pending.clear()
@@ -59,7 +60,8 @@ class Issued:
 
 @contextmanager
 def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
-    """Note each collective that is issued; those over all ranks go to a file that the parent reads, too."""
+    """Note each collective that is issued. Collectives over all ranks are also written to a file that the
+    parent reads."""
     import torch.distributed._functional_collectives as functional
     from torch.distributed import ProcessGroup
 
@@ -103,22 +105,22 @@ def _of_group(original: Callable[..., Any], name: str, ranks: int, note: Note, i
 
 
 def _is_called_directly() -> bool:
-    """Return whether the user's code called torch.distributed itself; a library would wait by itself."""
+    """Return whether the user's code called torch.distributed itself. A library would wait by itself."""
     for frame in frames_from(sys._getframe(2)):
         file = frame.f_code.co_filename
-        if not file.endswith(_WRAPPERS) and not is_graphsafe_file(file):  # such code only passes the call on
+        if not file.endswith(_WRAPPERS) and not is_graphsafe_file(file):  # a wrapper only passes the call on
             return is_user_file(file)
     return False
 
 
-_telling_waits: set[Any] = set()
+_reporting_waits: set[Any] = set()
 
 
-def _tell_waits(kind: Any, waited: Callable[[Any], None]) -> None:
-    """Report waits for every work of this class from now on."""
-    if kind in _telling_waits:
+def _report_waits(kind: Any, waited: Callable[[Any], None]) -> None:
+    """Report waits for all `work` objects of this class from now on."""
+    if kind in _reporting_waits:
         return
-    _telling_waits.add(kind)
+    _reporting_waits.add(kind)
     for name in _WAITS:
         original = getattr(kind, name, None)
         if original is not None:
@@ -145,7 +147,7 @@ def _functional(original: Callable[..., Any], name: str, ranks: int, note: Note)
 
 
 def _size_of_group(signature: inspect.Signature, args: Any, kwargs: Any) -> int | None:
-    """Return the size of the group, or None if the call gives it in an unknown way or is wrong."""
+    """Return the size of the group; None if the call is wrong, or gives the group in an unknown way."""
     import torch.distributed._functional_collectives as functional
     from torch.distributed import distributed_c10d
 

@@ -1,8 +1,8 @@
-"""Finds what a step can reach and change (every tensor, host value, generator and container behind its callable and its
-arguments), by path, and puts it back.
+"""Finds everything that a step can reach and change, by path, and puts it back: each tensor, host value, generator and
+container that its callable or its arguments refer to.
 
 Nothing here runs the user's code (no property, no `__getattr__`, no `__len__`, no `__repr__`), with one exception: the
-inner tensors of a wrapper subclass are read by `__tensor_flatten__`.
+inner tensors of a wrapper subclass are read through `__tensor_flatten__`.
 """
 
 from graphsafe.capture.child.state.containers import MISSING as MISSING

@@ -41,12 +41,12 @@ def is_over_sequence(kind: type) -> bool:
 
 
 def is_opaque(kind: type) -> bool:
-    """Return whether objects of this kind have a position that cannot be read."""
+    """Return whether objects of this class have a position that cannot be read."""
     return kind in _OPAQUE
 
 
 def count_text(counter: Any) -> str | None:
-    """Return the text of a counter, such as `count(5)`; None if its numbers are objects of another library."""
+    """Return a counter as a string, such as `count(5)`. Return None if its numbers are objects of another library."""
     return repr(counter) if are_scalars(gc.get_referents(counter)) else None
 
 
@@ -56,7 +56,8 @@ def count_from(text: str) -> Any:
 
 
 def position_of(iterator: Any) -> int | None:
-    """Return the number of elements taken; None at the end, where the iterator has dropped its sequence."""
+    """Return the number of elements that were taken. Return None at the end, where the iterator has dropped its
+    sequence."""
     reported = iterator.__reduce__()
     return reported[2] if len(reported) > 2 else 0 if len(reported[1][0]) else None
 
@@ -69,16 +70,16 @@ def set_position(iterator: Any, position: int | None) -> None:
 
 
 MISSING: Any = object()
-"Stands for a value that did not exist; `put_back_host` then removes it."
+"Stands for a value that does not exist. `put_back_host` removes a value if it is given MISSING."
 
 
 class StateError(Exception):
-    """A change that a step made cannot be put back; the message is one line."""
+    """Raised if a change that a step made cannot be put back. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Some variables as a container: those of a module (`of` is its dict), of a class, or of a TorchScript module."""
+    """Some variables as one container. `of` is a module's dict, a class, or a TorchScript module."""
 
     of: Any
     names: tuple[str, ...]
@@ -92,14 +93,14 @@ class Slot:
     descriptor: Any
 
     def read(self) -> Any:
-        """Return the value, or MISSING."""
+        """Return the value; MISSING if there is none."""
         try:
             return self.descriptor.__get__(self.of)
         except (AttributeError, ValueError):
             return MISSING
 
     def put(self, value: Any) -> None:
-        """Set the value; MISSING removes it."""
+        """Set the value. MISSING removes it."""
         if value is not MISSING:
             self.descriptor.__set__(self.of, value)
         elif self.read() is not MISSING:
@@ -110,13 +111,13 @@ _CELL: Any = types.CellType.cell_contents
 
 
 def cell_slot(cell: types.CellType) -> Slot:
-    """Return the place in a closure's cell."""
+    """Return the place of the content of a closure's cell."""
     return Slot(cell, _CELL)
 
 
 def tensors_kept_by(cache: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors that a `functools.lru_cache` keeps, also in tuples, lists and dicts."""
-    # Only the interface of the garbage collector gives access to the results.
+    """Yield the tensors that a `functools.lru_cache` keeps, including those in tuples, lists and dicts."""
+    # The results can be reached only through the garbage collector.
     waiting = gc.get_referents(cache)
     seen: set[int] = set()
     while waiting:
@@ -133,7 +134,7 @@ def tensors_kept_by(cache: Any) -> Iterator[torch.Tensor]:
 
 
 def contents(container: Any) -> Any:
-    """Return a container's current content, for `refill`."""
+    """Return a container's current content, to be given to `refill`."""
     kind = type(container)
     if kind is Variables:
         return {name: held_at(container.of, name) for name in container.names}
@@ -154,7 +155,7 @@ def contents(container: Any) -> Any:
 
 
 def refill(container: Any, before: Any) -> None:
-    """Put back content that `contents` has read. Raises the error with which a container refuses."""
+    """Put back content that `contents` has read. Raises the container's own error if it refuses."""
     kind = type(container)
     if kind is Variables:
         for name, value in before.items():
@@ -191,7 +192,7 @@ def _refill_base(base: Any, container: Any, before: Any) -> None:
 
 
 def _base(kind: type) -> Any:
-    """Return the base class, Python's or numpy's own, that stores the elements."""
+    """Return the base class of Python or numpy that stores the elements."""
     for base in bases_of(kind):
         if base in (OrderedDict, dict, deque, set, list, bytearray, array) or (
             base.__name__ == "ndarray" and module_name(base) == "numpy"
@@ -201,7 +202,8 @@ def _base(kind: type) -> Any:
 
 
 def put_back_host(reach: Reach, path: str, value: Any) -> None:
-    """Put one host value where `reach` found it; MISSING removes it. Raises StateError if the place refuses."""
+    """Put back one host value at the place where `reach` found it. MISSING removes the value. Raises StateError if the
+    place refuses."""
     container, key = reach.owners[path]
     if is_count(type(value)):
         value = count_from(count_text(value) or "")
@@ -232,7 +234,7 @@ def held_at(container: Any, key: Any) -> Any:
 
 
 def put_at(container: Any, key: Any, value: Any) -> None:
-    """Store a value where `held_at` reads it; tuples are not supported. Raises the error with which the place
+    """Store a value where `held_at` reads it. Tuples are not supported. Raises the container's own error if it
     refuses."""
     kind = type(container)
     if kind is Slot:
@@ -255,7 +257,7 @@ def put_at(container: Any, key: Any, value: Any) -> None:
 
 
 def _put_into_tuple(reach: Reach, container: Any, key: int, value: Any) -> None:
-    """Replace a tuple by a new tuple with this element."""
+    """Replace a tuple by a new tuple that has this element."""
     where = next(path for path, held in reach.tuples.items() if held is container)
     items = list(tuple.__iter__(container))
     items[key] = value

@@ -1,4 +1,4 @@
-"""Lists the contents of an object of each kind: its values, and the objects to visit next."""
+"""Lists the contents of an object: its values, and the objects to visit next. Each kind of object has a handler."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from graphsafe.capture.child.state.walk import Handler, Item, Walk, below
 from graphsafe.capture.shared.frames import is_user_file
 
 _LONG = 1_000
-"If a container has more numbers and strings than this, one digest stands for all of them."
+"If a container has more numbers and strings than this, they are compared by one digest."
 
 
 def elements_of(path: str, value: Any) -> Iterator[Item]:
@@ -83,10 +83,11 @@ def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
 
 @once_a_class
 def handler_of(kind: type) -> Handler | None:
-    """Return the handler of a class, or None if its objects are not walked into."""
+    """Return the handler of a class; None if its objects are not visited."""
     for base, handler in (
         (enum.Enum, _take_value(_member_text)),
-        (SCALARS, _take_value(text_of)),  # instances of subclasses; values of Python's own classes do not come here
+        # only for instances of subclasses; `look_at` has already taken instances of Python's own classes
+        (SCALARS, _take_value(text_of)),
         (torch.Tensor, _take_tensor),
         (type, _take_class),
         (torch._C.Generator, _take_generator),
@@ -125,8 +126,8 @@ def handler_of(kind: type) -> Handler | None:
 
 
 def _take_value(text: Callable[[Any], str]) -> Handler:
-    """Return the handler of small values, written by `text`. One object may have several holders, such as a member of
-    an enumeration, so it is visited again at each holder."""
+    """Return the handler of small values, which `text` turns into strings. One object may have several holders (a
+    member of an enumeration), so it is visited again at each holder."""
 
     def take(walk: Walk, path: str, value: Any) -> None:
         walk.reach.hosts[path] = text(value)
@@ -170,7 +171,7 @@ def _take_host_generator(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_attributes(walk: Walk, path: str, value: Any) -> None:
-    """Take the attributes that a tensor, or an object of a class that extends a container, has besides its content."""
+    """Visit the attributes of a tensor, or of an object whose class extends a container."""
     attributes = attributes_of(value)
     if attributes is not None:
         walk.reach.containers.append(attributes)
@@ -257,7 +258,7 @@ def _take_iterator(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_repeat(walk: Walk, path: str, value: Any) -> None:
-    """Take the one object that an `itertools.repeat` gives again and again."""
+    """Visit the single object that an `itertools.repeat` yields again and again."""
     walk.reach.opaque.append(path)
     walk.look_at((path, item, None, None) for item in gc.get_referents(value))
 
@@ -308,7 +309,7 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
             walk.look_at([(f"{dot}{name}", item, slot, None)])
     defaults = value.__defaults__ or ()
     named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-    # If the function's code was replaced, it may have fewer parameters than there are defaults.
+    # If the function's code was replaced, it may have fewer parameters than defaults.
     for name, default in [*zip(named, defaults, strict=False), *(value.__kwdefaults__ or {}).items()]:
         if not issubclass(type(default), SCALARS):
             walk.look_at([(f"{dot}{name}", default, None, None)])
@@ -320,7 +321,7 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
 
 
 _MACHINERY = frozenset(torch.nn.Module().__dict__)
-"The attributes with which a module holds its parameters, hooks and the like."
+"The attributes in which a module holds its parameters, hooks and the like."
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
@@ -340,7 +341,7 @@ def _take_module(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_script_module(walk: Walk, path: str, value: Any) -> None:
-    """Take the state inside the TorchScript module, and the Python modules around it."""
+    """Visit the state inside a TorchScript module, and the Python modules that it contains."""
     of_torch: Any = torch._C
     dot = below(path)
     attributes = attributes_of(value) or {}

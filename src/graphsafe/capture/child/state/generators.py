@@ -1,5 +1,5 @@
-"""Random generators of the host: the process's global generators, and generators that a step holds (`random.Random`,
-numpy's two kinds). Also tells whether two generators of a device share a state."""
+"""Random generators on the host: the process's global generators, and generators that a step holds (`random.Random` and
+the two kinds of numpy). Also finds whether two generators of a device share a state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _APART = 4
 
 
 def seed_host(value: int) -> None:
-    """Seed the generators of the whole process that torch does not seed."""
+    """Seed the global generators that torch does not seed."""
     random.seed(value)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -38,7 +38,8 @@ def seed(generator: Any, value: int) -> None:
 
 
 def state_of(generator: Any) -> Any:
-    """Return the state for `set_state`, or None if a generator has none (`random.SystemRandom`)."""
+    """Return the state, to be given to `set_state`. Return None if the generator has no state
+    (`random.SystemRandom`)."""
     if isinstance(generator, random.SystemRandom):
         return None
     if isinstance(generator, random.Random):
@@ -59,7 +60,8 @@ def set_state(generator: Any, state: Any) -> None:
 
 
 def share_state(one: torch._C.Generator, other: torch._C.Generator) -> bool:
-    """Return whether two generators of a device have one state: an offset set in one is then set in the other, too."""
+    """Return whether two generators of a device share one state. If so, an offset that is set in one is set in the
+    other too."""
     own, theirs = one.get_offset(), other.get_offset()
     one.set_offset(theirs + _APART)
     is_shared: bool = other.get_offset() == theirs + _APART

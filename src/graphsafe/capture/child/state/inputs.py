@@ -1,4 +1,4 @@
-"""Finds the inputs of a step: tensors, arrays and numbers in its arguments, by the paths that `reach_of` gives them."""
+"""Finds the inputs of a step: tensors, arrays and numbers in its arguments, with the same paths as in `reach_of`."""
 
 from __future__ import annotations
 
@@ -20,31 +20,34 @@ from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, Walk
 from graphsafe.capture.child.targets import Subject
 
 _OPAQUE = ("queue", "_queue", "ctypes", "_ctypes", "mmap", "multiprocessing", "_io")
-"Modules whose objects hold data of the host."
+"Modules whose objects hold data on the host."
 _SHARED = ("ctypes", "_ctypes", "mmap", "multiprocessing.sharedctypes", "multiprocessing.shared_memory")
-"Modules whose objects are memory. A plain object that holds one hands data over; a queue or a file may be a log."
+"""Modules whose objects are memory. A plain object that holds such memory passes data to the step; a queue or a file in
+a plain object may be a log."""
 _BUFFERS = (array, bytearray, memoryview, ctypes.Array)
-"Numbers in memory of the host that Python reads and a caller overwrites. None of them can grow while it is an input."
+"""Types of host memory with numbers that Python reads and a caller overwrites. The tensors made from such objects share
+their memory; as long as they do, an object cannot grow."""
 
 
 def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:
-    """Return the tensors of the step's arguments, and its NumPy arrays and buffers as tensors that share their memory.
+    """Return the tensors of the step's arguments. NumPy arrays and buffers are included, as tensors that share their
+    memory.
 
-    They are looked for in tuples, lists, dicts, dataclasses and simple namespaces. A tensor inside any other object (a
-    cache, a module) is state, and so is a parameter. If there is no other input, the tensors of plain objects of the
-    user's classes are taken. Arrays that cannot be written to are left out.
+    Inputs are looked for in tuples, lists, dicts, dataclasses and simple namespaces. A tensor inside any other object
+    (a cache, a module) is state, and so is a parameter. If there are no such inputs, the tensors in plain objects of
+    the user's classes are returned. Arrays that are read-only are left out.
     """
     return _tensors_of(subject, in_objects=False) or _tensors_of(subject, in_objects=True)
 
 
 def with_objects(subject: Subject) -> dict[str, torch.Tensor]:
-    """Return the result of `inputs_of`, always with the tensors of the user's plain objects among the arguments."""
+    """Return the same as `inputs_of`, but always include the tensors in plain objects of the user's classes."""
     return _tensors_of(subject, in_objects=True)
 
 
 def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
     inside = Walk()
-    numpy: Any = sys.modules.get("numpy")  # a target with arrays has imported it
+    numpy: Any = sys.modules.get("numpy")  # a target with arrays has imported numpy
     with torch._C.DisableTorchFunction():
         for path, value in _arguments(subject, in_objects):
             kind = type(value)
@@ -59,7 +62,7 @@ def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
 
 
 def opaque_inputs_of(subject: Subject) -> list[str]:
-    """Return the paths of arguments that hold data of the host and cannot be varied: queues, ctypes objects, files,
+    """Return the paths of arguments that hold data on the host and cannot be varied: queues, ctypes objects, files,
     shared memory, and arrays of anything but numbers."""
     varied = inputs_of(subject)
     opaque = [path for path, value in _arguments(subject) if _is_opaque(type(value))]
@@ -77,8 +80,8 @@ def _is_opaque(kind: type) -> bool:
 
 
 def numbers_of(subject: Subject) -> list[str]:
-    """Return the paths of Python and NumPy numbers among the step's arguments, which a graph holds as constants; of
-    those in a set, its own path."""
+    """Return the paths of Python and NumPy numbers among the step's arguments. A graph holds them as constants. For
+    numbers in a set, the path is that of the set."""
     numpy: Any = sys.modules.get("numpy")
     numbers: tuple[type, ...] = (
         (bool, int, float, complex) if numpy is None else (bool, int, float, complex, numpy.generic)
@@ -93,7 +96,7 @@ def numbers_of(subject: Subject) -> list[str]:
 
 
 def _arguments(subject: Subject, in_objects: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield each value inside the arguments, each object only once; with `in_objects`, also those inside plain
+    """Yield each value inside the arguments, each object only once. With `in_objects`, also yield values inside plain
     objects."""
     seen: set[int] = set()
     todo: deque[Item] = deque([("args", subject.args, None, None), ("kwargs", subject.kwargs, None, None)])
@@ -119,14 +122,14 @@ def _holds_fields(kind: type) -> bool:
 
 
 def _is_plain_object(kind: type) -> bool:
-    """Return whether a class is the user's own, and its objects are neither modules nor callable."""
+    """Return whether a class is the user's own and its objects are plain: they are not modules and cannot be called."""
     is_called = any("__call__" in namespace_of(base) for base in bases_of(kind))
     return is_users_class(kind) and not is_called and not issubclass(kind, torch.nn.Module)
 
 
 def _shared(array: Any) -> torch.Tensor | None:
-    """Return a tensor over an array's or a buffer's memory; None if it cannot be written to, or torch has no such
-    dtype or layout."""
+    """Return a tensor that shares the memory of an array or a buffer. Return None if the memory is read-only, or if
+    torch has no such dtype or layout."""
     try:
         import numpy
 

@@ -25,7 +25,7 @@ _DATA = (
     *(types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod),
     *(queue.Queue, queue.LifoQueue, queue.PriorityQueue, threading.local),
 )
-"Classes of the standard library that exist to hold a user's values."
+"Classes of the standard library whose purpose is to hold a user's values."
 
 
 def namespace_of(kind: type) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def namespace_of(kind: type) -> dict[str, Any]:
 
 
 def variables_of(module: Any) -> dict[str, Any] | None:
-    """Return a module's own dict; None for an entry of `sys.modules` that is not a module."""
+    """Return a module's own dict; None if the value is not a module, as some entries of `sys.modules` are."""
     return _MODULE_VARIABLES(module) if issubclass(type(module), types.ModuleType) else None
 
 
@@ -45,22 +45,22 @@ def file_of(module: Any) -> str | None:
 
 def module_name(kind: type) -> str:
     try:
-        name = _MODULE(kind)  # NumPy's array, written in C, has no `__module__` of its own
+        name = _MODULE(kind)  # NumPy's array type, written in C, has no `__module__` of its own
     except AttributeError:
         return ""
     return name if type(name) is str else ""
 
 
 def is_users_class(kind: type) -> bool:
-    """Return whether a class is defined in a file of the user or of a library, as `is_user_file` decides."""
-    if "__module__" not in _NAMESPACE(kind):  # written in C
+    """Return whether a class is defined in a Python file for which `is_user_file` is true."""
+    if "__module__" not in _NAMESPACE(kind):  # the class is written in C
         return False
     file = file_of(sys.modules.get(module_name(kind)))
     return file is not None and is_user_file(file)
 
 
 def holds_state(kind: type) -> bool:
-    """Return whether objects of this class hold state: the user's own, optimisers and plain namespaces do."""
+    """Return whether objects of this class hold state. Classes of the user, optimisers and simple namespaces do."""
     if issubclass(kind, (type, types.ModuleType, types.BuiltinFunctionType)):
         return False
     if kind in _DATA:
@@ -70,15 +70,16 @@ def holds_state(kind: type) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places where instances of a class keep their attributes."""
+    """Where the instances of a class store their attributes."""
 
     attributes: Callable[[Any], Any] | None
-    "Returns the `__dict__` that holds them."
+    "Returns the `__dict__` of an instance."
     slots: tuple[tuple[str, Any], ...]
 
 
 def once_a_class(find: Callable[[type], Found]) -> Callable[[type], Found]:
-    """Keep what is found for each class, by its address: asking a class for its hash may run code of its metaclass."""
+    """Cache a function's result for each class. The key is the class's address, because hashing a class may run code of
+    its metaclass."""
     known: dict[int, tuple[type, Found]] = {}
 
     def ask(kind: type) -> Found:
@@ -92,7 +93,7 @@ def once_a_class(find: Callable[[type], Found]) -> Callable[[type], Found]:
 
 @once_a_class
 def layout_of(kind: type) -> Layout:
-    """Return the layout of a class."""
+    """Return where the instances of a class store their attributes."""
     attributes = None
     slots: list[tuple[str, Any]] = []
     for base in bases_of(kind):
@@ -132,7 +133,8 @@ def function_of(item: Any) -> types.FunctionType | None:
 
 
 def code_of(called: Any) -> types.CodeType | None:
-    """Return the code that a call runs: that of the function inside its decorators, or that of a module's `forward`."""
+    """Return the code object that a call runs. For a decorated function it is that of the function inside, for a module
+    that of `forward`."""
     if issubclass(type(called), functools.partial):
         return code_of(functools.partial.func.__get__(called))
     if type(called) is types.MethodType:
@@ -148,5 +150,5 @@ def code_of(called: Any) -> types.CodeType | None:
 
 
 def is_own_file(file: str) -> bool:
-    """Return whether a file belongs to the user's project, not to an installed library."""
+    """Return whether a file belongs to the user's project and not to an installed library."""
     return "-packages" not in file and is_user_file(file)

@@ -1,4 +1,4 @@
-"""Everything that a step reaches, by path: the result of the walk in `walk.py`."""
+"""Everything that a step reaches, by path. `walk.py` fills it."""
 
 from __future__ import annotations
 
@@ -11,57 +11,61 @@ import torch
 from graphsafe.capture.child.state.generators import seed
 
 HostValue = str
-"A number or a string as Python writes it, or a digest of a larger value."
+"A number or a string as Python writes it, or the digest of a larger value."
 Constants = dict[str, tuple[HostValue, Any]]
-"The path of a small, immutable value of the host -> its text and itself."
+"Path of a small, immutable host value -> the value as a string, and the value itself."
 
 
 @dataclass
 class Reach:
     """Everything that a step reaches, by path.
 
-    A path reads as the user would write it from the target: `layers.0.weight`, `args[1]`, `kwargs['cache'].key`, or a
-    variable of the step's closure or module. The same program gives the same paths in every child.
+    A path is written as the user would write it, starting from the target: `layers.0.weight`, `args[1]`,
+    `kwargs['cache'].key`, or a variable of the step's closure or module. The same program gives the same paths in every
+    child.
     """
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
-    """Tensors whose elements can be read and written one by one. Memory that several elements share (an expanded
-    tensor) is listed once, as an alias."""
+    """Tensors whose elements can be read and written one by one. If several elements share memory (an expanded tensor),
+    the tensor here is a view that has each element once."""
     hosts: dict[str, HostValue] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
-    "The objects of those host values that are small and immutable."
+    "The values themselves, for the entries of `hosts` that are small and immutable."
     owners: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    """Path of a host value or a tensor -> the container that holds it, and the key: a dict and its key (attributes and
-    variables of modules too: the dict that holds them), a list, deque or tuple and the index, a class and the name of
-    the variable, a `Slot`, a TorchScript module and the name."""
+    """Path of a host value or a tensor -> the container that holds it, and the key.
+
+    A container may be a dict with its key, a list, deque or tuple with the index, a class with the name of the
+    variable, a `Slot`, or a TorchScript module with the name. Attributes, and variables of modules, are in the dict
+    that holds them.
+    """
     tuples: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    "Tuples have an owner too, so that a new tuple can replace one whose element changed."
+    "Tuples by path. A new tuple can replace one whose element changed, because tuples have an owner too."
     generators: dict[str, torch.Generator] = field(default_factory=dict)
     host_generators: dict[str, Any] = field(default_factory=dict)
-    "Objects of `random.Random`, `numpy.random.Generator` and `numpy.random.RandomState`, by path."
+    "Objects of `random.Random`, `numpy.random.Generator` and `numpy.random.RandomState`."
     lengths: dict[str, int] = field(default_factory=dict)
-    "The number of elements of lists, tuples, sets and dicts."
+    "Numbers of elements of lists, tuples, sets and dicts."
     sized: dict[str, Any] = field(default_factory=dict)
-    "The same lists, sets and dicts, by path."
+    "The objects in `lengths` that can change their length: lists, sets and dicts."
     caches: dict[str, tuple[Any, int]] = field(default_factory=dict)
-    "Functions behind `functools.lru_cache`, with the number of results they keep."
+    "Functions with a `functools.lru_cache`, with the number of results in the cache."
     containers: list[Any] = field(default_factory=list)
     "The containers that `Snapshot` refills."
     unreadable: dict[str, str] = field(default_factory=dict)
     "Tensors that are not compared, with the reason."
     opaque: list[str] = field(default_factory=list)
-    "Objects with a position or other state that cannot be seen: running generators, most iterators."
+    "Objects whose position or other state cannot be read: running generators, most iterators."
 
     def constants(self) -> Constants:
-        """Return the host values that are small and immutable. Holding them keeps no other object alive."""
+        """Return the host values that are small and immutable. Keeping them keeps no other object alive."""
         return {path: (self.hosts[path], value) for path, value in self.values.items() if path in self.hosts}
 
     def places(self) -> dict[str, int]:
-        """Return the address of each tensor's memory."""
+        """Return the address of each tensor's memory, by path."""
         return {path: tensor.untyped_storage().data_ptr() for path, tensor in self.tensors.items()}
 
     def seed(self, value: int) -> None:
-        """Seed every generator that was found, on the device and on the host."""
+        """Seed all generators in this object, those of the device and those of the host."""
         for generator in self.generators.values():
             generator.manual_seed(value)
         for found in self.host_generators.values():
@@ -69,5 +73,5 @@ class Reach:
 
 
 def moved(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the tensors whose memory has moved between two results of `Reach.places`."""
+    """Return the tensors whose memory has moved. `before` and `after` are results of `Reach.places`."""
     return tuple(path for path, place in before.items() if after.get(path, place) != place)

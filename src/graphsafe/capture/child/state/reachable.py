@@ -1,4 +1,4 @@
-"""Finds everything that a step can reach, in one walk over its callable and arguments."""
+"""Finds everything that a step can reach, in one walk over its callable and its arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _first_reach: dict[int, tuple[Subject, Reach]] = {}
 
 
 def reach_of(subject: Subject) -> Reach:
-    """Return everything behind the callable, then behind the arguments."""
+    """Return everything that the callable refers to, then everything that the arguments refer to."""
     return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs})
 
 
@@ -27,7 +27,8 @@ def _with_refresh(subject: Subject) -> dict[str, Any]:
 
 
 def reach_with_refresh(subject: Subject) -> Reach:
-    """Return also everything behind `refresh`, which may keep state of its own from call to call."""
+    """Return what `reach_of` returns, with everything that `refresh` refers to: it may keep state of its own from call
+    to call."""
     return walk(_with_refresh(subject))
 
 
@@ -38,7 +39,7 @@ def generators_of(subject: Subject) -> Reach:
 
 
 def objects_of(subject: Subject) -> list[Any]:
-    """Return the objects that the step reaches, nearest first: modules, containers, the user's objects."""
+    """Return the objects that the step reaches, nearest first: modules, containers and the user's own objects."""
     walk = Walk()
     with torch._C.DisableTorchFunction():
         walk.run(_with_refresh(subject), handler_of)
@@ -46,19 +47,19 @@ def objects_of(subject: Subject) -> list[Any]:
 
 
 def seed_generators(subject: Subject, value: int) -> None:
-    """Seed the generators of a step and its refresh; after a long first walk, only seed the generators that this walk
-    found."""
+    """Seed the generators of a step and its refresh. If the first walk found many objects, later calls seed only the
+    generators that it found."""
     known = _first_reach.get(id(subject))
     if known is None or known[0] is not subject:
         known = (subject, reach_with_refresh(subject))
-        # The result of a quick walk is not kept, since it would keep objects alive that the target drops
+        # The result of a quick walk is not kept, because it would keep alive objects that the target drops.
         if len(known[1].containers) > _MANY_CONTAINERS:
             _first_reach[id(subject)] = known
     known[1].seed(value)
 
 
 def walk(roots: Mapping[str, Any]) -> Reach:
-    # All objects that the walk finds stay alive, and repeated garbage collections over them would take most of the
+    # The walk keeps all objects alive that it finds. Repeated garbage collections over them would take most of the
     # time.
     collecting = gc.isenabled()
     gc.disable()

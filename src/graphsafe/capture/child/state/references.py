@@ -1,4 +1,4 @@
-"""Objects that stand for another one: weak references and their tables, and variables of a context."""
+"""Objects that refer to another object indirectly: weak references, weak dictionaries and context variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WEAK_TABLES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
 class _InContext:
-    """Reads and sets a context variable, as a descriptor does for an attribute."""
+    """Reads and sets a context variable, in the way that a descriptor reads and sets an attribute."""
 
     def __get__(self, variable: ContextVar[Any], kind: Any = None) -> Any:
         return variable.get(MISSING)
@@ -23,7 +23,7 @@ class _InContext:
 
     def __delete__(self, variable: ContextVar[Any]) -> None:
         try:
-            # A context variable cannot be unset again, but its default reads the same.
+            # A context variable cannot be unset again. Setting it to its default has the same effect for readers.
             variable.set(Context().run(variable.get))
         except LookupError:
             raise ValueError("a context variable without a default cannot be unset again") from None
@@ -33,15 +33,15 @@ _CONTEXT = _InContext()
 
 
 def context_slot(variable: ContextVar[Any]) -> Slot:
-    """Return the place in which the current context holds the variable."""
+    """Return the place in which the current context stores the variable."""
     return Slot(variable, _CONTEXT)
 
 
 def referent_of(reference: Any) -> Any:
-    """Return what a weak reference or a weak proxy stands for; None if it is gone."""
+    """Return the object of a weak reference or a weak proxy; None if the object no longer exists."""
     if isinstance(reference, weakref.ReferenceType):
         return weakref.ReferenceType.__call__(reference)
     with suppress(ReferenceError, AttributeError):
-        # Python has no function for a proxy's object, but a bound method of the proxy is bound to that object.
+        # Python has no function that returns a proxy's object, but a bound method of the proxy is bound to that object.
         return reference.__init__.__self__
     return None

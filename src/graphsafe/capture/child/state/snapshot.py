@@ -1,5 +1,5 @@
-"""State at one moment, to put back later: the bindings of names, and the values of tensors. Also
-undoes the changes of a run of the step, many times and quickly, for measuring and for long runs."""
+"""State at one moment, to be put back later: the bindings of names, and the values of tensors. Also undoes what a step
+changes, many times and quickly, for measurements and long runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.shared.frames import written_at
 
 _SHARE_OF_FREE = 0.25
-"Copies that would take more of the device's free memory than this share stay on the host."
+"Copies stay on the host if they would take more than this share of the device's free memory."
 
 
 def copies_of(device: Device, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Copy tensors, on the device if they fit."""
+    """Copy tensors. The copies are on the device if they fit there."""
     free = device.memory().free
     fit = free is None or sum(tensor.nbytes for tensor in tensors) < _SHARE_OF_FREE * free
     return [device.copied(tensor) if fit else device.to_host(tensor) for tensor in tensors]
@@ -35,7 +35,7 @@ class Undo:
     """Puts changed tensors back. It holds them weakly, so that memory that the target drops is freed."""
 
     def __init__(self, device: Device, before: Snapshot) -> None:
-        """Put the values back for the first time. Raises StateError."""
+        """Find what has changed since `before`, and put it back for the first time. Raises StateError."""
         changed = [path for path in before.changed() if path in before.values]
         before.put_back_values(changed)
         tensors = [before.tensors[path] for path in changed]
@@ -52,15 +52,15 @@ class Undo:
 
 
 _VALUE_BYTES = 4 << 30
-"Tensors are kept by value up to this total number of bytes, and beyond it only by digest."
+"Tensors are kept by value up to this total number of bytes. Beyond it, only their digests are kept."
 
 
 class Bindings:
-    """The content of containers and host generators, and the tensors themselves without their values."""
+    """The content of containers, the state of host generators, and the tensor objects without their values."""
 
     def __init__(self, reach: Reach, clear_caches: bool = True) -> None:
-        """Read the bindings. The content of an `lru_cache` cannot be put back, only cleared. Raises StateError if
-        something cannot even be copied."""
+        """Read the bindings. The content of an `lru_cache` cannot be put back; the cache can only be cleared, if
+        `clear_caches` is set. Raises StateError if something cannot be copied."""
         self._reach = reach
         self._containers = [
             (container, contents(container))
@@ -98,7 +98,7 @@ class Snapshot:
     """The content of containers and generators, and the values of tensors."""
 
     def __init__(self, device: Device, subject: Subject, clear_caches: bool = True) -> None:
-        """Take the snapshot. Raises StateError if something cannot even be copied."""
+        """Take the snapshot. Raises StateError if something cannot be copied."""
         self._device = device
         self._subject = subject
         reach = reach_of(subject)
@@ -107,7 +107,7 @@ class Snapshot:
         self.tensors = reach.tensors
         self.digests = device.digests(reach.tensors)
         self.values: dict[str, torch.Tensor] = {}
-        "Host copies of as many tensors as the budget allows, the small ones first."
+        "Host copies of as many tensors as the limit of bytes allows, the smallest first."
         budget = _VALUE_BYTES
         for path, tensor in sorted(reach.tensors.items(), key=lambda item: item[1].nbytes):
             budget -= tensor.nbytes
@@ -116,8 +116,9 @@ class Snapshot:
             self.values[path] = device.to_host(tensor)
 
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
-        """Put back containers, tensors and the user's own state. If `put_back_tensors` is given, it puts the tensors
-        back. Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
+        """Put back containers, then tensors, and call the user's `reset`. If `put_back_tensors` is given, it is called
+        to put the tensors back. Raises StateError if a container refuses, or if a tensor changed that was too large to
+        be kept."""
         self._bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         if self._subject.reset is not None:
@@ -125,12 +126,12 @@ class Snapshot:
                 self._subject.reset()
 
     def changed(self, paths: Iterable[str] | None = None) -> list[str]:
-        """Return the tensors whose values have changed: among these, or among all."""
+        """Return which of these tensors have changed values. By default, all tensors are looked at."""
         now = self._device.digests({path: self.tensors[path] for path in (self.tensors if paths is None else paths)})
         return [path for path, digest in now.items() if digest != self.digests[path]]
 
     def put_back_values(self, paths: Iterable[str] | None = None) -> None:
-        """Put back the values of these tensors only, or of all tensors. Raises StateError."""
+        """Put back the values of these tensors, by default of all tensors. Raises StateError."""
         changed = self.changed(paths)
         for path in changed:
             if path not in self.values:
@@ -139,10 +140,10 @@ class Snapshot:
                 tensor, values = self.tensors[path], self.values[path]
                 if tensor.shape != values.shape:
                     with torch.no_grad(), outside_modes():
-                        tensor.resize_(values.shape)  # a step gave it another size, as `out=` does
+                        tensor.resize_(values.shape)  # a step has changed the size, as `out=` does
                 self._device.store(tensor, values)
             except RuntimeError as error:
                 raise StateError(f"{path} cannot be put back: {' '.join(str(error).split())[:200]}") from error
-        # If memory is shared with other tensors, it may have been put back together with them.
+        # A tensor that shares memory with others may have been put back together with them.
         for path in self.changed(path for path in changed if path not in self.values):
             raise StateError(f"{path} changed and is too large to be put back")

@@ -1,4 +1,5 @@
-"""Presents tensors of every kind as plain tensors over the same memory, which a device can read, write and hash."""
+"""Presents tensors of every kind as plain tensors over the same memory. A device can read, write and hash plain
+tensors."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ _COMPARABLE = frozenset(
 
 
 class Unreadable(Exception):
-    """A tensor cannot be compared. The message says why."""
+    """Raised if a tensor cannot be compared. The message is the reason."""
 
 
 def parts_of(tensor: torch.Tensor) -> Parts:
-    """Return plain tensors by the suffix of their path: the tensor itself under "", or the parts of a sparse, nested or
-    wrapper tensor. Raises Unreadable. Call it with torch functions disabled."""
+    """Return plain tensors, by the suffix of their path: the tensor itself under "", or the parts of a sparse, nested
+    or wrapper tensor. Raises Unreadable. Call it with torch functions disabled."""
     kind = type(tensor)
     if _is_given_back(tensor):
         raise Unreadable("its storage has been given back")
@@ -35,7 +36,7 @@ def parts_of(tensor: torch.Tensor) -> Parts:
 
 
 def _is_given_back(tensor: torch.Tensor) -> bool:
-    """Return whether a storage was resized to nothing under a tensor, as FSDP does with weights between uses."""
+    """Return whether the tensor's storage was resized to zero, as FSDP does with weights between uses."""
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested or not tensor.numel():
         return False
     try:
@@ -57,7 +58,8 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 @functools.cache
 def _is_comparable(dtype: torch.dtype) -> bool:
-    """Return whether the dtype can be compared. PyTorch cannot compare raw bits, nor numbers smaller than a byte."""
+    """Return whether the dtype can be compared. PyTorch cannot compare dtypes of raw bits, or numbers smaller than a
+    byte."""
     name = str(dtype).removeprefix("torch.")
     return name in _COMPARABLE or name.startswith("float8")
 
@@ -80,7 +82,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
-    """Return an expanded tensor without its repetitions; for overlapping windows, the memory in which they lie."""
+    """Return an expanded tensor without its repetitions. For overlapping windows, return the memory that they share."""
     strides = tensor.stride()
     if not tensor.numel():
         return tensor
@@ -97,7 +99,7 @@ def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
 
 @once_a_class
 def is_in_parts(kind: type) -> bool:
-    """Return whether a tensor's class says of which tensors its objects are made."""
+    """Return whether a tensor's class tells which inner tensors its objects consist of."""
     return any("__tensor_flatten__" in namespace_of(base) for base in bases_of(kind))
 
 
@@ -112,7 +114,7 @@ def _wrapped(tensor: torch.Tensor) -> Parts:
     except Exception as error:
         raise Unreadable(f"a {kind.__name__}, whose __tensor_flatten__ raised {type(error).__name__}") from error
     for name, part in inner.items():
-        if type(part).__name__ == "DeviceMesh":  # the mesh of a DTensor is left out, because no step changes it
+        if type(part).__name__ == "DeviceMesh":  # the mesh of a DTensor is left out, because steps do not change it
             continue
         if not issubclass(type(part), torch.Tensor):
             raise Unreadable(f"a {kind.__name__}, whose {name} is not a tensor")

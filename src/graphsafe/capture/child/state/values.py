@@ -1,4 +1,4 @@
-"""Writes numbers, strings and the like as text for comparison, and tells which objects count as such values."""
+"""Writes numbers, strings and similar values as strings for comparison, and decides which objects are such values."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 _LONGEST = 80
 ADDRESS = 1 << 40
-"Integers from here on are addresses, which differ from process to process."
+"Integers from this one on are treated as addresses, which differ from process to process."
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
 
 def are_scalars(values: Collection[Any]) -> bool:
-    """Return whether all are numbers or strings of Python's own classes."""
+    """Return whether all values are numbers, strings, bytes or None, of exactly Python's own classes."""
     return set(map(id, map(type, values))) <= WRITERS.keys()
 
 
 def digest(data: str | bytes) -> str:
-    """Return the digest of data. Lone surrogates, which no encoding accepts, are encoded as they are."""
+    """Return the digest of data. A lone surrogate in a string, which UTF-8 does not allow, is encoded too."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     return hashlib.blake2b(raw, digest_size=8).hexdigest()
 
 
 def text_of(value: Any) -> str:
-    """Return a number or a string as Python's own class would write it, or a digest if the text is long."""
+    """Return a number or a string as Python's own class writes it, or a digest if the result would be long."""
     write = WRITERS.get(id(type(value)))
     if write is None:
         write = next(write for scalar, write in _WRITTEN.items() if issubclass(type(value), scalar))
@@ -40,7 +40,7 @@ def _data(value: bytes) -> str:
 
 
 def _whole(value: int) -> str:
-    """Write an integer of any size: Python refuses to write more than some thousand decimal digits."""
+    """Write an integer of any size. Python refuses to write more than some thousand decimal digits."""
     return int.__repr__(value) if int.bit_length(value) < 3 * _LONGEST else digest(hex(int.__index__(value)))
 
 
@@ -54,12 +54,12 @@ _WRITTEN: dict[type, Callable[[Any], str]] = {
     bytes: _data,
 }
 WRITERS = {id(kind): write for kind, write in _WRITTEN.items()}
-"The keys are the addresses of Python's own classes: asking a class for its hash may run code of its metaclass."
+"The keys are the addresses of Python's own classes, because hashing a class may run code of its metaclass."
 
 
 def key_text(key: Any) -> str | None:
-    """Return a dict's key as paths spell it; None if the key has no text that is the same in each process: an object,
-    a tensor, an address (as `id` gives it)."""
+    """Return a dict's key as paths spell it. Return None if the key would not be the same string in each process: an
+    object, a tensor, or an address (as `id` returns it)."""
     if type(key) is int and key > ADDRESS:
         return None
     if issubclass(type(key), SCALARS):
@@ -72,7 +72,8 @@ def key_text(key: Any) -> str | None:
 
 
 def dotted(dot: str, name: Any) -> str:
-    """Join a path and an attribute. `dot` is empty or ends in a dot. Attributes set by hand may have any name."""
+    """Join a path and an attribute's name. `dot` is empty or ends in a dot. Attributes that are set by hand may have
+    any name."""
     if type(name) is not str:
         return f"{dot}[{key_text(name) or '...'}]"
     return dot + (name if name.isascii() else name.encode("utf-8", "backslashreplace").decode())

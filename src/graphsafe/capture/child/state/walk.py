@@ -30,7 +30,7 @@ from graphsafe.capture.child.state.tensors import Unreadable, parts_of
 from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted
 
 Item = tuple[str, Any, Any, Any]
-"A path, the object there, and the container and key under which it lies."
+"A path, the object at this path, and the container and key that hold it."
 Handler = Callable[["Walk", str, Any], None]
 MOST_OBJECTS = 50_000
 
@@ -47,11 +47,11 @@ class Walk:
         self.todo: deque[Item] = deque()
         self._seen: set[int] = set()
         self.alive: list[Any] = []
-        "The objects that were visited, in order."
+        "The visited objects, in order."
         self._named: set[tuple[int, str]] = set()
 
     def run(self, roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None]) -> Reach:
-        """Look at the roots and everything behind them, nearest first."""
+        """Visit the roots and all objects that they refer to, nearest first."""
         reach, todo, seen = self.reach, self.todo, self._seen
         self.look_at((path, value, None, None) for path, value in roots.items())
         while todo:
@@ -70,7 +70,7 @@ class Walk:
         return reach
 
     def forget(self, value: Any) -> None:
-        """Visit an object again at each of its holders: a member of an enumeration has several."""
+        """Visit an object again at each of its holders. A member of an enumeration has several."""
         self._seen.discard(id(value))
 
     def take_tensor(self, path: str, tensor: torch.Tensor) -> None:
@@ -85,7 +85,8 @@ class Walk:
             self.reach.tensors[path + suffix] = part
 
     def take_names(self, dot: str, variables: dict[str, Any], names: Set[str]) -> None:
-        """Take variables of a module, and of the user's own modules that these variables hold, each once."""
+        """Visit variables of a module. If a variable is itself one of the user's own modules, visit the variables of
+        that module too. Each variable is visited once."""
         fresh = sorted(name for name in names if (id(variables), name) not in self._named)
         self._named.update((id(variables), name) for name in fresh)
         if not fresh:
@@ -109,7 +110,7 @@ class Walk:
                         self.look_at([(f"{dot}{name}.{part}", inner[part], inner, part)])
 
     def look_at(self, items: Iterable[Item]) -> None:
-        """Take numbers and strings at once, and queue the rest."""
+        """Add numbers and strings to the reach at once, and put all other objects on the queue."""
         reach, todo = self.reach, self.todo
         for item in items:
             write = WRITERS.get(id(type(item[1])))
@@ -123,8 +124,8 @@ class Walk:
                 reach.owners[path] = (container, key)
 
     def take_class(self, path: str, kind: type) -> None:
-        """Take the variables of a user's own class, and the module variables that its methods name; leave out classes
-        of installed libraries. Each class is taken once."""
+        """Visit the variables of a user's own class, and the module variables that its methods name. Classes of
+        installed libraries are left out. Each class is visited once."""
         if id(kind) in self._seen:
             return
         self._seen.add(id(kind))
@@ -146,7 +147,8 @@ class Walk:
 
 
 def _is_code(item: Any) -> bool:
-    """Return whether this is a module, a function written in C, or a class that no file of the project defines."""
+    """Return whether the object is a module, a function written in C, or a class that no file of the project
+    defines."""
     if issubclass(type(item), (types.ModuleType, types.BuiltinFunctionType)):
         return True
     if not issubclass(type(item), type):
@@ -156,7 +158,7 @@ def _is_code(item: Any) -> bool:
 
 
 def _is_class_state(name: Any, item: Any) -> bool:
-    """Return whether a class variable is state that a step may fill, not part of the class itself."""
+    """Return whether a class variable is state that a step may fill, and not part of the class itself."""
     if type(name) is not str or name.startswith("__"):
         return False
     kinds = (*SCALARS, torch.Tensor, dict, list, deque, set, *WEAK_TABLES)

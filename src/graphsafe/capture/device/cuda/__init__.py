@@ -1,4 +1,4 @@
-"""The real device: one CUDA GPU of this machine, in a child process of its own."""
+"""The real device: one CUDA GPU of this machine, used by one child process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
 
 _BUSY_CYCLES = 30_000_000
-"About 20 ms on an H100, longer than the host takes for a refresh."
+"About 20 ms on an H100, which is longer than a refresh takes on the host."
 
 
 class CudaDevice:
@@ -82,7 +82,7 @@ class CudaDevice:
             generator = torch.cuda.default_generators[index]
             try:
                 states[f"cuda:{index}"] = RandomState(generator.initial_seed(), generator.get_offset())
-            except RuntimeError:  # an open capture was left behind, so the generator's state cannot be read
+            except RuntimeError:  # a capture was left open, so the generator's state cannot be read
                 states[f"cuda:{index}"] = RandomState(0, 0)
         return states
 
@@ -139,8 +139,8 @@ class CudaDevice:
                 asked(Asked(frames, span))
             return True
 
-        # `torch.cuda.is_current_stream_capturing` looks this name up, so a copy of it that was imported earlier gives
-        # this answer too.
+        # `torch.cuda.is_current_stream_capturing` looks up this name when it is called. So code that imported that
+        # function earlier gets this answer too.
         return replaced((torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", answer))
 
     def shared_pool(self) -> Any:
@@ -158,7 +158,7 @@ class CudaDevice:
         return CudaRecording(graph, outputs, places.places if places is not None else ())
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
-        """Return the races; a graph with branches is captured again while its operations are watched. Raises
+        """Return the races. A graph with branches is captured again while its operations are watched. Raises
         NotComparable."""
         assert isinstance(recording, CudaRecording)
         if is_chain(recording.raw):

@@ -1,8 +1,8 @@
-"""Looks at memory and kernels without importing torch's compiler.
+"""Reads memory snapshots and profiles kernels without importing torch's compiler.
 
-Memory snapshots and the profiler ask `hasattr(torch, "_inductor")`, which torch answers by importing it: a second in
-each process (H100, torch 2.11). Snapshots and the profiler also work without the compiler, if nothing has imported the
-compiler before.
+Memory snapshots and the profiler call `hasattr(torch, "_inductor")`, and torch answers by importing the compiler. This
+takes a second in each process (H100, torch 2.11). They work without the compiler too, as long as nothing has imported
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME = "_inductor"
 
 
 def no_compiler_import() -> AbstractContextManager[None]:
-    """Let torch answer that it has no compiler, as long as the process has not imported it."""
+    """In this block, torch says that it has no compiler, unless the process has already imported it."""
     lazy: set[str] = getattr(torch, "_lazy_modules", set())
     if _NAME not in lazy or _NAME in vars(torch):
         return nullcontext()
@@ -36,7 +36,7 @@ def memory_segments() -> list[dict[str, Any]]:
 
 @contextmanager
 def profiling(activities: Sequence[ProfilerActivity]) -> Iterator[profile]:
-    """Profile a block; inside it, the compiler can be imported as usual."""
+    """Profile a block. Inside the block, the compiler can be imported as usual."""
     with ExitStack() as stack:
         with no_compiler_import():
             profiler = stack.enter_context(profile(activities=activities))

@@ -1,7 +1,7 @@
-"""Finds the guilty line of a failed capture: repeats the attempt and reads the stream's status after every operation.
+"""Finds the line that made a capture fail: repeats the attempt and reads the stream's status after every operation.
 
-The status turns from capturing to invalidated at the guilty operation, even where the user's code swallowed the
-exception; after a swallowed query or a wait on the legacy stream, the change shows before the next operation.
+The status changes from capturing to invalidated at that operation, even if the user's code swallowed the exception.
+After a swallowed query, or a wait on the legacy stream, the change is visible only before the next operation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from graphsafe.capture.shared.frames import root_error, traceback_frames, user_f
 
 
 class _Detective:
-    """Keeps the last event that may be to blame, and stops looking once the capture is invalid."""
+    """Keeps the last event that may be the cause. Once the capture is invalid, the cause is known and later events are
+    ignored."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.stream = stream
@@ -39,7 +40,7 @@ class _Detective:
             self.last = event
 
     def check(self) -> None:
-        """If the capture has become invalid since the last check, record the last event as the guilty one."""
+        """If the capture has become invalid since the last check, record the last event as the cause."""
         if self.guilty is None and self.last is not None and capture_status(self.stream) == INVALIDATED:
             self.guilty = Diagnosis("operation", self.last)
 
@@ -70,8 +71,8 @@ class _Detective:
 
 def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis | None:
     if "torch._dynamo" in sys.modules:
-        # Under the modes, compiled functions run uncompiled, and may call libraries for the first time. Without a run
-        # before, the set-up of these libraries would be blamed.
+        # Under the modes, compiled functions run uncompiled and may call libraries for the first time. The set-up of a
+        # library would then be taken for the cause, so the step first runs once without a capture.
         with suppress(Exception), torch.cuda.stream(stream), traced(Running(lambda event: None)):
             step()
         torch.cuda.synchronize()

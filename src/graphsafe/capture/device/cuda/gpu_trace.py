@@ -1,8 +1,9 @@
-"""PyTorch's GPU trace, which calls back before each wait and allocation, with the live Python stack.
+"""PyTorch's GPU trace. It calls back before each wait and each allocation, when the Python stack is that of the user's
+line.
 
-The trace also calls back when memory is freed, also while an exception propagates, when Python drops the temporary
-tensors of the failing expression. If the callback runs then, the exception becomes a SystemError, or the process
-crashes if the same function handles the exception (torch 2.11, Python 3.12, H100). So the trace pauses while an
+The trace also calls back when memory is freed. This happens while an exception propagates too, when Python drops the
+temporary tensors of the failing expression. If the callback runs then, the exception becomes a SystemError, or the
+process crashes if the same function handles the exception (torch 2.11, Python 3.12, H100). So the trace pauses while an
 exception propagates. Python reports exceptions from 3.12 on, except those that operators such as `+` and `[]` raise.
 """
 
@@ -23,24 +24,26 @@ from torch.cuda import _gpu_trace
 from graphsafe.capture.shared.monitoring import Monitor, disable
 
 _FLAG = "_ZN3c104impl8GPUTrace9haveStateE"
-"`c10::impl::GPUTrace::haveState`: PyTorch asks it before each callback (torch 2.6 to 2.13)."
+"`c10::impl::GPUTrace::haveState`, which PyTorch reads before each callback (torch 2.6 to 2.13)."
 
 _lock = threading.Lock()
 _users = 0
 _was_on = False
-"Whether the program itself had turned the trace on, as PyTorch's sanitizer does."
+"Whether the program itself had turned on the trace, as PyTorch's sanitizer does."
 _pause: Monitor | None = None
 
 
 def register(**callbacks: Callable[..., None]) -> None:
-    """Register a callback for each kind of event, such as `stream_synchronization`. PyTorch cannot unregister it."""
+    """Register a callback for each kind of event, such as `stream_synchronization`. PyTorch cannot unregister a
+    callback."""
     for name, call in callbacks.items():
         getattr(_gpu_trace, f"register_callback_for_{name}")(call)
 
 
 @contextmanager
 def traced() -> Iterator[None]:
-    """Keep the trace on, until the last of all nested and parallel blocks ends."""
+    """Keep the trace on in this block. Blocks may be nested or run in parallel; the trace goes off after the
+    last one."""
     global _users, _was_on, _pause
     flag = _flag()
     with _lock:
@@ -67,8 +70,8 @@ def _stop() -> None:
 
 
 def _flag() -> ctypes.c_bool:
-    """Return PyTorch's flag. If this PyTorch has none, so that its trace cannot pause, return a flag that nobody
-    reads."""
+    """Return PyTorch's flag. If this version of PyTorch has no such flag, return one that is never read; the trace then
+    cannot pause."""
     library = Path(torch.__file__).parent / "lib" / "libc10.so"
     try:
         return ctypes.c_bool.in_dll(ctypes.CDLL(str(library)), _FLAG)
@@ -84,10 +87,10 @@ def _paused_by_exceptions(flag: ctypes.c_bool) -> Monitor:
         flag.value = True
 
     def called(_code: Any, _offset: int, callee: Any, _first: Any) -> Any:
-        # Only calls of compiled code drop their arguments before Python reports an exception.
+        # Only calls of compiled code can drop their arguments before Python reports an exception.
         if issubclass(type(callee), (FunctionType, MethodType, type)) or _is_builtin(callee):
             return disable()
-        flag.value = True  # Python does not report an exception that compiled code has handled
+        flag.value = True  # if compiled code has handled an exception, Python does not report that
         return None
 
     heard = {"CALL": called, "C_RAISE": pause, "RAISE": pause, "RERAISE": pause, "EXCEPTION_HANDLED": resume}
@@ -97,7 +100,7 @@ def _paused_by_exceptions(flag: ctypes.c_bool) -> Monitor:
 
 
 def _is_builtin(callee: Any) -> bool:
-    """Return whether a function, or the type of a method, is in Python's own `builtins`."""
+    """Return whether a function, or the class of a method, is in Python's own `builtins`."""
     module = getattr(callee, "__module__", None)
     if module is None:
         held = getattr(callee, "__self__", None)

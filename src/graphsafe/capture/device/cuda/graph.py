@@ -1,5 +1,5 @@
-"""A captured CUDA graph, or the reason why a step could not be captured; and the captures that the user's own code
-makes, from beginning to end."""
+"""A captured CUDA graph, or the reason why a step could not be captured. Also watches the captures that the user's own
+code makes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from graphsafe.report.probes.twin import Difference
 
 @contextmanager
 def attempts_watched(sink: Callable[[Attempt], None]) -> Iterator[None]:
-    """Watch the two methods of `CUDAGraph` that every kind of capture calls."""
+    """Report the captures of the user's code to `sink`, by watching the two methods of `CUDAGraph` that every capture
+    calls."""
     graph = torch.cuda.CUDAGraph
     begin, end = graph.capture_begin, graph.capture_end
     open_attempts: dict[int, tuple[str, tuple[CallSite, ...], Span | None]] = {}
@@ -38,8 +39,8 @@ def attempts_watched(sink: Callable[[Attempt], None]) -> Iterator[None]:
         return begin(self, *args, **kwargs)
 
     def capture_end(self: Any) -> Any:
-        # In `__exit__` of torch.cuda.graph this is the error of its body; capture_end only repeats that the capture
-        # failed.
+        # In `__exit__` of torch.cuda.graph, this is the error of the block. `capture_end` itself only says that the
+        # capture failed.
         raised = sys.exc_info()[1]
         device, frames, span = open_attempts.pop(id(self), (f"cuda:{torch.cuda.current_device()}", *user_frames()))
         try:
@@ -64,7 +65,7 @@ def attempts_watched(sink: Callable[[Attempt], None]) -> Iterator[None]:
 def _nodes(graph: Any) -> int | None:
     try:
         return sum(node_counts(graph.raw_cuda_graph()).values())
-    except RuntimeError:  # without keep_graph, torch has already destroyed the graph
+    except RuntimeError:  # without `keep_graph`, torch has already destroyed the graph
         return None
 
 
@@ -73,7 +74,7 @@ class CudaRecording:
     graph: torch.cuda.CUDAGraph
     outputs: Any
     places: Sequence[Place | None] = ()
-    "For a traced recording, the user's line that launched each node."
+    "For a traced recording: the user's line that launched each node."
 
     @property
     def raw(self) -> int:
@@ -85,10 +86,11 @@ class CudaRecording:
         return graph_nodes(self.raw)
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Return the differences from another recording. Raises NotComparable if the driver does not show the nodes."""
+        """Return the differences between this and another recording. Raises NotComparable if the driver does not show
+        the nodes."""
         assert isinstance(other, CudaRecording)
-        # A traced recording may have other nodes than a plain recording, because a dispatch mode changes the launches
-        # of compiled code. Its places then belong to other nodes.
+        # A traced recording may have other nodes than a plain one, because a dispatch mode changes the launches of
+        # compiled code. Its places may then belong to other nodes.
         pools = (tuple(self.graph.pool()), tuple(other.graph.pool()))
         return differences(self._nodes, other._nodes, pools, Segments.now(), other.places)
 
@@ -111,20 +113,19 @@ class CudaRecording:
         return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return nothing: a plain capture does not record work outside of the capture; `diagnose` looks for such
-        work."""
+        """Return nothing: a plain capture cannot see work outside of the capture. `diagnose` finds such work."""
         return ()
 
 
 class CudaPieces:
-    """Captures of one step in one pool; see `graphsafe.capture.device.protocol.Pieces`."""
+    """Captures of the parts of one step in one pool; see `graphsafe.capture.device.protocol.Pieces`."""
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._ended: list[torch.cuda.CUDAGraph] = []
-        """The ended graphs, including empty graphs. All are kept alive because torch refuses a pool that no graph uses
-        any more."""
+        """All graphs that were ended, including empty ones. They are kept alive because torch refuses a pool that no
+        graph uses any more."""
 
     def begin(self) -> None:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
@@ -135,7 +136,7 @@ class CudaPieces:
         assert self._graph is not None
         graph, self._graph = self._graph, None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch warns of an empty graph, but an empty piece is fine
+            warnings.simplefilter("ignore")  # PyTorch warns about an empty graph, but a part of a step may be empty
             graph.capture_end()
         self._ended.append(graph)
         recording = CudaRecording(graph, None)
@@ -152,7 +153,7 @@ class CudaPieces:
 
 
 def failure_of(error: BaseException) -> CaptureFailure:
-    """Describe the first error of the chain, which is hidden by the error that reaches the user."""
+    """Describe the first error of the chain. The error that reaches the user hides it."""
     root, chain = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
     texts = tuple(f"{type(link).__name__}: {first_line(link)}" for link in chain)

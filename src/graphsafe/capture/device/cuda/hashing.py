@@ -1,7 +1,7 @@
 """Hashes tensors on their own device, many at once, because a step's state consists of hundreds of small tensors.
 
-A hash is two sums over the 64-bit words of a tensor's bytes, each word weighted by its position. It does not depend on
-which tensors are hashed together.
+A hash is made from two sums over the 64-bit words of a tensor's bytes, in which each word is weighted by its position.
+It does not depend on which tensors are hashed together.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import torch
 from graphsafe.capture.device.bits import bytes_digest
 
 _GROUP_WORDS = 1 << 21
-"The number of words that are hashed at once; intermediate results take several times the memory of these words."
+"Number of words that are hashed at once. Intermediate results take several times as much memory as these words."
 _WORD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
     tensor: int
-    "The number of the tensor."
+    "The index of the tensor."
     data: torch.Tensor
     first: int
-    "The position of the piece's first word in the tensor."
+    "The position of this piece's first word in the tensor."
 
     @property
     def words(self) -> int:
@@ -53,7 +53,7 @@ def digests(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
 
 
 def word_sums(data: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return two sums for each of these byte tensors of one device."""
+    """Return two sums for each of these byte tensors, which are all on one device."""
     totals = torch.zeros(len(data), 2, dtype=torch.int64, device=data[0].device)
     for group in _groups(data):
         words, place = _laid_out(group)

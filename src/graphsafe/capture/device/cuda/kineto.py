@@ -1,8 +1,11 @@
-"""A profiled step as a timeline: reads the Chrome trace that `torch.profiler` exports. Needs neither torch nor a GPU.
+"""Makes a timeline from a profiled step: reads the Chrome trace that `torch.profiler` exports. Needs neither torch nor
+a GPU.
 
-A trace is a list of events. Four kinds of events with a begin (`ts`) and a duration (`dur`), in microseconds, are read:
-calls of the CUDA runtime and driver, on the host's threads; work of the device (`kernel`, `gpu_memcpy`, `gpu_memset`),
-which has the `correlation` of the call that launched it; and this package's own marks around the step and its lines.
+A trace is a list of events. The events that are read here have a begin (`ts`) and a duration (`dur`) in microseconds.
+They are of these kinds:
+- calls of the CUDA runtime and driver, on threads of the host
+- work of the device (`kernel`, `gpu_memcpy`, `gpu_memset`), with the `correlation` of the call that launched it
+- this package's own marks around the step and around its lines
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ Event = Mapping[str, Any]
 
 STEP = "graphsafe step"
 LINE = "graphsafe line "
-"The beginning of the marks around its lines; the line's number in a list follows."
+"The beginning of the name of a mark around a line. The line's index in a list follows."
 _CALLS = frozenset(("cuda_runtime", "cuda_driver"))
 _WORK: Mapping[str, OperationKind] = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill"}
 _KINDS: Sequence[tuple[tuple[str, ...], OperationKind]] = (
@@ -31,16 +34,16 @@ _KINDS: Sequence[tuple[tuple[str, ...], OperationKind]] = (
     (("Memset",), "fill"),
     (("Malloc", "Free", "MemAlloc", "MemFree", "HostAlloc"), "allocation"),
 )
-"Beginnings of the names of calls, after `cuda` or `cu`."
+"Beginnings of the names of calls, without the prefix `cuda` or `cu`."
 _LEAST_GAP_US = 1.0
-"If two kernels are at most this far apart, there is no gap between them."
+"A gap between two kernels must be at least this long to be reported."
 
 
 def timeline_of(plain: Sequence[Event], named: Sequence[Event] = (), places: Sequence[str] = ()) -> Timeline:
-    """Return the timeline of the step that was profiled as `plain`.
+    """Return the timeline of the step whose profile is `plain`.
 
-    `named` is another profile of the same step, with marks around the lines that `places` lists. The times in `named`
-    are not used, but `named` gives the lines of the calls that both profiles have.
+    `named` is another profile of the same step, with marks around the lines in `places`. The times in `named` are not
+    used, because marks take time. But `named` gives the lines of the calls that both profiles have.
     """
     step = _step(plain)
     if step is None:
@@ -70,7 +73,7 @@ def timeline_of(plain: Sequence[Event], named: Sequence[Event] = (), places: Seq
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """An event, with its relevant fields."""
+    """An event, with the fields that are needed here."""
 
     kind: OperationKind
     name: str
@@ -93,7 +96,7 @@ def _timed(events: Iterable[Event]) -> list[Event]:
 
 
 def _step(events: Iterable[Event]) -> _Span | None:
-    """Return the mark around the step. The device has its own copy of such a mark, which is ignored."""
+    """Return the mark around the step. The device's copy of the mark is ignored."""
     marks = [event for event in _timed(events) if event["name"] == STEP and not str(event.get("cat")).startswith("gpu")]
     return _span(marks[0], "wait") if marks else None
 
@@ -104,7 +107,7 @@ def _kind(name: str) -> OperationKind | None:
 
 
 def _calls(events: Iterable[Event], step: _Span) -> list[_Span]:
-    """Return the calls within the step, in order. A call inside another call counts as part of the outer call."""
+    """Return the calls during the step, in order. A call inside another call counts as part of the outer call."""
     found: list[_Span] = []
     last: dict[object, float] = {}
     for event in sorted(_timed(events), key=lambda event: (float(event["ts"]), -float(event["dur"]))):
@@ -126,7 +129,8 @@ def _work(events: Iterable[Event], calls: Sequence[_Span]) -> list[_Span]:
 
 
 def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]) -> list[str | None]:
-    """Return the lines of the calls at the beginning and at the end that both profiles have in common."""
+    """Return the lines of the calls. Both profiles have the same calls at the beginning and at the end; calls between
+    these have no line."""
     step = _step(named)
     if step is None:
         return [None] * len(calls)
@@ -143,8 +147,8 @@ def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]
 
 
 def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int, int]]:
-    """Yield the indices of equal calls, up to the first difference. One list may have fewer allocations, because of
-    caches."""
+    """Yield the indices of equal calls, up to the first difference. Because of caches, one list may have fewer
+    allocations."""
     at = other = 0
     while at < len(calls) and other < len(others):
         if calls[at].name == others[other].name:
@@ -159,7 +163,8 @@ def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int
 
 
 def _marked(events: Iterable[Event], step: _Span, calls: Sequence[_Span], places: Sequence[str]) -> list[str | None]:
-    """Return the innermost marked line around each call; for another thread's, the line of the step's thread."""
+    """Return the innermost marked line around each call. If no line is marked on the call's own thread, use the line on
+    the step's thread."""
     marks = [_span(event, "wait") for event in _timed(events) if str(event["name"]).startswith(LINE)]
     moments = [*((mark.begin, 0, mark) for mark in marks), *((call.begin, 1, call) for call in calls)]
     moments.sort(key=lambda moment: (moment[0], moment[1], -moment[2].end))
@@ -180,7 +185,7 @@ def _marked(events: Iterable[Event], step: _Span, calls: Sequence[_Span], places
 
 
 def _joined(work: Sequence[_Span]) -> list[tuple[float, float]]:
-    """Return the times in which any stream works."""
+    """Return the times during which at least one stream works."""
     found: list[tuple[float, float]] = []
     for one in work:
         if found and one.begin <= found[-1][1]:
@@ -191,7 +196,7 @@ def _joined(work: Sequence[_Span]) -> list[tuple[float, float]]:
 
 
 def _behind(call: _Span, busy: Sequence[tuple[float, float]]) -> float | None:
-    """Return how long the device works during a wait."""
+    """Return how long the device works during a wait; None for other calls."""
     if call.kind != "wait":
         return None
     first = max(bisect_right(busy, (call.begin, float("inf"))) - 1, 0)
@@ -210,7 +215,7 @@ def _gaps(
     calls: Sequence[_Span],
     lines: Sequence[str | None],
 ) -> Iterable[Gap]:
-    """Yield the times without work before and between work, with the host's call during each."""
+    """Yield the times during which the device has no work, and the host's call that explains each."""
     first_at = {one.begin: one for one in reversed(work)}
     numbers = {call.correlation: number for number, call in enumerate(calls)}
     idle = zip([begin, *(until for _, until in busy)], (since for since, _ in busy), strict=False)
@@ -223,11 +228,12 @@ def _gaps(
 
 
 def _cause(since: float, launch: int | None, calls: Sequence[_Span]) -> tuple[GapCause, int | None]:
-    """Return the reason why nothing ran between `since` and the work of a call, and the call whose line explains it."""
+    """Return the reason why nothing ran between `since` and the work that a call launched, and the number of the call
+    whose line explains it."""
     if launch is None or calls[launch].begin <= since:
         return "device", launch
     meanwhile = list(takewhile(lambda number: calls[number].end >= since, range(launch - 1, -1, -1)))[::-1]
-    # A copy that began before the device's work ended, and ended after it, has waited for that work
+    # A copy that began before the device's work ended, and ended after it, has waited for that work.
     for number in meanwhile:
         if calls[number].kind == "wait" or (calls[number].kind == "copy" and calls[number].begin < since):
             return "wait", number

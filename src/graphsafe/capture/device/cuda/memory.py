@@ -1,5 +1,5 @@
-"""Reads and writes tensors for the probes: stores, poison, and allocations that overwrite freed memory. Finds the lines
-that allocated and freed memory from the caching allocator's own history, which has Python's frames; this does not
+"""Reads and writes tensors for the probes: stores, poison, and allocations that overwrite freed memory. Also finds the
+lines that allocated and freed memory, from the caching allocator's own history, which has Python frames. This does not
 change the allocator."""
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from graphsafe.capture.shared.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
 
 _BLOCKS = (512, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 32 << 20)
-"Sizes that fall into both of the allocator's pools, small and large."
+"Sizes for both of the allocator's pools, small and large."
 _LARGEST_SMALL = 1 << 20
-"Requests above this size are not served from the pool of small blocks, even if it has larger free blocks."
+"The allocator does not serve larger requests from the pool of small blocks, even if that pool has larger free blocks."
 _MOST_FILLED = 4 << 30
 _FREED = 0xFF
-"A byte that, repeated, is NaN in every floating dtype."
+"A byte that gives NaN in every floating-point dtype when it is repeated."
 
 
 def store(tensor: torch.Tensor, values: torch.Tensor) -> None:
@@ -42,8 +42,8 @@ def poison(tensor: torch.Tensor) -> None:
 
 
 def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
-    """Allocate blocks, fill them with NaN and free them, on every stream on which the step may have freed blocks. If a
-    graph still reads freed memory, it then reads NaN."""
+    """Allocate blocks, fill them with NaN and free them, on every stream on which the step may have freed blocks. A
+    graph that still reads freed memory then reads NaN."""
     for stream in (torch.cuda.current_stream(device), *streams):
         with torch.cuda.stream(stream):
             blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in _BLOCKS for _ in range(4)]
@@ -55,7 +55,7 @@ def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
 
 def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
     """Overwrite every free block that the allocator keeps, on the streams on which the step may have freed blocks. Each
-    request has the size of a free block, and so gets that block, until no free block is left."""
+    request has the size of a free block, so it gets that block, until no free block is left."""
     segments = memory_segments()
     own = [one for one in segments if one["device"] == device.index and tuple(one["segment_pool_id"]) == (0, 0)]
     used = (torch.cuda.default_stream(device), torch.cuda.current_stream(device), *streams)
@@ -70,7 +70,8 @@ def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
 
 
 def free_sizes(segments: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the sizes of requests that together take all free blocks of these segments, up to a bound."""
+    """Return the sizes of requests that together take all free blocks of these segments, up to a total of
+    `_MOST_FILLED` bytes."""
     sizes: list[int] = []
     for segment in segments:
         for block in segment["blocks"]:
@@ -100,8 +101,8 @@ def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
 
 
 def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
-    """Read one device's trace. A block counts as held until it can be reused, which may be after other streams have
-    finished with it."""
+    """Read the trace of one device. A block counts as held until it can be reused. That may be after its release, when
+    other streams have finished with it."""
     own = sorted(
         (int(segment["address"]), int(segment["address"]) + int(segment["total_size"]))
         for segment in segments
@@ -123,7 +124,8 @@ def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping
 
 
 def innermost_line(entry: Mapping[str, Any]) -> CallSite | None:
-    """Return the line of the innermost user's frame; the allocator lists an entry's innermost frame first."""
+    """Return the line of the innermost frame of the user. In an entry of the allocator, the innermost frame is
+    first."""
     for frame in entry.get("frames") or ():
         if is_user_file(frame["filename"]):
             return CallSite(absolute(frame["filename"]), int(frame["line"]), frame["name"])

@@ -1,7 +1,7 @@
 """Reads the nodes of a captured graph from the driver, and compares two captures of one step.
 
-The driver's own library is asked through ctypes: torch loads it, and graphsafe needs no other package for this. Names
-of kernels need CUDA 12.3, the layout of their arguments CUDA 12.4; an older driver raises `NotComparable`.
+The driver's own library is called through ctypes. Torch has loaded it, so graphsafe needs no other package. Names of
+kernels need CUDA 12.3, and the layout of their arguments needs CUDA 12.4. An older driver raises `NotComparable`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.twin import Difference
 
 _WORD = 8
-"Number of bytes compared at once: an address, or one or two scalars."
+"Number of bytes that are compared at once. They hold one address, or one or two scalars."
 _MOST_DIFFERENCES = 64
 _NEWEST_CALLS = (
     "cuGraphKernelNodeGetParams_v2 cuKernelGetName cuFuncGetName cuKernelGetParamInfo cuFuncGetParamInfo "
@@ -37,29 +37,29 @@ _HOST_MEMORY = 1
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node: `launch` gives the amount of work (grid, block, bytes), `words` the arguments, in words of eight
-    bytes."""
+    """A node of a graph. `launch` is the amount of work (grid, block, bytes). `words` are the arguments, in words of
+    eight bytes."""
 
     kind: str
     name: str
     launch: tuple[int, ...] = ()
     words: tuple[int, ...] = ()
     opaque: bool = False
-    "Whether the driver hides the arguments."
+    "Whether the driver does not show the arguments."
     pointers: tuple[int, ...] = ()
-    "Words that are a whole argument or an address of a copy, rather than part of a larger argument."
+    "Words that are a whole argument, or an address of a copy, and not part of a larger argument."
 
 
 Pool = tuple[int, ...]
-"The name of a memory pool in the allocator: two numbers."
+"The name of a memory pool in the allocator, which consists of two numbers."
 What = Literal["count", "operation", "extent", "scalar", "address"]
 Place = tuple[tuple[CallSite, ...], "Span | None", str]
-"The user's frames, the running span, and the operation of a node."
+"The user's frames at a node, the expression that was running, and the node's operation."
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The allocator's segments at one moment, from which the pool of an address is found."""
+    """The allocator's segments at one moment. They give the pool of an address."""
 
     spans: tuple[tuple[int, int, Pool], ...]
 
@@ -79,8 +79,8 @@ def differences(
     segments: Segments,
     places: Sequence[Place | None] = (),
 ) -> tuple[Difference, ...]:
-    """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` belong to the nodes of `second`, where
-    known.
+    """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` are those of the nodes of `second`, as
+    far as they are known.
 
     An address in the first graph's pool may become any address in the second graph's pool, since each capture allocates
     its own results. An address outside of the pools has to stay the same.
@@ -94,7 +94,7 @@ def differences(
             break
         if (one.kind, one.name) != (other.kind, other.name):
             found.append(_difference(number, "operation", second, _named(one), _named(other), places))
-            break  # later nodes are shifted relative to the first graph, so all of them would differ
+            break  # later nodes are shifted against those of the first graph, so all of them would differ
         if one.launch != other.launch:
             found.append(_difference(number, "extent", second, str(one.launch), str(other.launch), places))
         for at, (before, after) in enumerate(zip(one.words, other.words, strict=False)):
@@ -140,7 +140,7 @@ def _named(node: GraphNode) -> str:
 
 
 def _memories(before: int, after: int, pools: tuple[Pool, Pool], segments: Segments) -> tuple[str, str]:
-    """Describe two addresses by the memory that contains them, since the numbers differ between processes."""
+    """Describe two addresses by the memory that contains them, since addresses differ between processes."""
 
     def memory(address: int, own: Pool) -> str:
         pool = segments.pool(address)
@@ -151,7 +151,8 @@ def _memories(before: int, after: int, pools: tuple[Pool, Pool], segments: Segme
 
 
 def _numbers(before: int, after: int) -> tuple[str, str]:
-    """Write two words as readable text: only the half that differs, as an integer or as a float32."""
+    """Write two words in a readable form: an integer or a float. If only one half of the word differs, only that half
+    is written."""
     halves = [(word & 0xFFFF_FFFF, word >> 32) for word in (before, after)]
     differing = [half for half in (0, 1) if halves[0][half] != halves[1][half]]
     if len(differing) == 2:
@@ -183,7 +184,7 @@ class _KernelParameters(ctypes.Structure):
 
 
 class _CopySide(ctypes.Structure):
-    """Half of `CUDA_MEMCPY3D`: the source or the destination of a copy."""
+    """One half of `CUDA_MEMCPY3D`: the source or the destination of a copy."""
 
     _fields_ = [
         *((name, c_size_t) for name in ("x", "y", "z", "lod")),
@@ -226,8 +227,7 @@ def _driver() -> ctypes.CDLL:
 
 
 def graph_nodes(raw_graph: int) -> tuple[GraphNode, ...]:
-    """Return the nodes of a `cudaGraph_t`, with the nodes of child graphs in place of these graphs. Raises
-    NotComparable."""
+    """Return the nodes of a `cudaGraph_t`. A child graph is replaced by its nodes. Raises NotComparable."""
     return tuple(found for handle in _handles(raw_graph) for found in _node(_driver(), c_void_p(handle)))
 
 
@@ -298,7 +298,7 @@ def _kernel(driver: ctypes.CDLL, node: c_void_p) -> GraphNode:
 
 @functools.cache
 def _sizes(prefix: str, handle: int) -> tuple[int, ...]:
-    """Return the size in bytes of each argument of a kernel."""
+    """Return the size in bytes of each argument of the kernel."""
     ask = getattr(_driver(), f"{prefix}GetParamInfo")
     sizes: list[int] = []
     offset, size = c_size_t(0), c_size_t(0)
@@ -308,10 +308,11 @@ def _sizes(prefix: str, handle: int) -> tuple[int, ...]:
 
 
 def graph_edges(raw_graph: int) -> tuple[tuple[int, int], ...]:
-    """Return the edges of a `cudaGraph_t` as numbers of nodes (`cuGraphGetNodes`). Raises NotComparable."""
+    """Return the edges of a `cudaGraph_t` as pairs of node numbers, in the order of `cuGraphGetNodes`. Raises
+    NotComparable."""
     numbers = {handle: number for number, handle in enumerate(_handles(raw_graph))}
-    # The second version of the call also returns the kind of an edge (eight bytes); the first version refuses graphs
-    # with such edges.
+    # The second version of the call also returns the kind of each edge (eight bytes). The first version refuses graphs
+    # whose edges have kinds.
     ask = _driver().cuGraphGetEdges_v2
     edges = c_size_t(0)
     _ask(ask(c_void_p(raw_graph), None, None, None, byref(edges)), "cuGraphGetEdges")
@@ -324,7 +325,7 @@ def graph_edges(raw_graph: int) -> tuple[tuple[int, int], ...]:
 
 
 def graph_in_capture(stream: torch.cuda.Stream) -> int | None:
-    """Return the `cudaGraph_t` of the capture under way on a stream, or None."""
+    """Return the `cudaGraph_t` of the capture that is under way on a stream, or None."""
     driver = _driver()
     status, number, graph = c_int(0), ctypes.c_ulonglong(0), c_void_p()
     asked = driver.cuStreamGetCaptureInfo_v2(
@@ -335,7 +336,7 @@ def graph_in_capture(stream: torch.cuda.Stream) -> int | None:
 
 
 def count_in_capture(stream: torch.cuda.Stream) -> int:
-    """Return how many nodes the capture under way on a stream has so far."""
+    """Return how many nodes the capture that is under way on a stream has so far."""
     graph = graph_in_capture(stream)
     return _count(graph) if graph else 0
 

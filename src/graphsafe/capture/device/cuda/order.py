@@ -1,8 +1,8 @@
-"""Finds races among the nodes of a CUDA graph: the graph's edges give the order, and a watched capture gives the memory
-of each node.
+"""Finds races among the nodes of a CUDA graph. The graph's edges give the order; a watched capture gives the memory of
+each node.
 
-The driver shows the arguments of a kernel but not which of them the kernel writes. The schemas of PyTorch's operators
-show the writes, so the step is captured again under a dispatch mode. Kernels that no operator launches are not checked.
+The driver shows the arguments of a kernel, but not which of them the kernel writes. The schemas of PyTorch's operators
+do show this, so the step is captured again under a dispatch mode. Kernels that no operator launches are not checked.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from graphsafe.report.probes.order import Race
 
 
 def is_chain(raw_graph: int) -> bool:
-    """Return whether the nodes of a graph run one after the other, so that no two can race. Raises NotComparable."""
+    """Return whether the nodes of a graph run one after another, so that no two of them can race. Raises
+    NotComparable."""
     return forms_chain(sum(node_counts(raw_graph).values()), set(graph_edges(raw_graph)))
 
 
 def forms_chain(nodes: int, edges: Set[tuple[int, int]]) -> bool:
-    """Return whether the edges lead through all nodes one after the other. Two nodes without an edge between them do
-    not form a chain."""
+    """Return whether the edges form one path through all nodes. Two nodes without an edge between them form no path."""
     starts, ends = {one for one, _ in edges}, {other for _, other in edges}
     return len(edges) == max(nodes - 1, 0) == len(starts) == len(ends)
 
 
 class MemoryTouched(OperationMode):  # type: ignore[no-untyped-call]
-    """Notes the memory that each operation uses, and the nodes that it adds to the capture under way on `stream`."""
+    """Notes the memory that each operation uses, and the nodes that the operation adds to the capture under way on
+    `stream`."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -53,20 +54,21 @@ class MemoryTouched(OperationMode):  # type: ignore[no-untyped-call]
 
 
 def races_of(raw_graph: int, touched: MemoryTouched) -> tuple[Race, ...]:
-    """Return the races of a graph that was captured under `touched`. Raises NotComparable."""
+    """Return the races in a graph that was captured under `touched`. Raises NotComparable."""
     reached = _reached(graph_edges(raw_graph))
     nodes = touched.nodes
 
     def ordered(first: int, second: int) -> bool:
-        # It is not known which node of the operation uses the memory. Besides its kernel, NCCL adds event nodes that
-        # nothing in the graph waits for (torch 2.11, NCCL 2.28).
+        # It is not known which node of an operation uses the memory, so one ordered pair of nodes is enough. Besides
+        # its kernel, NCCL adds event nodes for which nothing in the graph waits (torch 2.11, NCCL 2.28).
         return any(later in reached.get(one, ()) for one in nodes[first] for later in nodes[second])
 
     return races_in(touched.work, ordered)
 
 
 def _reached(edges: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
-    """Node -> all nodes after it on some path. A capture adds each node after the nodes that it waits for."""
+    """Return, for each node, all nodes that follow it on some path. A capture adds each node after the nodes for which
+    it waits."""
     following: dict[int, list[int]] = {}
     for one, other in edges:
         following.setdefault(one, []).append(other)

@@ -1,4 +1,4 @@
-"""Runs a step under `torch.profiler`, and again with marks around the lines of the user's code."""
+"""Profiles a step with `torch.profiler`, and profiles it again with marks around the lines of the user's code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ON_DEVICE = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
 
 
 def profiled_timeline(step: Callable[[], Any], wait: Callable[[], None], folder: Path) -> Timeline:
-    """Run a step twice and return its timeline: times from the first run, lines from the second."""
+    """Run a step twice and return its timeline. Times are from the first run, lines from the second."""
     plain = profiled(step, wait, folder)
     lines = Lines()
     named = profiled(lambda: lines.run(step), wait, folder)
@@ -32,7 +32,7 @@ def profiled_timeline(step: Callable[[], Any], wait: Callable[[], None], folder:
 def profiled(
     step: Callable[[], Any], wait: Callable[[], None], folder: Path, activities: Sequence[ProfilerActivity] = _ON_DEVICE
 ) -> list[Event]:
-    """Run a step and return the profiler's events; `wait` waits for the device."""
+    """Run a step and return the profiler's events. `wait` is a function that waits for the device."""
     file = folder / "profile.json"
     wait()
     with profiling(activities) as profiler:
@@ -47,17 +47,16 @@ def profiled(
 
 
 def _mark(name: str) -> Any:
-    """Return a context manager that the profiler records by its name, without running an operation that modes would
-    see."""
+    """Return a context manager that the profiler records under `name`. It runs no operation, so modes do not see it."""
     return torch._C._profiler._RecordFunctionFast(name)
 
 
 class Lines:
-    """Marks each line of the user's code while it runs, in all threads."""
+    """Marks each line of the user's code while the line runs, in all threads."""
 
     def __init__(self) -> None:
         self.places: list[str] = []
-        "The number in the mark -> `/folder/cache.py:41`."
+        "The index in a mark -> `/folder/cache.py:41`."
         self._numbers: dict[str, int] = {}
 
     def run(self, step: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The few calls of the CUDA runtime that torch does not offer, through the library that torch has loaded."""
+"""The few calls of the CUDA runtime that torch does not offer, made through the library that torch has loaded."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 NODE_KINDS = dict(enumerate("kernel memcpy memset host graph empty wait-event event-record".split()))
 NODE_KINDS |= {10: "mem-alloc", 11: "mem-free", 13: "conditional"}
-"`cudaGraphNodeType` of driver_types.h."
+"The kinds of `cudaGraphNodeType` in driver_types.h."
 
 NOT_CAPTURING, CAPTURING, INVALIDATED = 0, 1, 2
-"`cudaStreamCaptureStatus`."
+"The values of `cudaStreamCaptureStatus`."
 
 
 @functools.cache
@@ -34,7 +34,8 @@ def node_counts(raw_graph: int) -> dict[str, int]:
     count = ctypes.c_size_t(0)
     if library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), None, ctypes.byref(count)):
         raise RuntimeError("cudaGraphGetNodes failed")
-    if not count.value:  # if asked for zero nodes, the runtime notes an error that the next kernel launch would raise
+    # if the runtime is asked for zero nodes, it stores an error that the next kernel launch would raise
+    if not count.value:
         return {}
     nodes = (ctypes.c_void_p * count.value)()
     library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), nodes, ctypes.byref(count))
@@ -47,7 +48,7 @@ def node_counts(raw_graph: int) -> dict[str, int]:
 
 
 def driver_version() -> str | None:
-    """Return the newest CUDA version that the driver supports, `13.0`."""
+    """Return the newest CUDA version that the driver supports, as `13.0`."""
     version = ctypes.c_int(0)
     if _library().cudaDriverGetVersion(ctypes.byref(version)) or not version.value:
         return None

@@ -1,7 +1,7 @@
-"""Tracks the running Python-level torch call and the aten op inside it.
+"""Tracks which torch function the user's Python code has called, and the aten op that runs inside it.
 
-A function mode sees `tensor.__bool__` and `torch.zeros` by name; a dispatch mode sees every aten op with its arguments.
-Neither sees the inner work of a C++ extension's op, nor the autograd engine's own threads.
+A function mode sees `tensor.__bool__` and `torch.zeros` by name. A dispatch mode sees every aten op with its arguments.
+Neither sees what the op of a C++ extension does inside, or the autograd engine's own threads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ Sink = Callable[[StepEvent], None]
 
 @functools.cache
 def python_name(func: Any) -> str | None:
-    """Return the function's name in the op table; None for a function that reads no values (`tensor.shape`)."""
+    """Return the function's name in the op table. Return None for an attribute such as `tensor.shape`, which reads no
+    values."""
     name = getattr(func, "__name__", "")
     if name == "__get__":
         return None
@@ -47,7 +48,7 @@ def python_name(func: Any) -> str | None:
 
 
 class Running:
-    """The call and the op that are running in this thread, and the events that follow from them."""
+    """The torch function and the op that are running in this thread, and the events that they cause."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -55,14 +56,14 @@ class Running:
         self.via: str | None = None
         self.op: str | None = None
         self.reported = False
-        "Whether the running op has been reported already, so that a wait inside it is not reported again."
+        "Whether the running op has already been reported. A wait inside it is then not reported again."
         self.inside: str | None = None
         "A call that has been reported as a whole, so that events inside it are not reported."
         self.before_op: Callable[[str, Sequence[Any]], None] | None = None
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
 
     def call(self) -> str | None:
-        """Return the running Python-level torch call as the op table spells it. `graphsafe.guard` overrides this."""
+        """Return the running torch function as the op table spells it. `graphsafe.guard` overrides this method."""
         return self.via
 
     def report(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
@@ -84,8 +85,8 @@ class Running:
         if self.op in _INDEXES:
             self.report("extent", self.op, mask=True)
         elif self.op is None and via in _SUBSCRIPTS:
-            # Report the copy before the op itself: PyTorch first turns a list among the indices into a tensor and
-            # copies it to the device.
+            # Report a copy and not the op: if the indices contain a list, PyTorch first makes a tensor of it and copies
+            # that to the device.
             self.report("copy-to-device", via, index=True, pinned=False, non_blocking=False)
         else:
             self.report(kind, self.op or via or "cudaStreamSynchronize", literal=via in _LITERALS)
@@ -117,7 +118,7 @@ class Running:
         if same or source.is_cuda == to_cuda:
             return
         host = source if to_cuda else target
-        # `.to("cpu", non_blocking=True)` puts its result into pinned memory by itself.
+        # the result of `.to("cpu", non_blocking=True)` is always in pinned memory
         pinned = non_blocking if host is None else host.is_pinned()
         self.reported = True
         if not (pinned and non_blocking):
@@ -189,7 +190,7 @@ class _Ops(OperationMode):  # type: ignore[no-untyped-call]
 
 
 def _ops(running: Running) -> _Ops:
-    """Return the mode that sees operations; a loaded dynamo must not trace the mode's own code."""
+    """Return the mode that sees operations. If dynamo is loaded, use a mode whose own code dynamo does not trace."""
     if "torch._dynamo" not in sys.modules:
         return _Ops(running)
 
@@ -206,7 +207,7 @@ def _ops(running: Running) -> _Ops:
 
 @contextmanager
 def traced(running: Running) -> Iterator[None]:
-    # The first use of a dispatch mode imports for seconds, so it is done before anything is watched.
+    # Imports at the first use of a dispatch mode take seconds, so use one before anything is watched.
     with _ops(Running(lambda event: None)):
         torch.empty(0)
     with _Calls(running), _ops(running):
@@ -214,14 +215,15 @@ def traced(running: Running) -> Iterator[None]:
 
 
 class NodePlaces:
-    """Finds the user's line that launched each node of a capture, by counting the nodes around every operation. The
-    places only explain differences. This recording is never compared itself, since it is not a plain recording."""
+    """Finds the user's line that launched each node of a capture, by counting the nodes before and after every
+    operation. The places only explain differences. This recording itself is not compared, since it is not a plain
+    recording."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.places: list[Place | None] = []
         self._stream = stream
         self._running = Running(lambda event: None)
-        # Nodes that no torch operation launched (a Triton kernel, an extension) have no known place.
+        # Nodes that no torch operation launched (by a Triton kernel, by an extension) have no known place.
         self._running.before_op = lambda name, args: self._fill(None)
         self._running.after_op = lambda name, args: self._fill((*user_frames(), name))
 

@@ -1,8 +1,10 @@
-"""The places of a kernel's arguments that PyTorch does not fill.
+"""The places in a kernel's arguments that PyTorch does not fill.
 
-Some kernels have one large argument with room for many tensors or dimensions. The unfilled places hold what the host's
-stack held before, often addresses of an earlier call's tensors, which the kernel never uses. On an H100 with torch 2.11
-the graph of a backward pass had the address of a gradient of the warm-up, among the strides of an elementwise kernel.
+Some kernels have one large argument with space for many tensors or dimensions. The unfilled places contain old data
+from the host's stack. Often these are addresses of an earlier call's tensors, which the kernel never uses. An example
+from an H100 with torch 2.11: in the graph of a backward pass, the strides of an elementwise kernel contained the
+address of a gradient of the warm-up.
+
 The layouts are those of PyTorch 2.6 to 2.13: MultiTensorApply.cuh (`torch._foreach_*`, fused optimizers),
 OffsetCalculator.cuh (elementwise operations), Reduce.cuh (`sum`) and Shape.cu (`cat`).
 """
@@ -14,48 +16,50 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _LISTS = re.compile(r"(FusedOptimizerTensorList|TensorListScalarList|TensorList)MetadataI(?:.*?)Li([1-5])EE")
-"Matches the mangled type of an argument with lists of tensors: its kind and its number of lists."
+"Matches the mangled type of an argument with lists of tensors. The groups are its kind and its number of lists."
 _JOINED = re.compile(r"CatArrInputTensorMetadataI(?:.*?)Li(\d+)ELi\d+EE")
-"Matches the mangled type of an argument with tensors to join: the number of tensors that there is room for."
+"""Matches the mangled type of an argument with tensors to concatenate. The group is the number of tensors for which it
+has space."""
 _WORD = 8
 _MOST_DIMENSIONS = 25
 _SIZES = 4 + 12 * _MOST_DIMENSIONS
-"Bytes: the number of dimensions, and a divisor of three numbers for each."
+"Number of bytes of the number of dimensions, with a divisor of three numbers for each dimension."
 _STRIDES = 4 * _MOST_DIMENSIONS
-"Bytes for each tensor."
+"Number of bytes of the strides of one tensor."
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
-    """The number of tensors for which one argument has room. Each tuple has an entry for one, two, three, four and five
+class _Space:
+    """The number of tensors for which an argument has space. Each tuple has an entry for one, two, three, four and five
     lists."""
 
     tensors: tuple[int, ...]
     with_scalars: tuple[int, ...]
     blocks: int
     index: int
-    "The number of bytes of a tensor's index."
+    "Number of bytes of the index of a tensor."
 
 
-_ROOMS = (
-    _Room((110, 64, 48, 36, 30), (96, 64, 48, 36, 30), 320, 1),
-    _Room((770, 448, 336, 252, 210), (672, 448, 336, 252, 210), 2240, 2),  # built with CUDA 13
+_SPACES = (
+    _Space((110, 64, 48, 36, 30), (96, 64, 48, 36, 30), 320, 1),
+    _Space((770, 448, 336, 252, 210), (672, 448, 336, 252, 210), 2240, 2),  # for PyTorch built with CUDA 13
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """An argument begins with columns of one word for each tensor, such as addresses and numbers of elements."""
+    """The layout of an argument. It begins with columns that have one word for each tensor, such as its address or its
+    number of elements."""
 
     columns: int
     tensors: int
-    "The number of tensors that there is room for."
+    "The number of tensors for which there is space."
     numbers: int
-    "The offset of the list with the index of each block's tensor."
+    "The offset of the list that has the index of each block's tensor."
     index: int
     blocks: int
     tail: int = 0
-    "The number of bytes after the tensors and parts of the blocks."
+    "Number of bytes after the indices of the blocks' tensors and parts."
 
     @property
     def bytes(self) -> int:
@@ -65,10 +69,10 @@ class _Layout:
 
 def without_unused_places(kernel: str, grid: tuple[int, ...], argument: bytes) -> bytes:
     """Return a kernel's argument with zeros in the places that hold no tensor. An argument without such places is
-    returned unchanged. `kernel` is the mangled name, and `grid` the number of blocks of the launch in each
+    returned unchanged. `kernel` is the kernel's mangled name, and `grid` is the number of blocks of the launch in each
     direction."""
     if len(argument) <= _WORD:
-        return argument  # most arguments are one address or number
+        return argument  # most arguments are a single address or number
     cleared = bytearray(argument)
     for begin, end in _unused(kernel, grid, argument):
         cleared[begin:end] = bytes(end - begin)
@@ -76,7 +80,7 @@ def without_unused_places(kernel: str, grid: tuple[int, ...], argument: bytes) -
 
 
 def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the first byte of each part that holds no tensor, and the byte after its end."""
+    """Yield begin and end of each part that holds no tensor. The end is the offset after the last byte."""
     lists, joined = _LISTS.search(kernel), _JOINED.search(kernel)
     if lists is not None:
         known = _layouts(lists[1], int(lists[2]))
@@ -86,18 +90,19 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
             for column in range(layout.columns if used < layout.tensors else 0):
                 yield (column * layout.tensors + used) * _WORD, (column + 1) * layout.tensors * _WORD
     elif joined is not None:
-        room = int(joined[1]) * _WORD  # the argument begins with the addresses; each has its row of blocks
-        if len(argument) > room > grid[1] * _WORD:
-            yield grid[1] * _WORD, room
+        # the argument begins with the addresses of the tensors; each tensor has a row of blocks
+        space = int(joined[1]) * _WORD
+        if len(argument) > space > grid[1] * _WORD:
+            yield grid[1] * _WORD, space
     elif "18elementwise_kernel" in kernel:
-        # This kernel's argument begins with the strides of all tensors; their addresses and a small function follow.
+        # This kernel's argument begins with the strides of all tensors. Their addresses and a small function follow.
         yield from _strides(argument, 0, (len(argument) - _SIZES) // (_STRIDES + _WORD))
     elif "ReduceOp" in kernel and len(argument) > 8 * _WORD:
-        # A reduction's argument ends with its source, two destinations, three buffers, a base, two flags and the number
-        # of destinations.
+        # The argument of a reduction ends with its source, two destinations, three buffers, a base, two flags and the
+        # number of destinations.
         if _numbers(argument, len(argument) - 4, 4, 1) == [1]:
             yield len(argument) - 6 * _WORD, len(argument) - 5 * _WORD
-        # Before the source, which begins at a whole word, are the strides of one input and of two outputs.
+        # Before the source, which is aligned to a word, are the strides of one input and of two outputs.
         end = len(argument) - 8 * _WORD
         for begin in (end - 3 * _STRIDES - 2 * _SIZES, end - 3 * _STRIDES - 2 * _SIZES - 4):
             parts = [*_strides(argument, begin, 1), *_strides(argument, begin + _SIZES + _STRIDES, 2)]
@@ -107,7 +112,8 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
 
 
 def _strides(argument: bytes, begin: int, tensors: int) -> Iterator[tuple[int, int]]:
-    """Yield the unused parts of an `OffsetCalculator`: dimensions, their divisors, each tensor's strides."""
+    """Yield the two unused parts of an `OffsetCalculator`: that of the dimensions' divisors, then that of the tensors'
+    strides."""
     end = begin + _SIZES + tensors * _STRIDES
     dimensions = _numbers(argument, begin, 4, 1)[0] if begin >= 0 < tensors and end <= len(argument) else 0
     if 0 < dimensions <= _MOST_DIMENSIONS:
@@ -120,14 +126,14 @@ def _numbers(argument: bytes, begin: int, size: int, count: int) -> list[int]:
 
 
 def _layouts(kind: str, lists: int) -> Iterator[_Layout]:
-    for room in _ROOMS:
-        tensors = room.tensors[lists - 1]
+    for space in _SPACES:
+        tensors = space.tensors[lists - 1]
         if kind == "TensorListScalarList":
-            tensors, columns = room.with_scalars[lists - 1], lists + 1
+            tensors, columns = space.with_scalars[lists - 1], lists + 1
             for scalar in (1, 2, 4, 8, 16):
                 numbers = tensors * (columns * _WORD + scalar)
-                yield _Layout(columns, tensors, numbers, room.index, room.blocks)
+                yield _Layout(columns, tensors, numbers, space.index, space.blocks)
         else:
-            # A fused optimizer also has a column of step counters.
+            # A fused optimizer also has a column with step counters.
             columns = lists + (2 if kind.startswith("Fused") else 1)
-            yield _Layout(columns, tensors, columns * tensors * _WORD, room.index, room.blocks, tail=4)
+            yield _Layout(columns, tensors, columns * tensors * _WORD, space.index, space.blocks, tail=4)

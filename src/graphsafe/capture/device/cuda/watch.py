@@ -1,9 +1,9 @@
 """Finds, in one run of an eager step, every line that waits for the device, copies, or queries the device's progress.
 
-PyTorch's GPU trace calls back before each wait inside PyTorch, with the live Python stack; sync-debug mode warns of a
-subset of these waits. It does not report queries, which are patched here, or pageable copies with `non_blocking=True`,
-which the dispatch mode sees. The callbacks of the trace cannot be removed, which is one reason why the step child is a
-separate process.
+PyTorch's GPU trace calls back before each wait inside PyTorch, with the live Python stack. (Sync-debug mode warns only
+of some of these waits.) The trace reports neither queries, which are patched here, nor pageable copies with
+`non_blocking=True`, which the dispatch mode sees. The callbacks of the trace cannot be removed, which is one reason why
+the step child is a separate process.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ _RESEEDS: tuple[tuple[Any, str, str], ...] = (
 
 
 def waits_patched(running: Running) -> AbstractContextManager[None]:
-    """Report waits and queries of the device, its events and streams, and reseeding, by their names."""
-    changes = [(owner, name, _told(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
+    """Report calls that wait for the device or query it, through events and streams too, and calls that seed its
+    generators. Each is reported by its name."""
+    changes = [(owner, name, _reporting(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
     for owner, name, spelled in _RESEEDS:
-        changes.append((owner, name, _told(running, owner, name, "random", spelled, how="reseed")))
+        changes.append((owner, name, _reporting(running, owner, name, "random", spelled, how="reseed")))
     if torch.distributed.is_available():
         work, asks = torch.distributed.Work, "is_completed"
-        changes.append((work, asks, _told(running, work, asks, "query", "torch.distributed.Work.is_completed")))
-        changes += [(torch.distributed, name, _told_as_a_whole(running, name, kind)) for name, kind in _OF_RANKS]
+        changes.append((work, asks, _reporting(running, work, asks, "query", "torch.distributed.Work.is_completed")))
+        changes += [(torch.distributed, name, _reporting_as_a_whole(running, name, kind)) for name, kind in _OF_RANKS]
     return replaced(*changes)
 
 
-def _told(running: Running, owner: Any, name: str, kind: StepEventKind, spelled: str, **data: Any) -> Any:
+def _reporting(running: Running, owner: Any, name: str, kind: StepEventKind, spelled: str, **data: Any) -> Any:
     original = getattr(owner, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -67,9 +68,9 @@ def _told(running: Running, owner: Any, name: str, kind: StepEventKind, spelled:
     return call
 
 
-def _told_as_a_whole(running: Running, name: str, kind: StepEventKind) -> Any:
-    """Return a replacement for a call that is reported as a whole: it consists of many operations that the user cannot
-    change separately."""
+def _reporting_as_a_whole(running: Running, name: str, kind: StepEventKind) -> Any:
+    """Return a replacement for a function that is reported as a whole: it consists of many operations that the user
+    cannot change separately."""
     original, spelled = getattr(torch.distributed, name), f"torch.distributed.{name}"
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -1,13 +1,18 @@
-"""The simulated device: real CPU tensors whose storages are tagged with the GPU that they stand for.
+"""The simulated device: real CPU tensors whose storages are tagged with the index of a simulated GPU.
 
-One mode answers questions about devices (`function_mode.py`). Another (`dispatch_mode.py`) passes the tags on to
-results, notes the effects of each operation and records a capture. Calls of `torch.cuda` are answered from a `World`. A
-capture refuses what H200s refused under torch 2.11, whatever version is installed; `tests/capture/sim/test_atlas.py`
+One mode answers questions about devices (`function_mode.py`). Another mode (`dispatch_mode.py`) gives results their
+tags, notes the effects of each operation and records a capture. Calls of `torch.cuda` are answered from a `World`. A
+capture refuses what H200s refused under torch 2.11, whichever version is installed. `tests/capture/sim/test_atlas.py`
 checks this against every measured row.
 
-Not simulated: how a graph's pool reuses memory, the stream on which autograd accumulates the gradients of leaves,
-compiled code (it runs uncompiled), CUDA's own list of autocast operations, CUDA's refusals in deterministic mode. An
-operation that runs here and is not simulated faithfully is listed in `unknown_operations`, and the verdict is then
+These things are not simulated:
+- how a graph's pool reuses memory
+- the stream on which autograd accumulates the gradients of leaves
+- compiled code, which runs uncompiled
+- CUDA's own list of autocast operations
+- what CUDA refuses in deterministic mode
+
+If an operation runs here but is not simulated faithfully, `unknown_operations` lists it, and the verdict is
 inconclusive.
 """
 

@@ -1,7 +1,7 @@
-"""Collectives of several ranks: gloo runs them on the host, but streams wait for them as they wait for NCCL on a GPU.
+"""Collectives between ranks. Gloo runs them on the host, but streams wait for them as they wait for NCCL on a GPU.
 
-An asynchronous collective runs on a stream of its own, which `wait()` joins; the host never waits for it. As on a GPU,
-nothing is sent during a capture; only a replay meets the other ranks.
+An asynchronous collective runs on a stream of its own, and `wait()` makes the current stream wait for that stream. The
+host never waits. As on a GPU, nothing is sent during a capture; only a replay exchanges data with the other ranks.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def _of_group(
 
 
 def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: int) -> Any:
-    """Run an operation of `torch.distributed._functional_collectives`, which DTensor uses."""
-    # The operation only wraps a result in a tensor whose first use waits for the collective
+    """Run an operation of `torch.distributed._functional_collectives`. DTensor uses these operations."""
+    # This operation only wraps a result in a tensor. The first use of that tensor waits for the collective.
     if func._schema.name.startswith(f"{NAMESPACE}::_"):
         return func(*args, **kwargs)
     if func._schema.name == f"{NAMESPACE}::wait_tensor":
@@ -87,7 +87,7 @@ def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping
 
 
 def _begun(world: World, index: int, name: str) -> Stream | None:
-    """Return the stream on which a collective is captured, or None if the collective runs now."""
+    """Return the stream on which a collective is captured. Return None if it is not captured and runs now."""
     world.touched.add(index)
     session, current = world.session, world.lane(index)
     if session is None:
@@ -115,7 +115,7 @@ def _add(
 
 @dataclass(frozen=True)
 class Collective:
-    """The function that a replay calls instead of the captured operation."""
+    """The function that a replay calls in place of the captured collective."""
 
     name: str
     real: Callable[..., Any]
@@ -129,8 +129,8 @@ class Collective:
         self.send(group, rest, _thawed(kwargs))
 
     def send(self, group: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run the collective to its end, and return its work object: later operations on the same stream find the
-        result. A `send` does not wait, because the receiving rank may itself send first."""
+        """Run the collective to its end, so that later operations on the same stream find its result. Return its work
+        object. A `send` does not wait, because the receiving rank may itself send first."""
         if self.name != "send":
             work = self.real(group, *args, **kwargs)
             if work is not None:
@@ -165,7 +165,7 @@ def _functional(func: Any) -> Functional:
 
 
 def _shaped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return new memory for the result of a captured collective, or its argument if it works in place."""
+    """Return new memory for the result of a captured collective. Return its argument if it works in place."""
     if func._schema.is_mutable:
         return args[0]
     meta = func(*_on_meta(args), **_on_meta(dict(kwargs)))
@@ -179,7 +179,7 @@ def _on_meta(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Fixed:
-    """A process group or the options of a collective, compared by meaning and not by identity."""
+    """A process group or the options of a collective. It is compared by its meaning, not by identity."""
 
     value: Any
 
@@ -211,14 +211,15 @@ def _thawed(value: Any) -> Any:
 
 
 _sent: deque[Any] = deque(maxlen=256)
-"The work objects of recent sends; each keeps its tensors alive."
+"The work objects of recent sends. Each keeps its tensors alive."
 
 
 class SimWork:
-    """A `torch.distributed.Work` of a finished collective. For some of gloo's copies the program still has to wait."""
+    """A `torch.distributed.Work` of a collective that has finished. After some of gloo's copies, the program still has
+    to wait."""
 
     def __init__(self, event: Event, done: Any = None) -> None:
-        """Make the work object; in a capture, `event` is recorded after the collective."""
+        """During a capture, `event` is recorded after the collective."""
         self._event = event
         self._done = done
 

@@ -18,7 +18,7 @@ from graphsafe.capture.device.sim.tags import HOST, played
 from graphsafe.capture.device.sim.world import World
 
 TOTAL_BYTES = 141 * 1000**3
-"The memory of an H200. The capability and the number of multiprocessors are those of an H200 too."
+"The memory of an H200. The capability and the number of multiprocessors below are also those of an H200."
 CAPABILITY = (9, 0)
 MULTIPROCESSORS = 132
 NAME = "NVIDIA H200 (simulated)"
@@ -61,7 +61,7 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
                 "is_current_stream_capturing": world.says_capturing,
             },
         ),
-        # A copy of the function that was imported before this device was entered calls this name.
+        # Code that imported `is_current_stream_capturing` before this device was entered calls this name.
         ([torch.cuda.graphs], {"_cuda_isCurrentStreamCapturing": world.says_capturing}),
         ([torch.cuda, torch.cuda.random], _random(world)),
         ([torch.cuda, torch.cuda.memory], _memory(world)),
@@ -92,7 +92,8 @@ _real_parse_to = torch._C._nn._parse_to
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> Any:
-    """Replace the parser of `module.to(...)`, which has to answer with the device that a tensor stands for."""
+    """Parse the arguments of `module.to(...)`. This replaces PyTorch's parser, because the result must be the tensor's
+    simulated device."""
     device, *rest = _real_parse_to(*args, **kwargs)
     given = args[0] if args else kwargs.get("tensor")
     if isinstance(given, torch.Tensor):
@@ -270,7 +271,7 @@ def _accelerator(world: World) -> dict[str, Any]:
 
 
 def _kind(name: str, real: type, simulated: type) -> type:
-    """Return a class whose calls with `device="cuda"` make simulated streams or events."""
+    """Return a class that makes simulated streams or events if it is called with `device="cuda"`."""
 
     class Kind(type):
         def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -285,7 +286,7 @@ def _kind(name: str, real: type, simulated: type) -> type:
 
 
 def _legacy_type(name: str, dtype: torch.dtype) -> type:
-    """Return a type such as `torch.cuda.FloatTensor`, which constructs tensors and works in `isinstance`."""
+    """Return a type such as `torch.cuda.FloatTensor`: it constructs tensors and works in `isinstance`."""
 
     class Kind(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:

@@ -73,12 +73,12 @@ class SimRecording:
         self.outputs = None
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return the work of the step that ran outside the capture and is therefore missing from the graph."""
+        """Return the step's work that ran outside of the capture, so that the graph lacks it."""
         return self.graph.escaped
 
 
 class SimPieces:
-    """Captures of one step, one after the other; see `graphsafe.capture.device.protocol.Pieces`."""
+    """Captures of the parts of one step; see `graphsafe.capture.device.protocol.Pieces`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -94,7 +94,7 @@ class SimPieces:
         graph, self._graph = self._graph, None
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # PyTorch warns of an empty graph, but an empty piece is fine
+                warnings.simplefilter("ignore")  # PyTorch warns about an empty graph, but a part of a step may be empty
                 graph.capture_end()
         finally:
             self._guilty = graph.guilty
@@ -112,7 +112,7 @@ class SimDevice:
     collectives: Literal["nccl", "gloo"] = "gloo"
 
     def __init__(self, index: int, table: OpTable, count: int = 1, shapes: bool = False) -> None:
-        """Make enough devices for `index`, and at least `count`. With `shapes` they compute no values."""
+        """Make enough devices for `index`, and at least `count`. With `shapes`, they compute no values."""
         self.computes = not shapes
         self.name = f"sim:{index}"
         self.index = index
@@ -158,7 +158,7 @@ class SimDevice:
         return Generator.of(self._source(self.name)).graphsafe_get_state()
 
     def draw(self, device: str) -> str | None:
-        """Draw one number, as `torch.rand(1, device=...)` on a stream that is not capturing."""
+        """Draw one number, as `torch.rand(1, device=...)` does on a stream that is not capturing."""
         try:
             check(self._source(device), capturing=False)
         except RuntimeError as error:
@@ -202,7 +202,8 @@ class SimDevice:
 
     @contextmanager
     def watch_memory(self) -> Iterator[list[MemoryEvent]]:
-        """Measure the results of operations, without the kernels' temporary memory and the allocator's rounding."""
+        """Note the memory of operations' results. Temporary memory of kernels and the allocator's rounding are not
+        included."""
         found: list[MemoryEvent] = []
         with replaced((self.world.ledgers[self.index], "told", found.append)):
             yield found
@@ -214,7 +215,7 @@ class SimDevice:
         return graph_pool_handle()
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> SimRecording | CaptureFailure:
-        """Record the step. `traced` changes nothing, because simulated nodes always know their source lines."""
+        """Record the step. `traced` changes nothing, because simulated nodes always know their lines."""
         self.world.stepping = True
         recorded = CUDAGraph()
         try:
@@ -238,7 +239,8 @@ class SimDevice:
         return SimPieces(self.world)
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """Return None: on the simulated device the plain attempt already names the guilty line."""
+        """Return the line at which a capture of `step` fails. The plain attempt already names it, so no instruments are
+        needed."""
         result = self.record(step)
         if self.guilty is None:
             return None
@@ -308,7 +310,8 @@ class SimDevice:
         return None
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
-        """Return the number of kernels if only shapes are computed; in other modes the number is not needed."""
+        """Return the number of kernels if only shapes are computed. If values are computed, return None: the number is
+        then not needed."""
         if self.world.shapes is None:
             return None
         counted: list[str] = []
@@ -317,7 +320,7 @@ class SimDevice:
         return Kernels(sum(kind in LAUNCHED for kind in counted), 0)
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
-        """Return the order of the work without times, which would not be those of a GPU."""
+        """Return the order of the work. It has no times, since they would not be those of a GPU."""
         seen = Seen()
         with self.watch(seen.told), self._launches_told(seen.launched):
             step()

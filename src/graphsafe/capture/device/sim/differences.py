@@ -1,7 +1,7 @@
-"""Compares two recordings of one step node by node: Python froze the values that differ.
+"""Compares two recordings of one step node by node. A value that differs was frozen by Python.
 
-Memory that was allocated in one capture may correspond to any memory of the other, but always to the same. Memory from
-before the captures must have the same address in both.
+Memory that was allocated in one capture may correspond to any memory of the other capture, but always to the same.
+Memory that is older than the captures must have the same address in both.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ _SHOWN = 8
 "The largest number of elements of a host tensor that a report shows."
 
 Change = tuple[Any, str, str]
-"The kind of change, as `Difference.what`, and the values before and after."
+"The kind of the change (`Difference.what`), and the values before and after."
 
 
 def differences(first: Graph, second: Graph) -> tuple[Difference, ...]:
-    """Return at most 64 differences in graph order, each with the source line of its node in `second` (else in
-    `first`).
+    """Return at most 64 differences in graph order. Each has the line of its node in `second`, or in `first` if
+    `second` has no such node.
 
-    The comparison ends at the first node whose operations differ: later nodes no longer correspond to each other.
+    The comparison stops at the first node whose operation differs, because later nodes no longer correspond to each
+    other.
     """
     pairing = _Pairing(first, second)
     found: list[Difference] = []
@@ -68,7 +69,7 @@ def _changes(before: Node, after: Node, pairing: _Pairing) -> list[Change]:
 
 
 def _leaves(node: Node) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments by the names in the operation's schema, elements of lists one by one."""
+    """Yield the arguments with their names in the operation's schema. The elements of lists are separate arguments."""
     names = (argument.name for argument in node.func._schema.arguments)
     for name, value in (*zip(names, node.args, strict=False), *node.kwargs.items()):
         yield from _parts(name, value)
@@ -86,7 +87,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 class _Pairing:
-    """Pairs memory of one recording with memory of the other."""
+    """Pairs the memory of one recording with the memory of the other."""
 
     def __init__(self, first: Graph, second: Graph) -> None:
         self._sessions = first.captured_in, second.captured_in
@@ -112,12 +113,12 @@ class _Pairing:
         return []
 
     def _on_host(self, name: str, before: torch.Tensor, after: torch.Tensor) -> list[Change]:
-        """Compare a host tensor: a number given to a kernel, or pinned memory that a copy reads. Pinned memory that was
-        allocated in the capture is compared by the values that the host wrote into it."""
+        """Compare a host tensor: a number that a kernel was given, or pinned memory that a copy reads. Pinned memory
+        that was allocated during the capture is compared by the values that the host wrote into it."""
         by_value = not is_pinned(before) or (self._is_born(0, before) and self._is_born(1, after))
         if not by_value:
             return [] if self._same_memory(before, after) else [("address", f"{name}: pinned memory", "other memory")]
-        if before.is_meta or after.is_meta:  # in shapes mode values are not computed
+        if before.is_meta or after.is_meta:  # shapes mode computes no values
             return []
         if tensor_bytes(before.contiguous()) == tensor_bytes(after.contiguous()):
             return []
@@ -138,7 +139,8 @@ class _Pairing:
 
 
 def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
-    if type(before) is type(after) and (before == after or (before != before and after != after)):  # or both are NaN
+    # the second part is for NaN
+    if type(before) is type(after) and (before == after or (before != before and after != after)):
         return []
     numbers = (bool, int, float, complex, str)
     if not isinstance(before, numbers) or not isinstance(after, numbers):

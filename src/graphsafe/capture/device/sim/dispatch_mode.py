@@ -1,4 +1,5 @@
-"""The mode under every operation: it passes on tags, notes the operation's effects, and records it in a capture."""
+"""The dispatch mode of the simulated device. For each operation it gives the results their tags, notes the effects, and
+records a node if a capture is under way."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from graphsafe.capture.device.structures import changed, is_valueless, is_wrappe
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import Op
 
-__tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
+__tracebackhide__ = True  # pytest reads this: the traceback of a failure ends at the user's line
 
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -44,7 +45,7 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World, leaves: type | None = None) -> None:
-        """Make the mode; `leaves` is a tensor subclass whose first operation is left to the subclass."""
+        """`leaves` is a tensor subclass. The mode leaves the first operation on such a tensor to the subclass."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
         self._leaves = leaves
@@ -57,11 +58,11 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
         if self.world.bypassed:
             return func(*args, **kwargs)
         wrapper = next((kind for kind in types if is_wrapper_class(kind)), None)
-        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # it has a shape and no device
+        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # a FakeTensor has a shape and no device
             return func(*args, **kwargs)
         if wrapper is not None:
-            # The subclass's own method calls the operations on its inner tensors, and these stand for tensors on the
-            # device.
+            # The subclass's own method calls operations on its inner tensors. These inner tensors have the device's
+            # tag.
             if wrapper.__name__ == "DTensor":  # C++ unwraps a DTensor; its own method would only call `func` again
                 with SimDispatchMode(self.world, leaves=wrapper):
                     return func(*args, **kwargs)
@@ -71,7 +72,8 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
             if not isinstance(func, torch._ops.OpOverload):
                 return run_opaque(self.world, func, args, kwargs)
             if _is_composite(func):
-                # C++ decomposes the operation, as on a GPU: `func.decompose` may import sympy amid the user's step.
+                # C++ decomposes the operation, as on a GPU. `func.decompose` is not used, because it may import sympy
+                # during the user's step.
                 with SimDispatchMode(self.world):
                     return func._op_dk(_COMPOSITE, *args, **kwargs)
             return run(self.world, func, args, kwargs)
@@ -79,8 +81,8 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
 
 @functools.cache
 def _is_composite(func: Any) -> bool:
-    """Return whether an operation consists of others. Autograd decomposes it before this mode sees it; inference mode
-    does not."""
+    """Return whether an operation consists of other operations. Autograd decomposes it before this mode sees it;
+    inference mode does not."""
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
     return bool(has_kernel) and func.namespace == "aten"
 
@@ -124,7 +126,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
         capturing.admit()
     placed = list(zip(inputs, places, strict=True))
     for happening in happenings(func, args, kwargs, placed, target, world.scope, world.table):
-        with world.on(device):  # kernels make their tensors' device current, as PyTorch's device guard does
+        with world.on(device):  # a kernel makes its tensors' device current, as PyTorch's device guard does
             _announce(world, func, happening, session, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
     frozen: Any = None
@@ -176,8 +178,8 @@ def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Repeated | None:
-    """Return how to run other calls of the same form as the call that has just run; None if that call did more than
-    return a result."""
+    """Return how to run further calls of the same form as the call that has just run. Return None if that call did more
+    than return a result."""
     inputs = tensors_in((*args, *kwargs.values()))
     entry, places = table_entry(func, world.table), [index_of(tensor) for tensor in inputs]
     target = _target(world, func, inputs, sorted({*places} - {HOST}))
@@ -205,7 +207,7 @@ def _performed(
     draw: RandomSource | None,
     captured: bool,
 ) -> tuple[Any, int]:
-    """Run an operation on the CPU; return its result, and the generator's offset at which it began to draw."""
+    """Run an operation on the CPU. Return its result, and the generator's offset before the operation drew numbers."""
 
     def act() -> Any:
         if world.shapes is not None:
@@ -225,20 +227,21 @@ def _performed(
 
 
 def _frozen(capturing: Session, args: Sequence[Any], kwargs: Mapping[str, Any], written: Sequence[torch.Tensor]) -> Any:
-    """Save the tensors that a captured operation writes; return its arguments as replays read them."""
+    """Save the tensors that a captured operation writes. Return the operation's arguments in the form that replays
+    read."""
     for tensor in written:
         capturing.save(tensor)
     return _freeze((tuple(args), dict(kwargs)), {id(tensor) for tensor in written})
 
 
 def _on_device(entry: Op | None, result: Any) -> list[torch.Tensor]:
-    """Return the tensors of an operation's result that are on the device."""
+    """Return the tensors in an operation's result that are on the device."""
     on_host = () if entry is None else entry.host_results
     return [tensor for at, tensor in enumerate(tensors_in(result)) if at not in on_host]
 
 
 def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run a higher-order operator such as `flex_attention`, whose effects are not known."""
+    """Run a higher-order operator, such as `flex_attention`. Its effects are not known."""
     indices = {index_of(tensor) for tensor in tensors_in((args, dict(kwargs)))} - {HOST}
     result = func(*args, **kwargs)
     if indices:
@@ -250,7 +253,8 @@ def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str
 
 
 def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
-    """Return the unknown effects on which the values of `inputs` depend, and note them as effects of a step."""
+    """Return the unknown effects on which the values of `inputs` depend. During a step, also note that the step has met
+    them."""
     found = [tag.doubt for tag in tags_of(inputs) if tag.doubt is not None]
     if world.stepping:
         world.met(found)
@@ -263,7 +267,7 @@ def _doubt_nested(world: World, func: Any, tensors: Sequence[torch.Tensor]) -> N
 
 
 def _pass_on(doubt: str, tensors: Sequence[torch.Tensor]) -> None:
-    """Record that values depend on an unknown effect."""
+    """Note that the values of these tensors depend on an unknown effect."""
     for tag in tags_of(tensors):
         tag.doubt = tag.doubt or doubt
 
@@ -274,13 +278,13 @@ def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, 
     if world.shapes is None:
         return func(*args, **kwargs)
     if world.scope.via == "torch.Tensor.__setitem__" and kwargs.get("device") is not None:
-        kwargs = {**kwargs, "device": torch.device("cpu")}  # the number is stored into memory that has no values
+        kwargs = {**kwargs, "device": torch.device("cpu")}  # a number is stored into memory that has no values
     return world.shapes.perform(func, args, kwargs, HOST)
 
 
 def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
-    """Return the device of the result: that of the call, else that of the first argument, or that of the scope if there
-    are no tensors."""
+    """Return the device of the result: the device that the call names, else that of the first device tensor, or the
+    scope's if there are no tensors."""
     scope = world.scope
     if takes_device(func) and (scope.explicit or not inputs):
         return scope.place
@@ -337,8 +341,8 @@ def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
 
 
 def _freeze(value: Any, written: Set[int]) -> Any:
-    """Replace tensors by detached aliases: later changes to a tensor's shape or `.data` then change no address in the
-    graph. A host tensor that no GPU can read is copied, because a GPU gets its value."""
+    """Replace tensors by detached aliases. A later change of a tensor's shape or `.data` then changes no address in the
+    graph. A host tensor that a GPU cannot read is copied, because a kernel is given its value."""
 
     def freeze(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):

@@ -1,6 +1,7 @@
-"""Finds the effects of one operation on the host and on a capture before it runs.
+"""Finds the effects of one operation on the host and on a capture, before the operation runs.
 
-Copies, indexing and scalar reads follow from the tags of the arguments; everything else is looked up in the op table.
+The effects of copies, indexing and scalar reads follow from the tags of the arguments. All other effects are looked up
+in the op table.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _READS = frozenset({"aten::_local_scalar_dense"})
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
 _OPEN_NAMESPACES = frozenset({"fsdp", "profiler", "prim", "prims"})
 """Namespaces besides aten whose ops have no hidden effects: bookkeeping, copies between flat buffers, and PyTorch's own
-decompositions. The effects of ops in other namespaces are unknown."""
+decompositions. In other namespaces the effects of ops are unknown."""
 
 _STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"})
-"Names of calls whose effects follow from the tags of the arguments, not from the op table."
+"Names of calls whose effects follow from the tags of the arguments and not from the op table."
 
 
 NodeKind = Literal["kernel", "memcpy", "none"]
@@ -38,16 +39,17 @@ NodeKind = Literal["kernel", "memcpy", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The request of the outermost Python-level torch call, while its operations run."""
+    """The torch function that the user's code called, with the device and the generator that it requests. It is kept
+    while the function's operations run."""
 
     via: str | None = None
-    "The name of that call in the op table."
+    "The name of that function in the op table."
     place: int = HOST
-    "The device for a tensor that is not made from another."
+    "The device for a tensor that is not made from another tensor."
     explicit: bool = False
     "Whether the call itself names the device."
     source: RandomSource | None = None
-    "The source of the generator that the call names, or None."
+    "The source of random numbers of the generator that the call names, or None."
     literal: bool = False
     "Whether the tensor's values come from Python objects."
 
@@ -69,8 +71,8 @@ def happenings(
     scope: Scope,
     table: OpTable,
 ) -> tuple[Happening, ...]:
-    """Return the effects of the call. `placed` are its tensors with their devices, `target` is the device of its result
-    (`HOST` for the CPU). Raises `RuntimeError` with PyTorch's message if the call mixes devices."""
+    """Return the effects of a call. `placed` has the call's tensors with their devices. `target` is the device of the
+    result (`HOST` for the CPU). Raises `RuntimeError` with PyTorch's message if the call mixes devices."""
     name = op_name(func)
     if scope.via is not None and (via := table.python(scope.via)) is not None and via.checks_on_cpu:
         return ()
@@ -98,7 +100,8 @@ def op_name(func: Any) -> str:
 
 @functools.cache
 def is_unknown(func: Any, table: OpTable) -> bool:
-    """Return whether an op's effects are unknown: it belongs to another library, or is newer than the op table."""
+    """Return whether an op's effects are unknown, because it belongs to another library or is newer than the op
+    table."""
     name = op_name(func)
     namespace = name.partition("::")[0]
     if namespace in _OPEN_NAMESPACES:
@@ -107,7 +110,7 @@ def is_unknown(func: Any, table: OpTable) -> bool:
 
 
 def unknown_of(func: Any, inputs: Sequence[torch.Tensor], table: OpTable) -> str | None:
-    """Return the effects of an operation that the op table does not know."""
+    """Return the name of an operation if the op table does not know its effects on these inputs, else None."""
     if is_unknown(func, table):
         return op_name(func)
     sparse = [tensor for tensor in inputs if tensor.layout is torch.sparse_coo]
@@ -120,13 +123,14 @@ _ON_PARTS = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
 )
-"Operations on sparse tensors that keep the stored entries, or that wait according to the op table."
+"""Operations on sparse tensors for which it does not matter whether the tensor is coalesced, or that wait according to
+the op table."""
 
 
 def _transfer(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, literal: bool
 ) -> tuple[Happening, ...]:
-    if not isinstance(args[0], torch.Tensor):  # vmap passes a Python number as the tensor
+    if not isinstance(args[0], torch.Tensor):  # vmap passes a Python number in place of the tensor
         return ()
     if name == "aten::_to_copy":
         source, destination = args[0], None
@@ -138,11 +142,11 @@ def _transfer(
         here, there = index_of(source), index_of(destination)
     if (here == HOST) == (there == HOST):
         return ()
-    # Nothing is copied: `torch.tensor([], device=...)` can be captured (transformers' caches do so)
+    # Nothing is copied, so `torch.tensor([], device=...)` can be captured (transformers' caches do this).
     if source.numel() == 0:
         return ()
     host = source if here == HOST else destination
-    # `.to("cpu", non_blocking=True)` puts its result into pinned memory.
+    # The result of `.to("cpu", non_blocking=True)` is in pinned memory.
     pinned = non_blocking if host is None else is_pinned(host) and not _is_staged(source, destination)
     data = {"pinned": pinned, "non_blocking": non_blocking, "dtype": _dtype(source), "literal": literal}
     kind: StepEventKind = "copy-to-host" if there == HOST else "copy-to-device"
@@ -150,7 +154,7 @@ def _transfer(
 
 
 def _is_staged(source: torch.Tensor, destination: torch.Tensor | None) -> bool:
-    """Return whether PyTorch first copies the host tensor into another layout, which it does in pageable memory."""
+    """Return whether PyTorch first copies the host tensor into another layout. That copy is in pageable memory."""
     if destination is None:
         return not source.is_contiguous()
     return source.stride() != destination.stride()
@@ -168,8 +172,8 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
             continue
         mask = index.dtype in (torch.bool, torch.uint8)
         if index_of(index) == HOST:
-            # The true elements of a host mask are counted on the host, and their indices are sent from pinned memory
-            # without a wait. A mask written as a Python list is first copied to the device.
+            # The true elements of a host mask are counted on the host, and their indices are copied from pinned memory
+            # without a wait. A mask that is written as a Python list is first copied to the device.
             if literal or not mask:
                 found.append(_upload(index, index=True))
         elif mask:
@@ -178,8 +182,8 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
 
 
 def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[Happening, ...]:
-    """Return the effects of a store. The elements of device masks are counted, except in a masked fill: one mask and a
-    scalar."""
+    """Return the effects of a store into a tensor. The true elements of a device mask have to be counted, except in a
+    masked fill, which has one mask and a scalar."""
     if index_of(self) == HOST:
         return _indexed(self, indices, literal)
     given = [index for index in indices if index is not None]
@@ -202,7 +206,8 @@ def _upload(value: torch.Tensor, **data: Any) -> Happening:
 
 
 def _refuse_mixed(func: Any, entry: Op | None, placed: Sequence[tuple[torch.Tensor, int]]) -> None:
-    """Raise if CUDA would refuse the devices. A pointwise kernel takes a 0-d host tensor as a number."""
+    """Raise if CUDA would refuse tensors on these devices. A pointwise kernel accepts a host tensor without dimensions
+    as a number."""
     devices = {index for _, index in placed}
     taken = "none" if entry is None else entry.host_arguments
     if len(devices) < 2 or taken == "tensors":
@@ -216,7 +221,7 @@ def _refuse_mixed(func: Any, entry: Op | None, placed: Sequence[tuple[torch.Tens
 
 
 def _shapes_answer(name: str, args: Sequence[Any]) -> bool:
-    """Return whether the shapes alone decide the result, as for `torch.equal` of tensors of different shapes."""
+    """Return whether the shapes alone decide the result, as for `torch.equal` of tensors with different shapes."""
     if name not in ("aten::equal", "torch.equal", "torch.Tensor.equal") or len(args) != 2:
         return False
     return bool(args[0].shape != args[1].shape)
@@ -250,9 +255,12 @@ _possible: dict[tuple[int, Any], bool] = {}
 
 
 def _may_happen(func: Any, entry: Op) -> bool:
-    """Return whether some call of an op can have an effect in the table that stops a capture, or an effect that copies.
-    An effect that needs a tensor argument cannot occur if the op itself takes only numbers: the Python function read
-    the tensor."""
+    """Return whether a call of an op can have an effect that stops a capture, or an effect `copies`, according to the
+    table.
+
+    An effect that needs a tensor argument cannot occur if the op itself takes only numbers. In that case the Python
+    function has read the tensor.
+    """
     key = (id(entry), func)
     if key not in _possible:
         tensors = {argument.name for argument in func._schema.arguments if "Tensor" in str(argument.type)}
@@ -271,8 +279,8 @@ def _can_be(kinds: Sequence[str], takes_tensors: bool) -> bool:
 
 
 def is_allocation(via: str | None, table: OpTable) -> bool:
-    """Return whether the Python-level call (`torch.zeros`) exists to allocate memory that is not the result of an
-    op."""
+    """Return whether the purpose of a torch function is to allocate memory (`torch.zeros`), so that the memory is not
+    an op's result."""
     entry = None if via is None else table.python(via)
     return entry is not None and any(effect.kind == "allocates" and effect.how != "pinned" for effect in entry.effects)
 
@@ -283,7 +291,7 @@ def table_entry(func: Any, table: OpTable) -> Op | None:
 
 
 def unseen_stop(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> Effect | None:
-    """Return the effect of a Python-level call that stops a capture on CUDA but not on the CPU, if any."""
+    """Return the effect of a torch function that stops a capture on CUDA but does not show on the CPU, or None."""
     entry = _stopping_entry(func, name, table)
     if entry is None or name.rpartition(".")[2] in _STRUCTURAL or _shapes_answer(name, args):
         return None
@@ -298,7 +306,7 @@ def _stopping_entry(func: Any, name: str, table: OpTable) -> Op | None:
 
 
 def _call(func: Any, entry: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """Return the aten call in the op table's form, with the schema's argument names."""
+    """Return an aten call in the op table's form, with the argument names of the schema."""
     named = {parameter.name: value for parameter, value in zip(func._schema.arguments, args, strict=False)}
     return _form(entry, args, {**named, **kwargs})
 
@@ -313,15 +321,15 @@ def _form(entry: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Call:
 
 
 def _identity(tensor: torch.Tensor) -> str:
-    """Return a key that is the same for two views of the same values."""
+    """Return a key that is equal for two views of the same values."""
     try:
         return f"{memory_key(tensor)}:{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
-    except RuntimeError:  # a sparse or nested tensor, or one wrapped by vmap, has no such memory
+    except RuntimeError:  # a sparse or nested tensor, or a tensor wrapped by vmap, has no address or no strides
         return str(id(tensor))
 
 
 def _argument(value: Any, texts: bool) -> Argument:
-    """Return an argument in the op table's form; with `texts`, a tensor becomes a string that identifies it."""
+    """Return an argument in the op table's form. With `texts`, a tensor becomes a string that identifies it."""
     if value is None:
         return Argument("none", None)
     if isinstance(value, torch.Tensor):
@@ -351,7 +359,8 @@ def nbytes_of(tensor: torch.Tensor) -> int:
 
 
 def written_by(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors that the op writes by its schema, or by the op table if the schema declares none."""
+    """Return the tensors that the op writes, according to its schema and to the op table. The table lists written
+    arguments that a schema does not declare."""
     unsaid = () if entry is None else entry.mutates
     found = []
     for argument, value in by_schema(func, args, kwargs):
@@ -368,7 +377,7 @@ def is_recorded(inputs: Sequence[torch.Tensor]) -> bool:
 def kind_of(
     func: Any, entry: Op | None, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> NodeKind | None:
-    """Return the kind of work that an op launches on the device, or None if it launches nothing."""
+    """Return the kind of work that an op launches on the device. Return None if it launches nothing."""
     name = op_name(func)
     if entry is not None and not entry.launches:
         return None

@@ -1,4 +1,4 @@
-"""Notes work that bypasses PyTorch's dispatcher and is therefore not simulated."""
+"""Notes work that does not go through PyTorch's dispatcher, so that it is not simulated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.shared.frames import is_graphsafe_file
 
 OTHER_THREAD = "a thread that the step starts"
-"The name, in a report, of the threads that a step starts."
+"The name in a report for the threads that a step starts."
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
@@ -47,7 +47,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 def _handed_out(
     name: str, world: World, real: Callable[..., Any], tensor: torch.Tensor, *args: Any, **kwargs: Any
 ) -> Any:
-    """Report memory that is passed to another library, which may write to it at any time."""
+    """Report memory that is passed to another library. That library may write to it at any time."""
     if played(tensor) != HOST:
         with torch._C.DisableTorchFunction():
             world.cannot_vouch(name, tags_of([tensor]))
@@ -56,7 +56,7 @@ def _handed_out(
 
 def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStorage, size: int) -> Any:
     """Report a resized storage, whose memory is freed and allocated again (FSDP's gathered parameters). On a GPU, the
-    allocator may give the memory to others in between. Here the memory keeps its place, since a graph uses its
+    allocator may give the memory to other tensors in between. Here the memory stays where it is, since a graph uses its
     address."""
     if not is_tagged(storage):
         return real(storage, size)
@@ -67,8 +67,8 @@ def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStora
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
-    """Enter the modes in a new thread, since each thread has its own modes. Note a thread that a step starts: its work
-    is seen, but not its order relative to other threads' work. graphsafe's own threads launch no work."""
+    """Enter the modes in each new thread, since each thread has its own modes. Report a thread that a step starts: its
+    work is seen, but not the order of that work relative to other threads. graphsafe's own threads launch no work."""
 
     def start(thread: threading.Thread) -> None:
         world = worlds.active()
@@ -85,13 +85,13 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
     own = vars(thread).get("run")
 
     def run() -> None:
-        del thread.run  # the cycle would keep the thread's target alive
+        del thread.run  # the reference cycle would keep the thread's target alive
         if own is not None:
             thread.run = own  # type: ignore[method-assign]
         with SimFunctionMode(world):
-            # `with` is not used, because it also sets flags of the process, and threads would restore those in the
-            # wrong order.
-            mode = SimDispatchMode(world)  # torch 2.6 frees a mode that it pops if nothing else holds it
+            # `with` is not used, because it also sets flags of the process, which threads would restore in the wrong
+            # order.
+            mode = SimDispatchMode(world)  # torch 2.6 frees a mode that it pops, unless something else refers to it
             _push_mode(mode)
             try:
                 thread.run()
@@ -102,8 +102,8 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
 
 
 def _scripted(world: World, real: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Note TorchScript, which reads devices in C++: a tensor that it creates lies on its arguments' device. Its fusion
-    of operations on a GPU is not simulated."""
+    """Report TorchScript, which reads devices in C++: a tensor that it creates is on the device of its arguments. Its
+    fusion of operations on a GPU is not simulated."""
     index = played((args, kwargs))
     if index != HOST:
         world.cannot_vouch(f"TorchScript {function.name}")

@@ -1,9 +1,9 @@
-"""The mode over every torch call: it names the device that a tensor stands for, and turns requests for a device into
-tags.
+"""The function mode of the simulated device. It answers questions about a tensor's device with the simulated device,
+and turns requests for a device into tags.
 
-PyTorch's Python functions pass themselves to a mode before their first line, and run their body with the mode off,
-where `x.device` would return the true device. So these functions do not see the mode
-(`substitutes.has_torch_function`), and only C functions pass themselves to it.
+PyTorch's Python functions call the active mode before their first line and then run their body without it. In that
+body, `x.device` would return the true device. So these functions are kept from seeing the mode
+(`substitutes.has_torch_function`), and only C functions call it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, pl
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.device.structures import is_valueless, tensors_in
 
-__tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
+__tracebackhide__ = True  # pytest reads this: the traceback of a failure ends at the user's line
 
 
 CPU = torch.device("cpu")
@@ -48,12 +48,12 @@ class SimFunctionMode(TorchFunctionMode):
         return self.call(func, args, kwargs)
 
     def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], literal: bool = False) -> Any:
-        """Run `func` without its device argument, which becomes part of the scope."""
+        """Run `func` with the CPU in place of its device argument. The device becomes part of the scope."""
         world = self.world
         place, explicit = HOST, False
         named = kwargs.get("device")
         if isinstance(func, torch._ops.OpOverload) and world.scope.place != HOST and named in (None, CPU):
-            # Another mode passes on an operation of a backward pass, whose scope already names the device
+            # This is an operation of a backward pass, called by another mode. Its scope already has the device.
             return func(*args, **kwargs)
         if named is not None:
             place, explicit = placed(named), True
@@ -110,7 +110,7 @@ class SimFunctionMode(TorchFunctionMode):
             world.refuse(of_hidden_wait(effect), name, kind)
 
     def readable(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a host tensor that Python may read; values that were not computed are made up."""
+        """Return a host tensor that Python may read. Values that were not computed are made up."""
         shapes = self.world.shapes
         with torch._C.DisableTorchFunction():
             return tensor if shapes is None or not is_valueless(tensor) else shapes.filled(tensor)
@@ -141,7 +141,8 @@ class SimFunctionMode(TorchFunctionMode):
 
 @contextmanager
 def function_mode_on(world: World) -> Iterator[None]:
-    """Switch the mode on for Python code that an operation calls: PyTorch disables modes there."""
+    """Switch on the mode in this block, for Python code that an operation calls. PyTorch switches off modes for such
+    code."""
     modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     if any(isinstance(mode, SimFunctionMode) for mode in modes):
         yield
@@ -151,7 +152,8 @@ def function_mode_on(world: World) -> Iterator[None]:
 
 
 def placed(device: Any) -> int:
-    """Return the index that a device argument names, or `HOST` for the CPU and for kinds that are not simulated."""
+    """Return the index of the device that an argument names. Return `HOST` for the CPU and for kinds of devices that
+    are not simulated."""
     if isinstance(device, int) and not isinstance(device, bool):
         return device_index(device)
     named = torch.device(device)
@@ -179,7 +181,7 @@ def _first_index(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
 
 
 def _to(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `to` with a device, a dtype or another tensor, then `non_blocking` and `copy`."""
+    """Handle `to`. Its arguments are a device, a dtype or another tensor, then `non_blocking` and `copy`."""
     tensor, *rest = args
     options = dict(kwargs)
     device: Any = options.pop("device", None)
@@ -211,7 +213,8 @@ def _cuda(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[st
 
 
 def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `x.type()`, which names the device, and `x.type("torch.cuda.FloatTensor")`, which moves."""
+    """Handle `x.type()`, whose result contains the device, and `x.type("torch.cuda.FloatTensor")`, which moves the
+    tensor."""
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
     index = played(args[0])
     if wanted is None:
@@ -230,7 +233,7 @@ def _type_as(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `torch.tensor(values, device=...)` and the like: a copy from pageable memory, which waits."""
+    """Handle `torch.tensor(values, device=...)` and similar functions. They copy from pageable memory, which waits."""
     device = kwargs.get("device")
     method = func in (torch.Tensor.new_tensor,)
     if device is None and not method:
@@ -263,7 +266,8 @@ def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _sparse(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `torch.sparse_coo_tensor(..., device=...)` and the like, which first copy to the device."""
+    """Handle `torch.sparse_coo_tensor(..., device=...)` and similar functions. They first copy their arguments to the
+    device."""
     device = kwargs.get("device") or placement.default_device()
     place = HOST if device is None else placed(device)
 
@@ -289,7 +293,7 @@ def _numpy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[s
 
 
 def _tolist(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `x.tolist()`: copy to pageable memory; a 0-d tensor is read as by `item`."""
+    """Handle `x.tolist()`, which copies to pageable memory. A tensor without dimensions is read as by `item`."""
     tensor = args[0]
     with torch._C.DisableTorchFunction():
         index, scalar = index_of(tensor), tensor.dim() == 0
@@ -322,7 +326,8 @@ def _pin_memory(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: d
 
 
 def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `one_hot`: if the number of classes is given, a GPU does not check the range, unlike the CPU."""
+    """Handle `one_hot`. If the number of classes is given, a GPU does not check the range of values, but the
+    CPU does."""
     tensor = args[0] if args else kwargs["tensor"]
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     index = played(tensor)
@@ -334,7 +339,7 @@ def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _from_legacy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `x.new(...)`: uninitialised memory, or a copy of Python values."""
+    """Handle `x.new(...)`, which returns uninitialised memory or a copy of Python values."""
     index = played(args[0])
     made = self.call(func, args, kwargs)
     if index != HOST:
@@ -352,7 +357,7 @@ HANDLERS: dict[Any, Handler] = {
     _OF_TENSORS.is_cpu.__get__: lambda self, func, args, kwargs: (
         index_of(args[0]) == HOST and (func(*args) or is_valueless(args[0]))
     ),
-    # True only for tensors that the user's code itself put on the meta device.
+    # The user's code sees True only for tensors that it put on the meta device itself.
     _OF_TENSORS.is_meta.__get__: lambda self, func, args, kwargs: func(*args) and not is_valueless(args[0]),
     torch.Tensor.get_device: lambda self, func, args, kwargs: index_of(args[0]),
     torch.Tensor.to: _to,
@@ -377,5 +382,5 @@ HANDLERS: dict[Any, Handler] = {
 }
 
 INHERITS_NOTHING = frozenset({torch.Tensor.__setitem__, torch.Tensor.__getitem__})
-"""Functions that turn Python values (an index list, the stored number) into host tensors and copy these to the
+"""Functions that turn Python values (a list of indices, a number to store) into host tensors, and copy these to the
 device."""

@@ -1,4 +1,4 @@
-"""Random generators as Python objects, with the answers that a capture gives them."""
+"""Random generators as Python objects. During a capture they answer as PyTorch's generators do."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Generator(torch._C.Generator):
         return self.state.offset
 
     def set_offset(self, offset: int) -> Generator:
-        """Set the offset. In a capture, later draws repeat the numbers of earlier draws."""
+        """Set the offset. During a capture, later draws then repeat the numbers of earlier draws."""
         if worlds.current().is_capturing():
             self.state.drawn = int(offset)
         else:
@@ -70,7 +70,7 @@ class Generator(torch._C.Generator):
         return self
 
     def get_state(self) -> torch.Tensor:
-        """Return the state; in a capture, its offset includes the draws captured so far."""
+        """Return the state. During a capture, its offset includes the draws that were captured so far."""
         offset = self.state.drawn if worlds.current().is_capturing() else self.state.offset
         words = self.state.seed.to_bytes(8, "little") + offset.to_bytes(8, "little")
         return torch.frombuffer(bytearray(words), dtype=torch.uint8).clone()

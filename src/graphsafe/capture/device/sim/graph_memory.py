@@ -1,9 +1,9 @@
-"""Checks the memory that simulated graphs use: finds races among their nodes, by the order that streams and events
-give, and poisons memory that nothing else holds.
+"""Checks the memory that simulated graphs use. Finds races among their nodes, from the order that streams and events
+give, and poisons memory that only graphs still refer to.
 
-Memory is poisoned because a GPU's allocator would reuse it. On the simulated device a graph keeps its storages
-alive, so the other holders of a storage are counted. Memory that was allocated in a capture belongs to the graph's pool
-and is never given away while the graph lives.
+Such memory is poisoned because a GPU's allocator would reuse it. On the simulated device a graph keeps its storages
+alive, so the other references to a storage are counted. Memory that was allocated during a capture belongs to the
+graph's pool and is not given to others while the graph exists.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from graphsafe.capture.device.structures import tensors_in
 from graphsafe.report.probes.order import Race
 
 _POISON = 0xFF
-"A byte that, repeated, is NaN in every floating dtype."
+"A byte that gives NaN in every floating-point dtype when it is repeated."
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def poison_freed(graphs: Iterable[Graph]) -> None:
-    """Poison the memory that only these graphs hold. Call it with torch functions disabled."""
+    """Poison the memory to which only these graphs refer. Call it with torch functions disabled."""
     aliases: dict[int, set[int]] = {}
     found: dict[int, torch.Tensor] = {}
     inside: set[int] = set()
@@ -42,13 +42,13 @@ def poison_freed(graphs: Iterable[Graph]) -> None:
             if tag.session is not None:
                 inside.add(place)
     for place, tensor in found.items():
-        held = holders(place)  # each tensor of a graph is one holder
+        held = holders(place)  # each tensor of a graph is one reference
         if place not in inside and held is not None and held <= len(aliases[place]):
             torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
 
 
 def races_of(graph: Graph) -> tuple[Race, ...]:
-    """Return the races of a captured graph. Call it with torch functions and dispatch modes disabled."""
+    """Return the races in a captured graph. Call it with torch functions and dispatch modes disabled."""
     placed = graph.placed
     work = [Work(one.node.op, one.node.frames, one.node.span, _accesses(one.node)) for one in placed]
     return races_in(work, lambda first, second: placed[first].is_before(placed[second]))

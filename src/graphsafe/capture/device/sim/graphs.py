@@ -19,7 +19,7 @@ from graphsafe.capture.shared.frames import message_of, root_error, stack_level,
 from graphsafe.capture.shared.places import at_line
 from graphsafe.report.probes.construct import Attempt
 
-__tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
+__tracebackhide__ = True  # pytest reads this: the traceback of a failure ends at the user's line
 
 
 class CUDAGraph(Graph):
@@ -74,8 +74,8 @@ class CUDAGraph(Graph):
         error = EARLIER_ERROR if session.first_error is not None else None
         loose = session.unjoined()
         if error is None and loose is not None and is_collective(loose.op):
-            # CUDA lets NCCL's own streams stay unjoined. In that case, timing decides whether the memory is reused
-            # before the collective has ended.
+            # CUDA does not require NCCL's own streams to be joined. If they are not, timing decides whether the memory
+            # is reused before the collective ends.
             world.met([f"a collective that no stream waits for{at_line(loose.frames)}"])
         elif error is None and loose is not None:
             error, session.first_error, self.guilty = UNJOINED, UNJOINED, loose
@@ -139,7 +139,7 @@ def attempt_of(session: Session, guilty: StepEvent | None, raised: BaseException
 
 
 def failure_of(error: BaseException, guilty: StepEvent | None) -> CaptureFailure:
-    """Return the description of a failure, at the guilty line even if the user's code swallowed the first error."""
+    """Describe a failure. The place is the line that caused it, even if the user's code swallowed the first error."""
     root, chain = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
     if guilty is not None and not frames:
@@ -154,8 +154,8 @@ def graph_pool_handle() -> tuple[int, int]:
 
 
 class graph:
-    """Stands in for `torch.cuda.graph(...)`. As in PyTorch, one default stream serves the whole process and belongs to
-    the first device that captures; and after a failed capture the process stays on the capture's stream."""
+    """Replaces `torch.cuda.graph(...)`. As in PyTorch, the whole process has one default stream for captures, which
+    belongs to the first device that captures. After a failed capture, the capture's stream stays current."""
 
     def __init__(
         self,

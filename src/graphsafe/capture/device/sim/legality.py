@@ -1,8 +1,9 @@
 """The errors with which a capture refuses an operation, and their messages.
 
 There are two kinds. If the CUDA runtime refuses, the capture becomes invalid: every later operation on its streams
-fails, so does `capture_end`, and (torch <= 2.11) the generator is left capturing. If one of PyTorch's own checks
-refuses, CUDA sees nothing and the capture goes on. The messages are those of torch 2.11 on an H200.
+fails, and so does `capture_end`. With torch <= 2.11, the generator then stays in the capturing state. If one of
+PyTorch's own checks refuses, CUDA does not see the operation and the capture goes on. The messages are those of torch
+2.11 on an H200.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def of_hidden_wait(effect: Effect) -> Refusal:
 
 
 def of_transfer(pinned: bool, non_blocking: bool) -> Refusal | None:
-    """Return the refusal of a copy, or None: PyTorch refuses pageable memory, CUDA refuses a wait."""
+    """Return the error with which a copy is refused, or None. PyTorch refuses pageable memory; CUDA refuses a wait."""
     if not pinned:
         return PAGEABLE
     return None if non_blocking else NOT_PERMITTED

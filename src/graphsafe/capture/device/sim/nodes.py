@@ -16,21 +16,21 @@ from graphsafe.capture.device.sim.random_source import RandomSource, draw
 from graphsafe.capture.device.structures import tensors_in
 from graphsafe.report.model import CallSite, Span
 
-__tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
+__tracebackhide__ = True  # pytest reads this: the traceback of a failure ends at the user's line
 
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A stream of a device. Several objects of `torch.cuda.Stream` may name the same lane."""
+    """A stream of a device. Several `torch.cuda.Stream` objects may refer to the same lane."""
 
     device_index: int
     number: int = field(default_factory=lambda: next(_numbers))
     "Zero for the device's default stream."
     priority: int = field(default=0, compare=False)
     foreign: bool = field(default=False, compare=False)
-    "Whether another library made the stream and may use the stream at any time."
+    "Whether another library made the stream, so that it may use the stream at any time."
 
     @property
     def key(self) -> tuple[int, int]:
@@ -41,7 +41,7 @@ class Lane:
 class Draw:
     source: RandomSource
     offset: int
-    "The offset relative to the source's offset at the start of the graph."
+    "The offset of the draw, relative to the source's offset at the start of the graph."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Node:
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """The frozen arguments: numbers with their values at the capture, tensors as aliases that keep the addresses. An
-    unpinned host tensor is a copy, since a GPU gets its value."""
+    """The arguments, fixed at the capture. Numbers have their values at the capture. Tensors are aliases, which keep
+    the addresses. An unpinned host tensor is a copy, since a kernel is given its value."""
     outputs: tuple[torch.Tensor, ...]
-    "Detached aliases of the tensors that the operation returned at capture; a replay writes into them."
+    "Detached aliases of the tensors that the operation returned at the capture. A replay writes into them."
     op: str
     kind: NodeKind
     draw: Draw | None
@@ -71,12 +71,13 @@ class Node:
         return perform(self.func, self.args, self.kwargs)
 
     def run(self, starts: Mapping[RandomSource, tuple[int, int]]) -> None:
-        """Run the node. `starts` are the seeds and offsets from which this replay draws."""
-        if torch.Tag.inplace_view in self.func.tags:  # `squeeze_` and the like change the tensor's shape, but no memory
+        """Run the node. `starts` has the seed and the offset of each source at the start of this replay."""
+        # `squeeze_` and similar operations change the tensor's shape, but no memory
+        if torch.Tag.inplace_view in self.func.tags:
             return
         written = tensors_in([self.args, self.kwargs, self.outputs])
         inference = any(tensor.is_inference() for tensor in written)
-        # Inference tensors may only be written in inference mode. Otherwise the mode stays as it is:
+        # Inference tensors may be written only in inference mode. For other tensors the mode is left as it is, because
         # `inference_mode(False)` would turn gradients on.
         with torch.inference_mode() if inference else contextlib.nullcontext():
             if self.draw is None:
@@ -85,7 +86,8 @@ class Node:
                 seed, offset = starts[self.draw.source]
                 results = draw(seed, offset + self.draw.offset, self.call)
             for recorded, new in zip(self.outputs, tensors_in(results), strict=False):
-                if recorded.is_nested:  # nested tensors are already unknown effects: see dispatch_mode.py
+                # operations on nested tensors are already reported as unknown effects: see dispatch_mode.py
+                if recorded.is_nested:
                     continue
                 if recorded.layout == torch.strided and recorded.data_ptr() == new.data_ptr():
                     continue
@@ -97,14 +99,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node in the order of streams and events: the node runs after the first `seen[lane]` nodes of each lane."""
+    """A node with its place in the order of streams and events. It runs after the first `seen[lane]` nodes of each
+    lane."""
 
     node: Node
     lane: Lane
     number: int
-    "The number of the node among those of its lane, from 1."
+    "The position of the node among the nodes of its lane, counted from 1."
     seen: Mapping[Lane, int]
 
     def is_before(self, later: Placed) -> bool:
-        """Return whether every replay runs this node before `later`, which was recorded after it."""
+        """Return whether every replay runs this node before `later`. `later` was recorded after this node."""
         return later.seen.get(self.lane, 0) >= self.number

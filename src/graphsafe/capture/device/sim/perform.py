@@ -1,4 +1,4 @@
-"""Runs an operation on the CPU, in place of the GPU that would run it."""
+"""Runs an operation on the CPU in place of the GPU."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _WIDER = {
 
 
 def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run an operation, in a wider dtype if the CPU lacks a GPU's kernel (`histc` of integers)."""
+    """Run an operation. If the CPU has no kernel for the dtype but a GPU has one (`histc` of integers), run it in a
+    wider dtype."""
     try:
         return func(*args, **kwargs)
-    except RuntimeError as error:  # newer versions raise its subclass NotImplementedError
+    except RuntimeError as error:  # newer versions raise NotImplementedError, a subclass of it
         if func._schema.is_mutable or "not implemented for" not in str(error):
             raise
         narrow = {tensor.dtype for tensor in tensors_in(list(args)) if tensor.dtype in _WIDER}
@@ -40,7 +41,7 @@ def refuse_missing_kernel(func: Any, entry: Op | None, inputs: Sequence[torch.Te
         return
     dtype = str(inputs[0].dtype).removeprefix("torch.")
     if dtype in entry.no_kernel:
-        # PyTorch raises this class for a missing dtype, and a step may catch it.
+        # PyTorch raises this class of error for a missing dtype, and a step may catch it.
         raise NotImplementedError(
             f'"{func._schema.name}" has no CUDA kernel for {dtype} (measured on an H200, torch 2.11)'
         )

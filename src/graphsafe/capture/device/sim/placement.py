@@ -23,7 +23,8 @@ def constructors() -> frozenset[Any]:
 
 @functools.lru_cache(maxsize=1)
 def constructors_from_numbers() -> frozenset[Any]:
-    """Return the constructors that take numbers: `torch.arange(n)` lies on the host, whatever `n` is."""
+    """Return the constructors that take numbers. Their result does not depend on the device of an argument:
+    `torch.arange(n)` is on the host even if `n` is a tensor on the device."""
     data = {torch.tensor, torch.as_tensor, torch.asarray, torch.nested.nested_tensor}
     return constructors() - data - {func for func in constructors() if func.__name__.startswith("sparse_")}
 
@@ -33,8 +34,7 @@ def default_device() -> torch.device | None:
 
 
 def device(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.device`. The answer for host tensors without values is the CPU, although they lie on the meta
-    device."""
+    """Answer `x.device`. Host tensors without values are on the meta device, but for them the answer is the CPU."""
     index = index_of(args[0])
     if index == HOST:
         return _CPU if is_valueless(args[0]) else func(*args)

@@ -1,8 +1,9 @@
-"""Random numbers in the manner of a GPU's generator: a seed and an offset that every draw advances.
+"""Random numbers in the manner of a GPU's generator, which has a seed and an offset that every draw advances.
 
-The numbers come from the CPU's generator, seeded by (seed, offset) for each operation and restored after it. So the
-same state gives the same numbers, eager and replayed, and the host's own random numbers do not change. The capturing
-flag follows torch <= 2.11: set when a capture begins, cleared only when a capture succeeds.
+The numbers come from the CPU's generator. For each operation it is seeded with (seed, offset), and it is restored
+afterwards. So the same state gives the same numbers in eager steps and in replays, and the host's own random numbers do
+not change. The flag `capturing` behaves as in torch <= 2.11: it is set when a capture begins, and cleared only when a
+capture succeeds.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from graphsafe.capture.device.sim.legality import LEFT_CAPTURING, UNREGISTERED
 
 DEFAULT_SEED = 67280421310721
 INCREMENT = 4
-"""The number of Philox numbers that a small operation uses per thread; on a GPU a larger operation uses a multiple of
-this."""
+"""Number of Philox numbers that a small operation uses per thread. On a GPU a larger operation uses a multiple of this
+number."""
 MASK = (1 << 64) - 1
 
 
 @dataclass(slots=True)
 class State:
-    """The state that `graphsafe_get_state` returns, shared by reference."""
+    """The state that `graphsafe_get_state` returns. Several generators may share it."""
 
     seed: int = DEFAULT_SEED
     offset: int = 0
@@ -38,12 +39,13 @@ class RandomSource:
     """The source of a generator's numbers. Several sources may share one state."""
 
     index: int
-    "The device."
+    "The index of the device."
     state: State = field(default_factory=State)
 
 
 def check(source: RandomSource, capturing: bool) -> None:
-    """Raise the error that a draw from `source` raises; `capturing` is True if the current stream is capturing."""
+    """Raise the error that a draw from `source` would raise. `capturing` says whether the current stream is
+    capturing."""
     if capturing and not source.state.capturing:
         raise UNREGISTERED.error()
     if not capturing and source.state.capturing:
@@ -51,7 +53,8 @@ def check(source: RandomSource, capturing: bool) -> None:
 
 
 def advance(source: RandomSource, capturing: bool) -> int:
-    """Return the offset of this draw, and advance the source, or the open capture's count, beyond the draw."""
+    """Return the offset of this draw. Advance the offset beyond the draw; during a capture, advance the capture's own
+    count."""
     state = source.state
     if capturing:
         state.drawn += INCREMENT
@@ -61,7 +64,7 @@ def advance(source: RandomSource, capturing: bool) -> int:
 
 
 def draw(seed: int, offset: int, operation: Callable[[], Any]) -> Any:
-    """Run `operation` with the host's default generator at (seed, offset), and restore the generator."""
+    """Run `operation` with the host's default generator seeded by (seed, offset), then restore the generator."""
     host = torch.default_generator
     before = host.get_state()
     host.manual_seed(_mix(seed, offset))

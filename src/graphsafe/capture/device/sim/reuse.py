@@ -1,7 +1,7 @@
-"""Finds memory that a capture frees on the stream that allocated it while another stream may still use it.
+"""Finds memory that a capture frees on the stream that allocated it, although another stream may still use it.
 
-A GPU's allocator may give such memory to the next allocation on the first stream, unless `record_stream` defers the
-release. The simulated device never reuses memory of a capture, so its replays cannot show the error.
+A GPU's allocator may give such memory to the next allocation on the first stream, unless `record_stream` defers its
+release. The simulated device never reuses memory of a capture, so its replays cannot show this error.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ class _Memory:
     def __init__(self, born_on: Lane) -> None:
         self.born_on = born_on
         self.aliases = 0
-        "The number of tensors of recorded nodes that hold the memory."
+        "The number of tensors of recorded nodes that refer to the memory."
         self.uses: list[Placed] = []
         "Nodes on other streams that use the memory."
 
 
 class Reuse:
-    """The memory that one capture allocates; `doubts` describes uses that may come after its release."""
+    """The memory that one capture allocates. `doubts` describes uses that may happen after the memory was freed."""
 
     def __init__(self) -> None:
         self._memory: dict[int, _Memory] = {}
         self._waiting: list[Placed] = []
-        "Nodes that were not checked yet: while all nodes are on one stream, no memory can be used on another."
+        "Nodes that have not been checked yet. As long as all nodes are on one stream, no check is needed."
         self.doubts: dict[str, None] = {}
 
     def add(self, placed: Placed) -> None:
@@ -52,7 +52,7 @@ class Reuse:
         fresh = {place for tensor in outputs for place in places[id(tensor)]}
         fresh -= {place for tensor in arguments for place in places[id(tensor)]} | self._memory.keys()
         if fresh:
-            self._look(placed)
+            self._note_possible_reuse(placed)
         for place in fresh:
             self._memory[place] = _Memory(placed.lane)
         for of_tensor in places.values():
@@ -65,13 +65,13 @@ class Reuse:
                     memory.uses.append(placed)
 
     def defer(self, tensor: torch.Tensor) -> None:
-        """Record a call of `record_stream`: the memory is not reused before the capture ends."""
+        """Note a call of `record_stream`. The memory is then not reused before the capture ends."""
         self._catch_up()
         for storage in storages(tensor):
             self._memory.pop(storage._cdata, None)
 
-    def _look(self, placed: Placed) -> None:
-        """Note freed memory that this allocation may get while another stream still uses it."""
+    def _note_possible_reuse(self, placed: Placed) -> None:
+        """Note freed memory that this node may be given although another stream still uses it."""
         for place, memory in self._memory.items():
             if not memory.uses or memory.born_on != placed.lane:
                 continue

@@ -1,4 +1,4 @@
-"""The launches, copies and waits of a step on the simulated device, in order and without times."""
+"""The launches, copies and waits of a step on the simulated device. They are in order but have no times."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _OF_LAUNCHES: Mapping[str, OperationKind] = {"graph": "graph-launch", "memcpy": 
 
 
 class Seen:
-    """Collects the device's reports while a step runs."""
+    """Collects what the device reports while a step runs."""
 
     def __init__(self) -> None:
         self._found: list[Operation] = []
         self._told: tuple[OperationKind, str] | None = None
-        "The latest report of a wait or a copy; the operation's launch follows it."
+        "The latest wait or copy that was reported. The launch of the same operation follows it."
 
     def told(self, event: StepEvent) -> None:
         """Record a wait or a copy."""
@@ -53,5 +53,5 @@ class Seen:
             self._found.append(Operation("host", kind, name, place, None, None, None, None, False, 1))
 
     def timeline(self) -> Timeline:
-        """Return the order of all that was recorded."""
+        """Return everything that was recorded, in order."""
         return Timeline("pass", operations=tuple(self._found))

@@ -1,8 +1,8 @@
-"""A capture under way (`Session`), and its result, which is replayed (`Graph`).
+"""A capture that is under way (`Session`), and its result, which can be replayed (`Graph`).
 
-A graph holds the operations with their storages and Python values fixed. A GPU runs nothing during a capture; here the
-operations are run, because the code needs shapes, and existing memory that they wrote is restored when the capture
-ends.
+A graph holds operations with fixed storages and fixed Python values. A GPU runs nothing during a capture. The simulated
+device runs the operations, because the code needs their shapes. When the capture ends, it restores the memory that they
+wrote and that existed before the capture.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from graphsafe.capture.device.sim.tags import storages, tag_of
 from graphsafe.capture.device.structures import is_valueless, tensors_in
 from graphsafe.capture.shared.frames import user_frames
 
-__tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
+__tracebackhide__ = True  # pytest reads this: the traceback of a failure ends at the user's line
 
 
 class Session:
-    """An open capture."""
+    """A capture that is under way."""
 
     def __init__(self, origin: Lane) -> None:
         self.origin = origin
@@ -34,7 +34,7 @@ class Session:
         self.nodes: list[Node] = []
         self.placed: list[Placed] = []
         self.escaped: list[StepEvent] = []
-        "Work that this process gave to its devices during the capture and that is missing from the graph."
+        "Work that this process launched during the capture but that is not in the graph."
         self.first_error: Refusal | None = None
         self.first_event: StepEvent | None = None
         self.last_work: dict[Lane, StepEvent] = {}
@@ -45,7 +45,7 @@ class Session:
         self.frames, self.span = user_frames()
 
     def refuse(self, refusal: Refusal, event: StepEvent) -> None:
-        """Raise `refusal`; remember the first one, with its event."""
+        """Raise `refusal`. The first refusal is kept, with its event."""
         if self.first_error is not None and refusal.invalidates:
             raise EARLIER_ERROR.error()
         self.first_event = self.first_event or event
@@ -74,7 +74,7 @@ class Session:
         clock[lane] += 1
 
     def save(self, tensor: torch.Tensor) -> None:
-        """Save the values of existing memory that this capture is about to write."""
+        """Save the values of memory that existed before the capture and that the capture is about to write."""
         tag = tag_of(tensor)
         if (tag is not None and tag.session is self) or is_valueless(tensor):
             return
@@ -89,7 +89,7 @@ class Session:
         self.saved.clear()
 
     def unjoined(self) -> StepEvent | None:
-        """Return the last work of a stream that the capture's first stream never waited for."""
+        """Return the last work on a stream if the capture's first stream never waited for it."""
         seen = self.clocks[self.origin]
         for lane, clock in self.clocks.items():
             if clock[lane] > seen.get(lane, 0):
@@ -103,18 +103,18 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.placed: list[Placed] = []
-        "The order of the nodes, if more than one stream took part."
+        "The nodes with their order. Empty if only one stream took part."
         self.draws: dict[RandomSource, int] = {}
         "How far one replay advances each source of random numbers."
         self.seeds: dict[RandomSource, int] = {}
         "The seeds at the capture."
         self.captured_in: Session | None = None
-        "The session that captured the graph. Tags of storages that the capture allocated name it."
+        "The session that captured the graph. The tags of storages that the capture allocated refer to this session."
 
     def run(self) -> None:
         starts = {
-            # If a graph does not advance a source, its replays do not read the source either: it repeats the numbers
-            # of its capture.
+            # If a graph does not advance a source, its replays do not read the source: they repeat the numbers of the
+            # capture.
             source: (source.state.seed, source.state.offset) if advance else (self.seeds[source], 0)
             for source, advance in self.draws.items()
         }
@@ -125,7 +125,7 @@ class Graph:
             source.state.offset += advance
 
     def tensors(self) -> list[torch.Tensor]:
-        """Return all tensors that the graph's operations read and write."""
+        """Return all tensors that the graph's operations read or write."""
         return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
 
     def kinds(self) -> dict[str, int]:

@@ -1,9 +1,9 @@
-"""Runs operations in shapes mode: a large model is built and stepped without memory for its weights.
+"""Runs operations in shapes mode, in which a large model is built and stepped without memory for its weights.
 
-Floating-point values on the device are never computed, and neither are those of large tensors anywhere. Small tensors
-of integers and booleans are computed as long as their inputs are known: positions, lengths and masks steer the step as
-they would on a GPU. If Python reads an unknown value, it gets `answer`; a `while` loop that asks very often sometimes
-gets the opposite, so that it ends.
+Floating-point values on the device are never computed, and neither are the values of large tensors anywhere. Small
+tensors of integers and booleans are computed as long as their inputs are known, so positions, lengths and masks control
+the step as they would on a GPU. If Python reads an unknown value, it gets `answer`. A `while` loop that asks very often
+sometimes gets the opposite answer, so that it ends.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from graphsafe.capture.shared.frames import Way, running_while
 LARGEST = 1 << 16
 "The values of a tensor are computed only if it has at most this many elements."
 _MOST_FILLED = 1 << 24
-"""If the shape of an operation's result depends on values, the operation runs on made-up values, but only with at most
-this many elements in its arguments."""
+"""If the shape of a result depends on values, the operation runs on made-up values, unless its arguments have more
+elements than this."""
 _TURNS = 64
-"How often a `while` loop asks the same question before every second answer is the opposite."
+"If a `while` loop has asked the same question this many times, every second answer is the opposite one."
 _META = torch.device("meta")
 _READS = "aten::_local_scalar_dense"
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
@@ -39,18 +39,18 @@ class Shapes:
 
     def __init__(self) -> None:
         self.answer = 1
-        "The made-up value of everything unknown: 1 means True, one, and all elements of a mask; 0 the opposite."
+        "The made-up value for everything unknown. 1 means True, one, and all elements of a mask; 0 means the opposite."
         self.asked = 0
-        "The number of times that Python asked for an unknown value."
+        "How often Python has asked for an unknown value."
         self._turns: dict[Way, int] = {}
-        """The number of times that a `while` loop asked each question. The memory of a frame is reused for the next
-        call, so two calls of one function count together."""
+        """How often a `while` loop has asked each question. The memory of a frame is reused for the next call, so two
+        calls of one function are counted together."""
         self.repeated: dict[tuple[Any, ...], Repeated] = {}
-        """Earlier calls by their forms (operation, shapes and other arguments). Layers and steps repeat the same forms,
+        """Earlier calls by their form (operation, shapes and other arguments). Layers and steps repeat the same forms,
         and the analysis of a new form is slow."""
 
     def perform(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
-        """Run an operation whose result lies on the device `target`. Call it with torch functions disabled."""
+        """Run an operation whose result is on the device `target`. Call it with torch functions disabled."""
         inputs = tensors_in((args, dict(kwargs)))
         known = not any(is_valueless(tensor) for tensor in inputs)
         if func.is_view or torch.Tag.inplace_view in func.tags:
@@ -62,13 +62,14 @@ class Shapes:
             if made is not None:
                 return made
         if target != HOST and kwargs.get("device") == _META:
-            # PyTorch itself creates this host tensor for a tensor without values, such as the mask of causal attention.
+            # PyTorch itself creates this host tensor for a tensor without values. An example is the mask of causal
+            # attention.
             kwargs = {**kwargs, "device": torch.device("cpu")}
         before = {tensor.untyped_storage()._cdata for tensor in inputs if tensor.layout is torch.strided}
         return each_tensor(perform(func, args, kwargs), lambda tensor: _kept(tensor, target, before))
 
     def filled(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a host tensor filled with the answer. Raises RuntimeError for a large tensor."""
+        """Return a host tensor filled with the made-up value. Raises RuntimeError for a large tensor."""
         answer = self._ask()
         if tensor.numel() > _MOST_FILLED:
             raise RuntimeError(f"the values of {tensor.numel()} elements are asked for, and shapes mode computes none")
@@ -96,23 +97,26 @@ class Shapes:
         return float(answer) if tensor.dtype.is_floating_point else answer
 
     def _without(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return results without values; the operation runs on made-up values if its shapes depend on values."""
+        """Return results without values. If the shapes of the results depend on values, run the operation on made-up
+        values."""
         if func._schema.name in _GETS:
             args = [args[0], self._selected(args[1]), *args[2:]]
         try:
-            result = _on(func, args, kwargs, _alias)
+            result = _on_stand_ins(func, args, kwargs, _alias)
         except (RuntimeError, NotImplementedError, ValueError, IndexError):
             many = sum(tensor.numel() for tensor in tensors_in((args, dict(kwargs))))
             if many > _MOST_FILLED:
                 raise
             answer = self._ask()
-            result = _on(func, args, kwargs, lambda one: _filled(one, answer) if is_valueless(one) else one.clone())
+            result = _on_stand_ins(
+                func, args, kwargs, lambda one: _filled(one, answer) if is_valueless(one) else one.clone()
+            )
         for tensor in written_by(func, None, args, kwargs):
             drop_values(tensor)
         return result
 
     def _selected(self, indices: Sequence[Any]) -> list[Any]:
-        """Return the indices with each mask of unknown values replaced by all of its elements, or by none."""
+        """Return the indices. A mask of unknown values is replaced by the indices of all its elements, or of none."""
         found: list[Any] = []
         for index in indices:
             if index is None or index.dtype not in (torch.bool, torch.uint8) or not is_valueless(index):
@@ -130,14 +134,14 @@ class Repeated:
     device: int
     kind: NodeKind | None
     results: Any
-    "Tensors like its results, which lie in new memory; None for views, which PyTorch makes."
+    "Tensors that are like its results, in new memory. None for views, which PyTorch makes."
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return func(*args, **kwargs) if self.results is None else each_tensor(self.results, _like)
 
 
 def repeated(device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor], result: Any) -> Repeated | None:
-    """Return how to run a call again if its result follows from its form alone."""
+    """Return how to run a call again. Return None unless the form of the call alone determines its result."""
     before = {tensor.untyped_storage()._cdata for tensor in inputs}
     results = tensors_in(result)
     if not all(tensor.layout is torch.strided for tensor in results):
@@ -176,8 +180,8 @@ def _is_repeatable(func: Any) -> bool:
 
 
 def _form(value: Any) -> Any:
-    """Return a value with each tensor replaced by its form. Raises TypeError if the form of an object does not
-    determine the call's result."""
+    """Return a value with each tensor replaced by its form. Raises TypeError if an object's form does not determine the
+    call's result."""
     if isinstance(value, torch.Tensor):
         if type(value) not in _PLAIN or value.layout is not torch.strided or value.dtype.is_complex:
             raise TypeError("not a plain tensor")
@@ -190,7 +194,7 @@ def _form(value: Any) -> Any:
         return tuple([_form(item) for item in value])
     if isinstance(value, dict):
         return tuple([(name, _form(item)) for name, item in sorted(value.items())])
-    return type(value), value  # 1, 1.0 and True are equal
+    return type(value), value  # the type is needed because 1, 1.0 and True are equal
 
 
 def _filled(tensor: torch.Tensor, answer: int) -> torch.Tensor:
@@ -201,14 +205,14 @@ def _filled(tensor: torch.Tensor, answer: int) -> torch.Tensor:
 
 
 def _like(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a new tensor of the same form without values."""
+    """Return a new tensor of the same form, without values."""
     made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
     drop_values(made)
     return made
 
 
 def _made_without_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
-    """Return the result of a call that makes a tensor from no other, if its values are not computed; else None."""
+    """Return the result of a call that makes a tensor from nothing, if its values need not be computed, else None."""
     try:
         made = func(*args, **{**kwargs, "device": _META})
     except (RuntimeError, NotImplementedError):
@@ -225,17 +229,18 @@ def _loses_values(tensor: torch.Tensor, target: int) -> bool:
 
 
 def _kept(tensor: torch.Tensor, target: int, before: set[int]) -> torch.Tensor:
-    """Return a result with or without its values; a result that shares the arguments' memory stays as it is."""
+    """Return a result, without its values if they need not be computed. A result that shares an argument's memory is
+    not changed."""
     if not _loses_values(tensor, target) or tensor.untyped_storage()._cdata in before:
         return tensor
     return _like(tensor)
 
 
-def _on(
+def _on_stand_ins(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], stand_in: Callable[[torch.Tensor], torch.Tensor]
 ) -> Any:
-    """Run an operation on stand-ins for its tensors; return its result without values. If the result is one of the
-    arguments, return that argument itself."""
+    """Run an operation with each tensor replaced by the result of `stand_in`. Return the result without values. If the
+    result is one of the arguments, return that argument itself."""
     originals: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def swapped(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """Streams and events as Python objects, with the order that a capture would see.
 
-Each stream of a capture has a clock, which shows how much of every other stream's captured work comes before the
-stream's next work. A stream enters a capture by waiting for an event recorded in it, and is joined once the capture's
-first stream has waited for all the stream's work.
+Each stream of a capture has a clock: for every other stream, it has the number of captured nodes that run before this
+stream's next node. A stream enters a capture by waiting for an event that was recorded in the capture. It is joined
+when the capture's first stream has waited for all its work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from graphsafe.capture.device.sim.session import Session
 
 
 def device_index(device: Any) -> int:
-    """Return the index that `device` names (an int, a string, a torch.device, or None for the current device)."""
+    """Return the index of `device`, which is an int, a string, a torch.device, or None for the current device."""
     world = worlds.current()
     if device is None:
         return world.device
@@ -158,8 +158,8 @@ class Event:
         return 0.0
 
     def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
-        """Judge a host call on an event: a capture refuses it only if the event was recorded in the capture, as on an
-        H200."""
+        """Judge a call of the host on an event. As on an H200, a capture refuses it only if the event was recorded in
+        the capture."""
         world = worlds.current()
         captured = world.session is not None and self.session is world.session
         world.host_wait(op, kind, EVENT_IN_CAPTURE if captured else None)
@@ -169,7 +169,7 @@ class Event:
 
 
 class StreamContext:
-    """`torch.cuda.stream(...)`: also makes the stream's device current."""
+    """`torch.cuda.stream(...)`. It also makes the stream's device current."""
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
@@ -193,7 +193,7 @@ class StreamContext:
 
 
 class DeviceContext:
-    """`torch.cuda.device(...)`; a device of another kind, or -1, changes nothing."""
+    """`torch.cuda.device(...)`. A device of another kind, or -1, changes nothing."""
 
     def __init__(self, device: Any) -> None:
         if isinstance(device, (str, torch.device)) and torch.device(device).type != "cuda":

@@ -1,7 +1,7 @@
 """Replacements of PyTorch's functions while a simulated device is entered.
 
-`torch.cond` and `torch.while_loop`, uncompiled, read their predicate on the host, unless the capture makes them nodes
-of the graph.
+Without compilation, `torch.cond` and `torch.while_loop` read their predicate on the host, unless the capture makes them
+nodes of the graph.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     worlds.current().limits["torch.cond", "runs both of its branches on the simulated device"] = (
         "in a CUDA graph they are two nodes, of which a replay runs one"
     )
-    # Branches neither write nor alias their arguments, so both can run: the choice between them only affects the
-    # results.
+    # Branches neither write nor alias their arguments, so both can run, and the predicate only selects the results.
     return pytree.tree_map(lambda one, other: torch.where(pred, one, other), true_fn(*operands), false_fn(*operands))
 
 
@@ -61,7 +60,7 @@ def _holds(pred: Any, node: bool) -> bool:
 
 
 def _becomes_node(name: str) -> bool:
-    """Return whether PyTorch, with the active modes, captures the call without reading its predicate."""
+    """Return whether PyTorch, with the active modes, captures the call as a node, without reading its predicate."""
     world = worlds.active()
     entry = None if world is None else world.table.python(name)
     if world is None or entry is None:
@@ -88,7 +87,7 @@ _DISABLED = torch._C._disabled_torch_function_impl
 
 
 def _overrides(value: Any) -> bool:
-    """Return whether an argument's class has its own `__torch_function__` (tensors and parameters have none)."""
+    """Return whether an argument's class has its own `__torch_function__`. Tensors and parameters have none."""
     own = getattr(type(value), "__torch_function__", None)
     if own is None or own is _DISABLED:
         return False
@@ -96,14 +95,14 @@ def _overrides(value: Any) -> bool:
 
 
 def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
-    """Return a `has_torch_function` that looks only at arguments and ignores modes, so that the bodies of PyTorch's
-    Python functions run under `SimFunctionMode`."""
+    """Return a replacement of `has_torch_function` that looks only at arguments and ignores modes. The bodies of
+    PyTorch's Python functions then run under `SimFunctionMode`."""
 
     def asked(*args: Any) -> bool:
         if worlds.active() is None:
             return real(*args)
-        # A subclass that passes a call on to `super().__torch_function__` switches off the `__torch_function__` of
-        # subclasses for that call.
+        # If a subclass passes a call on to `super().__torch_function__`, the `__torch_function__` of subclasses is off
+        # for that call.
         return torch._C._is_torch_function_enabled() and any(
             _overrides(value) for value in (args if variadic else args[0])
         )
@@ -137,8 +136,8 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     yield torch, "load", _load
     yield torch.Tensor, "_make_wrapper_subclass", staticmethod(_wrapper(torch.Tensor._make_wrapper_subclass))
     yield torch, "Generator", _GeneratorMeta("Generator", (), {})
-    yield torch.Tensor, "__repr__", simulated(torch.Tensor.__repr__, partial(_text, "torch.Tensor.__repr__"))
-    yield torch.Tensor, "__format__", simulated(torch.Tensor.__format__, partial(_text, "torch.Tensor.__format__"))
+    yield torch.Tensor, "__repr__", simulated(torch.Tensor.__repr__, partial(_formatted, "torch.Tensor.__repr__"))
+    yield torch.Tensor, "__format__", simulated(torch.Tensor.__format__, partial(_formatted, "torch.Tensor.__format__"))
     yield torch.Tensor, "__deepcopy__", simulated(torch.Tensor.__deepcopy__, _deepcopy)
     yield torch.Tensor, "__reduce_ex__", simulated(torch.Tensor.__reduce_ex__, _reduce)
     yield torch.Tensor, "record_stream", _record_stream
@@ -168,7 +167,7 @@ def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _GeneratorMeta(type):
-    """Stands in for `torch.Generator`: makes simulated ones for `cuda`; every generator is an instance."""
+    """Replaces `torch.Generator`. For `cuda` it makes simulated generators. Every generator is an instance of it."""
 
     def __call__(cls, device: Any = "cpu") -> Any:
         if torch.device(device).type == "cuda":
@@ -179,8 +178,10 @@ class _GeneratorMeta(type):
         return isinstance(value, torch._C.Generator)
 
 
-def _text(name: str, world: World, real: Callable[..., str], tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
-    """Format a tensor on the host, because formatting disables every mode and reads values."""
+def _formatted(
+    name: str, world: World, real: Callable[..., str], tensor: torch.Tensor, *args: Any, **kwargs: Any
+) -> str:
+    """Format a tensor on the host, because formatting switches off every mode and reads values."""
     index = played(tensor)
     if index == HOST:
         return real(tensor, *args, **kwargs)
@@ -207,7 +208,7 @@ def _deepcopy(world: World, real: Callable[..., Any], tensor: torch.Tensor, memo
 
 
 def _reduce(world: World, real: Callable[..., Any], tensor: torch.Tensor, proto: Any) -> Any:
-    """Pickle a tensor as a host copy; the unpickled tensor is on the host."""
+    """Pickle a tensor as a copy on the host. The unpickled tensor is on the host."""
     index = played(tensor)
     if index != HOST:
         with world.via("torch.Tensor.__reduce_ex__"):
@@ -222,7 +223,8 @@ _torch_load = torch.load
 
 
 def _wrapper(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a wrapper subclass's tensor: a CPU tensor with the device's tag and no bytes."""
+    """Return a replacement of the function that makes a wrapper subclass's tensor. It makes a CPU tensor with the
+    device's tag and no bytes."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
@@ -243,7 +245,7 @@ def _wrapper(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _load(file: Any, map_location: Any = None, **kwargs: Any) -> Any:
-    """Handle `torch.load(..., map_location="cuda")`: load to the host, then move the tensors."""
+    """Handle `torch.load(..., map_location="cuda")`: load to the host, then move the tensors to the device."""
     device = map_location
     if worlds.active() is None or not isinstance(device, (str, torch.device)) or torch.device(device).type != "cuda":
         return _torch_load(file, map_location=map_location, **kwargs)
@@ -261,7 +263,8 @@ def _moved(value: Any, device: Any) -> Any:
 
 
 def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
-    """Group tensors by simulated device for the foreach optimizers: PyTorch's C++ code would see only CPU tensors."""
+    """Group tensors by simulated device for the foreach optimizers. PyTorch's C++ code would take all of them for CPU
+    tensors."""
     groups: dict[Any, tuple[list[list[Any]], list[int]]] = {}
     for position, first in enumerate(lists[0]):
         members, positions = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
@@ -273,14 +276,14 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
 
 
 def _placed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Move the zeros and ones that a backward pass makes to the device of the tensors that it starts from."""
+    """Put the zeros and ones that a backward pass makes on the device of the tensors from which it starts."""
     with world.within(Scope(via=world.scope.via, place=played((args, kwargs)))):
         return real(*args, **kwargs)
 
 
 def _under_modes(real: Callable[..., None], world: World) -> Callable[..., None]:
-    """Switch modes on for hooks on saved tensors. PyTorch calls these hooks inside an operation, where modes are off;
-    checkpointing reads devices in its hooks."""
+    """Switch on modes in hooks on saved tensors. PyTorch calls these hooks inside an operation, where modes are off,
+    and checkpointing reads devices in its hooks."""
 
     def wrapped(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def call(value: Any) -> Any:
@@ -321,7 +324,7 @@ _DEFAULT_DTYPE = torch.get_autocast_dtype
 
 
 def _autocast(real: Callable[..., None]) -> Callable[..., None]:
-    """Use the CPU's autocast, since the tensors lie on the CPU. The two lists of ops differ."""
+    """Use the CPU's autocast, since the tensors are on the CPU. The CPU's list of ops differs from CUDA's list."""
 
     def init(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
         world = worlds.active()
@@ -349,7 +352,7 @@ def _autocast_query(real: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def installed(world: World) -> Iterator[None]:
-    """Install every replacement while the context lasts."""
+    """Install every replacement in this block."""
     missing = object()
     undo: list[tuple[Any, str, Any]] = []
     try:

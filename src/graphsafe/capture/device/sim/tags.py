@@ -1,8 +1,8 @@
-"""Tags a tensor with the device that it stands for.
+"""Tags each tensor with the index of its simulated device.
 
-The tag is an attribute of the storage's Python object, which PyTorch keeps as long as the storage lives. So views,
-detached aliases and parameters share one tag, and the tag dies with the memory. As long as a tag lives, its bytes count
-in a ledger, which gives the answers of `memory_allocated`.
+The tag is an attribute of the storage's Python object, which PyTorch keeps as long as the storage exists. So views,
+detached aliases and parameters share one tag, and the tag is deleted with the memory. As long as a tag exists, its
+bytes are counted in a ledger, from which `memory_allocated` is answered.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _held: list[torch.UntypedStorage] = []
 
 
 def holders(number: int) -> int | None:
-    """Return how many holders a storage has besides its Python object; None if PyTorch does not report it."""
+    """Return how many references a storage has besides its Python object. Return None if PyTorch does not report it."""
     return None if _use_count is None else int(_use_count(number)) - (1 if _objects_last() else 0)
 
 
 @functools.cache
 def _objects_last() -> bool:
-    """Return whether a storage keeps the same Python object as long as it lives, so that this object counts as a
-    holder. Torch 2.12 keeps one object, torch 2.9 does not."""
+    """Return whether a storage keeps the same Python object as long as it exists, so that this object counts as a
+    reference. Torch 2.12 keeps one object; torch 2.9 does not."""
     if _use_count is None:
         return True
     tensor = torch.empty(0)
@@ -40,11 +40,11 @@ def _objects_last() -> bool:
 
 
 def keep_object(storage: torch.UntypedStorage) -> None:
-    """Let the storage's Python object, and its attributes, live as long as the memory.
+    """Keep the storage's Python object, with its attributes, as long as the memory.
 
-    In torch 2.6 and 2.9, a garbage collection that finds such an object in a cycle clears it while the memory lives,
-    and the storage's next object has no attributes. `torch.save` leaves such a cycle. So the objects are held during
-    collections.
+    In torch 2.6 and 2.9, a garbage collection that finds such an object in a reference cycle clears it although the
+    memory still exists. The storage's next Python object then has no attributes. `torch.save` leaves such a cycle. So
+    other references to the objects are held during collections.
     """
     if _objects_last():
         return
@@ -64,7 +64,7 @@ _PINNED = "_graphsafe_pinned"
 
 
 class Ledger:
-    """Bytes that live on one simulated device."""
+    """The bytes that are in use on one simulated device."""
 
     __slots__ = ("allocated", "peak", "told")
 
@@ -72,7 +72,7 @@ class Ledger:
         self.allocated = 0
         self.peak = 0
         self.told: Callable[[MemoryEvent], None] | None = None
-        "The function to call for each allocation and release, or None."
+        "Called for each allocation and release; None if nothing needs them."
 
     def take(self, block: int, nbytes: int) -> None:
         self.allocated += nbytes
@@ -96,7 +96,7 @@ class Tag:
         self.session = session
         "The capture in whose pool the storage was allocated, or `None`."
         self.doubt: str | None = None
-        "An unknown effect that wrote to this storage, or `None`."
+        "An unknown effect on which the values in this storage depend, or `None`."
         ledger.take(id(self), nbytes)
 
     def __del__(self) -> None:
@@ -104,7 +104,7 @@ class Tag:
 
 
 def storages(tensor: torch.Tensor) -> list[Any]:
-    """Return the storages of a tensor; a sparse one has several. Call it with torch functions disabled."""
+    """Return the storages of a tensor. A sparse tensor has several. Call it with torch functions disabled."""
     if tensor.layout is torch.strided:
         try:
             return [tensor.untyped_storage()]
@@ -115,7 +115,7 @@ def storages(tensor: torch.Tensor) -> list[Any]:
 
 
 def _unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the tensor inside the wrappers of `vmap` and `grad`, or None."""
+    """Return the tensor inside the wrappers of `vmap` and `grad`, or None if it is not wrapped."""
     functorch = getattr(torch._C, "_functorch", None)
     if functorch is None or not functorch.is_functorch_wrapped_tensor(tensor):
         return None
@@ -136,7 +136,7 @@ def is_tagged(storage: torch.UntypedStorage) -> bool:
 
 
 def tag_of_storage(storage: torch.UntypedStorage) -> Tag | None:
-    """Return the tag of memory of a simulated device; None for host memory."""
+    """Return the tag of memory on a simulated device; None for host memory."""
     tag: Tag | None = getattr(storage, _ATTRIBUTE, None)
     return tag
 
@@ -147,19 +147,19 @@ def tags_of(tensors: Iterable[torch.Tensor]) -> list[Tag]:
 
 
 def index_of(tensor: torch.Tensor) -> int:
-    """Return the index of the simulated device that a tensor stands for, or `HOST`."""
+    """Return the index of a tensor's simulated device, or `HOST`."""
     tag = tag_of(tensor)
     return HOST if tag is None else tag.index
 
 
 def played(value: Any) -> int:
-    """Return the highest device index among the tensors inside a value, or `HOST`."""
+    """Return the highest device index among the tensors inside a value; `HOST` if none is on a device."""
     with torch._C.DisableTorchFunction():
         return max((index_of(tensor) for tensor in tensors_in(value)), default=HOST)
 
 
 def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = None) -> int:
-    """Tag the storages that have no tag; return the bytes that are new on the device (0 for a view)."""
+    """Tag those storages of a tensor that have no tag. Return the bytes that are new on the device, 0 for a view."""
     new = 0
     for storage in storages(tensor):
         if getattr(storage, _ATTRIBUTE, None) is None:
@@ -171,7 +171,7 @@ def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = 
 
 
 def pin(tensor: torch.Tensor, session: object = None) -> None:
-    """Pin a tensor. `session` is the capture under way, if any."""
+    """Mark a tensor as pinned. `session` is the capture under way, if there is one."""
     for storage in storages(tensor):
         setattr(storage, _PINNED, (session,))
         keep_object(storage)
@@ -182,7 +182,7 @@ def is_pinned(tensor: torch.Tensor) -> bool:
 
 
 def born_in(tensor: torch.Tensor, session: object) -> bool:
-    """Return whether the tensor's memory was allocated within this capture."""
+    """Return whether the tensor's memory was allocated during this capture."""
     for storage in storages(tensor):
         tag: Tag | None = getattr(storage, _ATTRIBUTE, None)
         if (tag.session if tag is not None else getattr(storage, _PINNED, (None,))[0]) is session:

@@ -1,4 +1,4 @@
-"""The state of the simulated devices of a process: current device and streams, generators, the open capture."""
+"""The state of a process's simulated devices: the current device and streams, the generators, and the open capture."""
 
 from __future__ import annotations
 
@@ -29,57 +29,57 @@ LAUNCHED = frozenset(("kernel", "graph"))
 WaitKind = Literal["wait", "query"]
 
 
-class _Here(threading.local):
-    """The state that each thread has separately."""
+class _ThreadState(threading.local):
+    """State of which each thread has its own copy."""
 
     def __init__(self, device: int) -> None:
         self.device = device
         self.scope = Scope()
         self.bypassed = False
         self.lanes: list[Lane] = []
-        "The current stream of each device; empty until a stream is asked for."
+        "The current stream of each device. The list is empty until a stream is asked for."
 
 
 class World:
     def __init__(self, count: int, device: int, table: OpTable) -> None:
         self.count = count
-        self._here = _Here(device)
+        self._here = _ThreadState(device)
         self.table = table
         self.ledgers = [Ledger() for _ in range(count)]
         self.defaults = [Lane(each, number=0) for each in range(count)]
         "The default stream of each device."
         self.sources = [RandomSource(each) for each in range(count)]
-        "The source of each device's default generator."
+        "The source of random numbers of each device's default generator."
         self.touched: set[int] = {device}
-        "Devices with a live context."
+        "The devices that have a context."
         self.session: Session | None = None
         self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
-        "The function to call for each operation that ran eagerly on a device, with its results, or None."
+        "Called for each operation that ran eagerly on a device, with its results; None if nothing needs them."
         self.resized: Callable[[torch.UntypedStorage], None] = lambda _: None
-        "The function to call for each storage on a device before `resize_` gives it other memory."
+        "Called with each storage on a device before `resize_` gives it other memory."
         self.attempts: Callable[[Attempt], None] | None = None
         self.launched: Callable[[str, str], None] | None = None
-        "The function to call with the kind (`graph`, or a node's kind) and the name of each launch, or None."
+        "Called with the kind (`graph`, or a node's kind) and the name of each launch; None if nothing needs them."
         self.stepping = False
-        "Whether a step has begun; before the first step the target is imported and built."
+        "Whether a step has begun. Before the first step, the target is imported and built."
         self.shapes: Shapes | None = None
-        "The runner that computes shapes instead of values, or None."
+        "The runner that computes shapes and no values; None if values are computed."
         self.unknown: dict[str, int] = {}
-        "Unknown effects of steps, with their lines, in the order in which they ran -> the number of the thread."
+        "Unknown effects of steps, with their lines, in the order in which they happened -> the number of the thread."
         self.doubted = False
-        "Whether any memory holds values that depend on an unknown effect; the memory's tag names the effect."
+        "Whether the values of any memory depend on an unknown effect. The memory's tag names the effect."
         self.refusals_seen = 0
-        "How many events were seen that a capture would refuse."
+        "Number of events that a capture would refuse."
         self.limits: dict[tuple[str, str], str] = {}
         self.asked: Callable[[Asked], None] | None = None
-        """The function to call when code asks whether a capture is under way, or None. If set, the code gets the answer
-        True."""
+        """Called when code asks whether a capture is under way; the code then gets the answer True. None if nothing
+        needs the question; the code then gets the true answer."""
         self.collective_lanes: dict[int, Lane] = {}
         "Device -> the stream on which it runs collectives."
         self.capture_lane: Lane | None = None
-        "The stream that `torch.cuda.graph` makes once and uses in the whole process."
+        "The stream that `torch.cuda.graph` makes once for the whole process."
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -97,7 +97,7 @@ class World:
 
     @property
     def device(self) -> int:
-        """The current device in this thread; a new thread starts with the process's first device."""
+        """The current device of this thread. A new thread starts with the process's first device."""
         return self._here.device
 
     @device.setter
@@ -117,12 +117,13 @@ class World:
 
     @property
     def bypassed(self) -> bool:
-        """Whether this thread's operations run plainly, unrecorded, as in threads that outlive the device."""
+        """Whether this thread's operations run plainly, without tags and records. This is so in threads that outlive
+        the device too."""
         return self._here.bypassed or _current is not self
 
     @property
     def lanes(self) -> list[Lane]:
-        """The current stream of each device in this thread; a new thread starts with the default streams."""
+        """The current stream of each device in this thread. A new thread starts with the default streams."""
         self._here.lanes = self._here.lanes or list(self.defaults)
         return self._here.lanes
 
@@ -137,7 +138,7 @@ class World:
         return self.session is not None and self.lane(index) in self.session.clocks
 
     def says_capturing(self) -> bool:
-        """The answer of `torch.cuda.is_current_stream_capturing`."""
+        """Answer a call of `torch.cuda.is_current_stream_capturing`."""
         if self.asked is None:
             return self.is_capturing()
         frames, span = user_frames()
@@ -155,9 +156,12 @@ class World:
             self._here.bypassed = before
 
     def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
-        """Record an unknown effect. After an unknown effect in a step, no verdict can be `ready`. An effect outside of
-        steps counts from the moment when a step reads the memory that the effect wrote (`made`), or replays a graph
-        that holds this memory."""
+        """Record an unknown effect.
+
+        After an unknown effect in a step, no verdict can be `ready`. An effect outside of steps counts as an effect of
+        a step only when a step reads memory that the effect wrote (`made`), or replays a graph that captured the
+        effect.
+        """
         frames, _ = user_frames()
         text = what + at_line(frames)
         if self.stepping:
@@ -177,7 +181,7 @@ class World:
         return replaced((self, "scope", scope))
 
     def via(self, name: str) -> AbstractContextManager[None]:
-        """Name the Python-level call while the context lasts, unless an outer call is already named."""
+        """Name the torch function in this block, unless an outer function is already named."""
         return self.within(Scope(via=self.scope.via or name))
 
     def event(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> StepEvent:
@@ -196,7 +200,7 @@ class World:
                 self.refuse(refusal, op, kind)
 
     def refuse(self, refusal: Refusal, op: str, kind: StepEventKind, **data: Any) -> None:
-        """Raise `refusal` if a capture is open, which remembers the first one with its line."""
+        """Raise `refusal` if a capture is open. The capture keeps the first refusal, with its line."""
         __tracebackhide__ = True
         if self.session is not None:
             self.session.refuse(refusal, self.event(kind, op, **data))
@@ -216,7 +220,7 @@ def active() -> World | None:
 
 
 def simulated(real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `act(world, real, ...)` if a world sees the call, else `real(...)`."""
+    """Return a function that calls `act(world, real, ...)` while a simulated device sees the call, else `real(...)`."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         world = _current

@@ -1,4 +1,5 @@
-"""Captures the buckets of a device in one pool: the parent chooses the buckets and judges the result."""
+"""Captures the buckets of a device in one pool. This module, in the parent, chooses the buckets and judges the
+result."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from graphsafe.report.text import bucket_name, count, listed
 from graphsafe.rulebook.book import Rulebook
 
 _MOST_TRIES = 3
-"Number of tries. Each try leaves out the buckets that ended earlier tries."
+"The largest number of tries. Each try leaves out the buckets at which earlier tries ended."
 Axes = Mapping[str, Any]
 
 
@@ -35,19 +36,20 @@ class Candidate:
     axes: Axes
     folder: Path
     alone_bytes: int | None
-    "Bytes that the bucket's graph holds if it has its own pool."
+    "Number of bytes that the bucket's graph holds in a pool of its own."
 
 
 @dataclass
 class Sharing:
-    """The shared capture. After `run()`, `pool` holds the report's part, and `findings` returns findings and limits."""
+    """The shared capture. After `run()`, `pool` is its part of the report, and `findings` returns findings and
+    limits."""
 
     supervisor: Supervisor
     request: CaptureRequest
     device: str
     folder: Path
     rank: Rank
-    "All ranks capture the same buckets in the same order."
+    "The rank of this run. All ranks capture the same buckets in the same order."
     limits: list[Limit] = field(default_factory=list)
     pool: Pool | None = None
     _failed: list[FailedBucket] = field(default_factory=list)
@@ -56,7 +58,7 @@ class Sharing:
     _shared: Sequence[str] = ()
 
     def run(self, candidates: Sequence[Candidate]) -> None:
-        """Capture the candidates together, two or more; after a bucket that ends the child, try again without it."""
+        """Capture two or more candidates together. If a bucket ends the child, try again without that bucket."""
         ordered = sorted(candidates, key=lambda one: (_size(one.axes), one.alone_bytes or 0), reverse=True)
 
         def capture(without: Sequence[Axes]) -> Axes | None:
@@ -76,7 +78,7 @@ class Sharing:
         until_nothing_is_learned(_MOST_TRIES, capture, lambda ended: ended)
 
     def _ended_by(self, child: Child) -> Axes | None:
-        """Return the bucket that could not be built, stepped or captured together with the others."""
+        """Return the bucket that could not be built, stepped or captured together with the others, or None."""
         end, capturing, failed = child.ended, child.told[Capturing].axes, child.told.get(FailedBucket)
         if end.how == "fault":
             self.limits.append(Limit(INTERNAL, f"pool on {self.device}", end.why))
@@ -90,7 +92,7 @@ class Sharing:
         return None if failed is None else failed.axes
 
     def _pool(self, child: Child, buckets: Sequence[Candidate]) -> Pool:
-        """Return the `pool` part of the report, from this child's answer."""
+        """Return the `pool` part of the report, from this child's answers."""
         told, end = child.told, child.ended
         captured, together, mixed, padding = told[CapturedBuckets], told[Together], told[Mixed], told.get(Padding)
         entries = () if padding is None else padding.entries or ()
@@ -132,7 +134,7 @@ class Sharing:
         )
 
     def _status(self, child: Child, padding_began: bool) -> tuple[ProbeStatus, str | None]:
-        """Return the status of the pool that follows from the child's end, and the reason."""
+        """Return the status of the pool, and the reason, as they follow from the child's end."""
         end = child.ended
         if end.how in ("target", "state", "fault"):
             return "skipped", end.why
@@ -144,7 +146,8 @@ class Sharing:
         return end.status, end.why
 
     def findings(self, entry: CallSite | None, book: Rulebook, source: Source) -> list[Finding | Limit]:
-        """Return findings and limits, at the failing line if a capture failed, else at the step itself."""
+        """Return findings and limits. A failed capture is reported at the line that failed, everything else at the step
+        itself."""
         found: list[Finding | Limit] = []
         if self.pool is None:
             return found
@@ -197,7 +200,7 @@ _PADDINGS: tuple[tuple[str, Level, str], ...] = (
 
 
 def sample_of(points: Sequence[Axes], number: int | None) -> list[Axes]:
-    """Choose `number` buckets: the smallest, the largest, and others evenly between; None means all."""
+    """Choose `number` buckets: the smallest, the largest, and others evenly between them. None chooses all."""
     if number is None or number >= len(points):
         return list(points)
     by_size = sorted(range(len(points)), key=lambda at: _size(points[at]))

@@ -1,4 +1,5 @@
-"""Compares the support that was proven with the support that is declared: the report's `support`, and GS801."""
+"""Compares the support that was proven with the support that is declared. Makes the report's `support` and the finding
+GS801."""
 
 from __future__ import annotations
 
@@ -18,17 +19,17 @@ from graphsafe.rulebook.rule import Rule
 
 _NEVER, _SINGLE, _UNIFORM, _ALWAYS = LEVELS
 _FAILED: tuple[Verdict, ...] = ("not-ready", "ready-with-breaks")
-"Verdicts of a bucket that break a declared promise, which is always one graph for the whole step."
+"Verdicts that break a promise. A declaration always promises a single graph for the whole step."
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A bucket that was run. Its verdict is the worst verdict of all devices."""
+    """A bucket that was run. `verdict` is the worst verdict of all devices."""
 
     axes: Mapping[str, Any]
     verdict: Verdict
     timing: Timing = field(default_factory=Timing)
-    "The times on the first device that measured times."
+    "The times on the first device on which they were measured."
 
     @property
     def query(self) -> Query:
@@ -36,8 +37,8 @@ class Tried:
 
 
 def proven_by(tried: Sequence[Tried]) -> Proven | None:
-    """Return the support that the buckets prove; None if there are no query lengths, or if the smallest ones are not
-    decided."""
+    """Return the support that the buckets prove. Return None if there are no query lengths, or if the verdict for the
+    shortest one is not decided."""
     by_length: dict[int, list[Verdict]] = {}
     for one in tried:
         if isinstance(one.query, int):
@@ -60,13 +61,14 @@ def proven_by(tried: Sequence[Tried]) -> Proven | None:
 
 
 def over_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
-    """Return the first bucket that the declared level promises and that cannot be captured."""
+    """Return the first bucket that the declared level promises and that cannot be captured, or None."""
     return next((one for one in tried if one.verdict in _FAILED and _promises(level, one.query)), None)
 
 
 def under_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
-    """Return a bucket that is proven although the declaration does not promise it: the bucket with the most tokens if a
-    higher level is proven; under `NEVER`, any ready bucket if no bucket failed."""
+    """Return a ready bucket that the declared level does not promise, or None. The bucket is returned only if the
+    buckets prove a higher level than the declared one. If they prove no level at all, it is returned only if the
+    declared level is `NEVER` and no bucket failed."""
     unused = [one for one in tried if one.verdict == "ready" and _promises(level, one.query) is False]
     proven = proven_by(tried)
     if proven is None:
@@ -92,7 +94,7 @@ _TOO_LITTLE = "Declared too little costs speed, and nobody notices: the engine r
 
 
 def support_of(tried: Sequence[Tried], declared: Declaration | None) -> Support | None:
-    """Return the report's `support`, or None if there are no buckets and no declaration."""
+    """Return the report's `support`. Return None if there are neither buckets nor a declaration."""
     if declared is None and not any(one.axes for one in tried):
         return None
     said = None
@@ -110,8 +112,8 @@ def mismatch(
     rule: Rule,
     source: Source,
 ) -> Finding | Limit | None:
-    """Return a finding or limit if proof and declaration disagree, at the declaration or else at the step itself
-    (`entry`). `failures` holds the first error of each failed bucket, by its index in `tried`."""
+    """Return a finding or limit if the proof contradicts the declaration. Its place is the declaration, else the step
+    (`entry`). `failures` has the first error of each failed bucket, by the bucket's index in `tried`."""
     if declared.level is None:
         return None
     frame = CallSite(declared.path, declared.line or 0, None) if declared.path else entry

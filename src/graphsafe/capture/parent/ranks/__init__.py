@@ -1,1 +1,1 @@
-"""Runs the several ranks of one target."""
+"""Runs a target with several ranks."""

@@ -1,4 +1,4 @@
-"""Coordinates, in the parent, ranks that run the same children at the same time: joins the decisions that they make
+"""Coordinates ranks that run the same children at the same time, in the parent. Joins the decisions that the ranks make
 together, and finds children that must be ended because another rank cannot continue."""
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from graphsafe.capture.shared.job import WAITS_FOR_RANKS, read_phases
 Value = TypeVar("Value")
 
 _GRACE = 2.0
-"Seconds that a child may continue after another rank's child failed: the child may report the same failure."
+"""Seconds that a child may continue after another rank's child has failed. The child may report the same failure in
+this time."""
 _LOOK = 0.5
-"""Seconds between reads of the collectives that ranks have issued; the pause is longer if a read takes more than a
-twentieth of it."""
+"""Seconds between two reads of the collectives that ranks have issued. If reading takes more than a twentieth of this
+time, the pause is longer."""
 
 
 @dataclass
@@ -30,14 +31,14 @@ class _Siblings:
 
     children: dict[int, Child] = field(default_factory=dict)
     failed: dict[int, float] = field(default_factory=dict)
-    "Ranks in which the child failed -> when that was noticed."
+    "Rank whose child failed -> the time at which that was noticed."
     next_look: float = 0.0
     divergence: dict[int, Call | None] | None = None
 
 
 class Coordinator:
-    """Coordinates the ranks of a target; one thread per rank shares it. A single rank registers no children, since none
-    of them waits."""
+    """Coordinates the ranks of a target. Each rank has a thread, and all threads share this object. A target without
+    ranks registers no children, since none of them waits for another."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -47,7 +48,7 @@ class Coordinator:
         self._lock = threading.Lock()
 
     def gather(self, rank: int, value: Value) -> list[Value]:
-        """Return the value of every rank, in order. Raises threading.BrokenBarrierError after `abandon`."""
+        """Return the value of every rank, in order of rank. Raises threading.BrokenBarrierError after `abandon`."""
         self._said[rank] = value
         self._barrier.wait()
         said = list(self._said)
@@ -55,7 +56,7 @@ class Coordinator:
         return said
 
     def abandon(self) -> None:
-        """Tell the other threads that this thread has ended early."""
+        """Tell the threads of other ranks that this thread has ended early."""
         self._barrier.abort()
 
     def started(self, child: Child) -> None:
@@ -71,7 +72,7 @@ class Coordinator:
                 self._siblings[child.job.rendezvous].failed[child.job.rank] = time.monotonic()
 
     def why_lost(self, child: Child) -> str | None:
-        """Return why this child, which still runs, cannot finish, or None if it can."""
+        """Return the reason why this child, which still runs, cannot finish. Return None if it can."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous)
             if siblings is None:
@@ -81,26 +82,27 @@ class Coordinator:
             if now - first > _GRACE:
                 return f"rank {_first(siblings)} had ended"
             if now > siblings.next_look:
-                self._look(siblings)
+                self._compare_collectives(siblings)
                 siblings.next_look = time.monotonic() + max(_LOOK, 20 * (time.monotonic() - now))
             return "the ranks do not issue the same collectives" if siblings.divergence else None
 
     def first_to_fail(self, child: Child) -> bool:
-        """Return whether no other rank's child of this kind failed earlier. Ask when all have ended."""
+        """Return whether no other rank's child of this kind failed earlier. This is known only when all of them have
+        ended."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous)
             return siblings is None or _first(siblings) in (None, child.job.rank)
 
     def divergence(self, child: Child) -> dict[int, Call | None] | None:
-        """Return each rank's first collective without a match, or None if the children ended for another reason."""
+        """Return each rank's first collective without a match. Return None if the children ended for another reason."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous, _Siblings())
-            self._look(siblings)
+            self._compare_collectives(siblings)
             return siblings.divergence
 
-    def _look(self, siblings: _Siblings) -> None:
-        """Look for the first collectives that do not match. A waiting rank can issue no more collectives, so a rank
-        that has issued more than the others is past the mismatch."""
+    def _compare_collectives(self, siblings: _Siblings) -> None:
+        """Look for the first collectives that do not match. A rank that waits for all ranks issues no further
+        collectives, so a rank that has issued more is past the mismatch."""
         if siblings.divergence or len(siblings.children) < self.size:
             return
         children = [siblings.children[rank] for rank in range(self.size)]
@@ -110,8 +112,7 @@ class Coordinator:
         if found is None:
             return
         missing = {rank for rank, call in found.items() if call is None}
-        # The states are read again, because a rank may have reached the point where the others wait since the first
-        # look.
+        # Read the states again: since the first read, a rank may have reached the point at which the others wait.
         behind = [_meetings(child) for child in children]
         ahead = found.keys() - missing
         if all(waiting[rank] and all(behind[other] < met[rank] for other in ahead) for rank in missing):
@@ -119,8 +120,8 @@ class Coordinator:
 
 
 def _first(siblings: _Siblings) -> int | None:
-    """Return the rank that failed first: by its own report, else by the time of its end or of its last sign of life.
-    Errors that other ranks report later (a closed connection) follow from the first failure."""
+    """Return the rank that failed first. The order is that of the ranks' own reports, else of their ends or their last
+    sign of life. Errors that other ranks report later (a closed connection) follow from the first failure."""
 
     def when(rank: int) -> float:
         child = siblings.children[rank]
@@ -136,5 +137,5 @@ def _first(siblings: _Siblings) -> int | None:
 
 
 def _meetings(child: Child) -> int:
-    """Return how often the child has reached a point where it waits for all ranks."""
+    """Return how often the child has reached a point at which it waits for all ranks."""
     return sum(phase.name == WAITS_FOR_RANKS for phase in read_phases(Path(child.job.folder), child.name))

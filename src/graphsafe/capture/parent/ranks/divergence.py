@@ -23,16 +23,16 @@ def read_issued(folder: Path, child: str) -> list[Call]:
     for line in lines:
         try:
             found.append(read(Call, decode(line)))
-        except ValueError:  # the process was killed while it wrote
+        except ValueError:  # the process was killed while it was writing
             break
     return found
 
 
 def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None] | None:
-    """Return, for each rank, the first collective that does not match those of the others, or None for a rank that
+    """Return, for each rank, its first collective that does not match those of the others, or None for a rank that
     issues no more.
 
-    Returns None if all ranks issue the same collectives. Their lines may differ: the root of a broadcast may call it on
+    Return None if all ranks issue the same collectives. Their lines may differ: the root of a broadcast may call it on
     another line than the other ranks.
     """
     for at in range(max(map(len, by_rank), default=0)):
@@ -43,8 +43,8 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
 
 
 def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
-    """Return the calls; `extra` is set on those whose line no other rank reaches, or on all calls if there is no such
-    line."""
+    """Return the calls, with `extra` set on those from lines that no other rank reaches. If there is no such line,
+    `extra` is set on all calls."""
     elsewhere = {
         rank: {call_text(call) for other, calls in enumerate(by_rank) if other != rank for call in calls}
         for rank in here
@@ -54,9 +54,12 @@ def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) 
 
 
 def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
-    """Return the call that has no partner in a rank that issues fewer calls: the first call of this operation from a
-    line that no such rank reaches. A comparison by position alone would pair this call with a later call of the rank
-    that issues fewer."""
+    """Return the call of this rank that has no partner in a rank that issues fewer calls. It is the first call of this
+    operation from a line that no such rank reaches.
+
+    A comparison by position alone could be wrong: it would pair this call with a later call of the rank that issues
+    fewer.
+    """
     others = [calls for other, calls in enumerate(by_rank) if here[other] is None]
     own = here[rank]
     if own is None or not others:
@@ -66,7 +69,8 @@ def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping
 
 
 def of_one_rank(divergence: Mapping[int, Call | None], rank: int | None) -> tuple[Call, dict[str, Any], str] | None:
-    """Return this rank's guilty call, the other ranks' calls, and a sentence; None if this rank is not guilty."""
+    """Return this rank's call that caused the divergence, the calls of the other ranks, and a sentence. Return None if
+    another rank caused it."""
     own = None if rank is None else divergence.get(rank)
     if own is None or not own.extra:
         return None
@@ -80,17 +84,17 @@ def of_one_rank(divergence: Mapping[int, Call | None], rank: int | None) -> tupl
 
 
 def call_text(call: Call) -> str:
-    """Return a call as text: `all_reduce (model.py:31)`."""
+    """Return a call as a string: `all_reduce (model.py:31)`."""
     last = call.frames[-1]
     return f"{call.op} ({from_here(last.path)}:{last.line})"
 
 
 def doing_text(call: Call | None) -> str:
-    """Describe the call that a rank is running."""
+    """Return what a rank does in a divergence: `issues all_reduce (model.py:31)`."""
     return "issues none" if call is None else f"issues {call_text(call)}"
 
 
 def divergence_text(divergence: Mapping[int, Call | None]) -> str:
-    """Describe in one line how all ranks differ."""
+    """Describe in one line how the ranks differ."""
     each = ", ".join(f"rank {rank} {doing_text(call)}" for rank, call in sorted(divergence.items()))
     return f"the ranks do not issue the same collectives: {each}"

@@ -1,7 +1,8 @@
 """Ranks that a launcher has started (`torchrun --nproc-per-node 2 -m graphsafe capture ...`).
 
-Rank 0 leads: it starts the children of all ranks and writes the one report. The other ranks send it their environment,
-wait, and end with its exit code. They connect by a socket in Linux's abstract namespace, which leaves no file behind.
+Rank 0 leads: it starts the children of all ranks and writes the only report. The other ranks send it their environment,
+wait, and exit with its exit code. They connect through a socket in Linux's abstract namespace, so no file is left
+behind.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from graphsafe.capture.processes.originals import decode, encode
 from graphsafe.errors import RequestError
 
 _PATIENCE = 120.0
-"Seconds allowed for all ranks to connect."
+"Seconds in which all ranks must connect."
 _PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WHO = struct.Struct("3i")
-"The process, user and group at the other end of a socket."
+"The number of the process, the user and the group at the other end of a socket."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class Launched:
 
     @staticmethod
     def by(environment: Mapping[str, str]) -> Launched | None:
-        """Return the ranks' launch, if the environment describes one with several ranks, else None. Raises
-        RequestError."""
+        """Return this process's place in a launch, if the environment describes a launch with several ranks, else None.
+        Raises RequestError."""
         said = [environment.get(name, "") for name in _PLACES]
         if not all(text.isdigit() for text in said[:2]):
             return None
@@ -44,7 +45,8 @@ class Launched:
         return Launched(rank, size)
 
     def lead(self) -> Leader:
-        """Wait, as rank 0, for the others to connect. Raises RequestError if they do not."""
+        """Wait until the other ranks have connected. Only rank 0 calls this. Raises RequestError if they do not
+        connect."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listener.bind(_address())
@@ -76,7 +78,8 @@ class Launched:
         return Leader(followers, environments)
 
     def follow(self) -> int:
-        """Wait, as another rank, for rank 0; return its exit code. Raises RequestError if there is none."""
+        """Wait for rank 0 and return its exit code. The other ranks call this. Raises RequestError if rank 0 sends no
+        code."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -101,7 +104,7 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The leading rank. Use it as a context manager: the other ranks end when it closes."""
+    """The leading rank. Use it as a context manager: when it closes, the other ranks end."""
 
     _followers: Mapping[int, socket.socket]
     _environments: Mapping[int, Mapping[str, str]]
@@ -114,7 +117,7 @@ class Leader:
             connection.close()
 
     def variables(self, rank: int) -> dict[str, str]:
-        """Environment variables of each rank that differ from those of rank 0."""
+        """Return the environment variables of a rank that differ from those of rank 0."""
         own, leading = self._environments[rank], self._environments[0]
         return {name: value for name, value in own.items() if leading.get(name) != value or name in _PLACES}
 
@@ -127,12 +130,12 @@ class Leader:
 
 
 def _is_ours(connection: socket.socket) -> bool:
-    """Return whether the process at the other end belongs to this user: an environment may hold secrets."""
+    """Return whether the process at the other end belongs to this user. An environment may contain secrets."""
     who = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _WHO.size)
     return bool(_WHO.unpack(who)[1] == os.getuid())
 
 
 def _address() -> str:
-    """Return the socket's address: the same for all ranks of one launch, and for no other launch."""
+    """Return the address of the socket. It is the same for all ranks of one launch, and differs between launches."""
     names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
     return "\0graphsafe-" + "-".join([str(os.getuid()), *(os.environ.get(name, "") for name in names)])

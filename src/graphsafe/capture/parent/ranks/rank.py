@@ -1,4 +1,4 @@
-"""One rank of a target, as its parent sees it; a target without ranks is a rank of one."""
+"""One rank of a target, as its parent sees it. A target without ranks has a single rank."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from graphsafe.capture.parent.ranks.coordinator import Coordinator
 
 
 def side_by_side(works: Sequence[Callable[[], None]], abandon: Callable[[], None] = lambda: None) -> None:
-    """Run all works. The first exception goes to `abandon`, is raised at the end, and hides the exceptions that it
-    causes."""
+    """Run all functions in `works`, each in a thread. After the first exception, `abandon` is called, so that the
+    others end too. The first exception is raised at the end; exceptions after it are dropped."""
     if len(works) == 1:
         works[0]()
         return
@@ -40,7 +40,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One rank. A rank of one waits for no other rank, and reports do not name it."""
+    """One rank. A single rank waits for no other, and reports do not name it."""
 
     number: int = 0
     coordinator: Coordinator = field(default_factory=lambda: Coordinator(1))
@@ -50,22 +50,24 @@ class Rank:
 
     @property
     def reported(self) -> int | None:
-        """Return the rank's number for a report, or None for a rank of one."""
+        """The rank's number for a report; None for a single rank."""
         return self.number if self.coordinator.size > 1 else None
 
     def named(self, before: str) -> str:
-        """Return `of rank 1` after a word such as `of`; empty for a rank of one."""
+        """Return the rank for a message, such as ` of rank 1` if `before` is `of`. The result is empty for a single
+        rank."""
         return "" if self.reported is None else f" {before} rank {self.number}"
 
     def job_fields(self, meeting: str) -> dict[str, Any]:
-        """Return the job's fields for its rank; `meeting` names this run of the child in all ranks."""
+        """Return the fields of a job that depend on the rank. `meeting` is a name for this run of the child, the same
+        in all ranks."""
         if self.reported is None:
             return {}
         place = str(self.meeting_point / meeting)
         return {"rank": self.number, "ranks": self.coordinator.size, "rendezvous": place, "variables": self.variables}
 
     def gather(self, value: Value) -> list[Value]:
-        """Return the values of all ranks, in order."""
+        """Return the values of all ranks, in order of rank."""
         return self.coordinator.gather(self.number, value)
 
     def any(self, value: bool) -> bool:

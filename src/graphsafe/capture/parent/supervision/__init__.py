@@ -1,1 +1,1 @@
-"""Starts the processes that children fork from; waits for children, limits their time and ends them."""
+"""Starts the processes from which children are forked. Waits for children, limits their time and ends them."""

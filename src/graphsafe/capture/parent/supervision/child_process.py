@@ -29,16 +29,16 @@ class Child:
         self.begin()
 
     def begin(self) -> None:
-        """Start the child, for the first time or again."""
+        """Start the clock of the child, for its first run or for another run."""
         self.started = self._begun = time.monotonic()
         self.seconds = 0.0
         self.number = 0
-        "Its number among the children of its supervisor."
+        "The child's number among the children of its supervisor."
         self.origin: Server | None = None
-        "The server that it was forked from; None if the child is a new process."
+        "The server from which the child was forked; None if it is a new interpreter."
         self.stay: Stay | None = None
         self.is_alone = False
-        "Whether the parent has given the child its device alone."
+        "Whether the parent has told the child that it may measure."
         self.shown_phase = ""
         self.pid: int | None = None
         self.status: int | None = None
@@ -47,14 +47,14 @@ class Child:
         "How the child ended; None while it runs."
         self.why_stopped = ""
         self.stopped_at: float | None = None
-        "The time at which the parent began to end it."
+        "The time at which the parent began to end the child."
         self._stack: StackTop | None = None
         self._output = bytearray()
         self._reader: threading.Thread | None = None
 
     @property
     def ended(self) -> Ended:
-        """How the child ended; only valid once it has ended."""
+        """How the child ended. It must have ended."""
         assert self.end is not None
         return self.end
 
@@ -71,9 +71,9 @@ class Child:
 
     @property
     def spent(self) -> dict[str, float]:
-        """The seconds of each stage: the `start`, the target's `import`, `build` and `steps`, and the `wait` for
-        siblings."""
-        # An earlier run under the same name has written into the same file.
+        """The seconds of each stage: `start`, the target's `import`, `build` and `steps`, and `wait` for other
+        children."""
+        # An earlier run under the same name has written to the same file.
         phases = [phase for phase in read_phases(Path(self.job.folder), self.name) if phase.began >= self._begun]
         ends = [*(phase.began for phase in phases[1:]), self.started + self.seconds]
         spent = {"start": max(phases[0].began - self.started, 0.0) if phases else self.seconds}
@@ -83,14 +83,14 @@ class Child:
         return {part: round(seconds, 2) for part, seconds in spent.items()}
 
     def last_lines(self, count: int = 20) -> list[str]:
-        """The last lines that the child printed, each cut to 400 characters."""
+        """Return the last lines that the child printed, each cut to 400 characters."""
         lines = bytes(self._output).decode(errors="replace").replace("\r", "\n").splitlines()
         return [line[:400] for line in lines if line.strip()][-count:]
 
     def _end_of(self, killed_as: Ending | None) -> Ended:
-        """Return how the child ended: as its own report says, else by the parent's action, else as its exit status
-        says."""
-        # A child that cannot write its result, for example on a full disk, prints a line.
+        """Return how the child ended, according to its own report, else to what the parent did to it, else to its exit
+        status."""
+        # A child that cannot write its answer, for example because the disk is full, prints a line instead.
         told, complaint = self.told, self._printed(FAULT) if self.status == FAILED else None
         end, failure = told.get(Ended), told.get(TargetFailure)
         if end is not None and end.how == "fault":
@@ -116,7 +116,7 @@ class Child:
         return f"the process exited with status {self.status}, as after os._exit, {self._where()}"
 
     def ask_for_its_stack(self) -> None:
-        """Ask the child to write its stack, before it is ended."""
+        """Ask the child to write its stack. Call this before the child is ended."""
         if self.pid is not None and self.end is None:
             self._stack = ask_stack(self.pid, Path(self.job.folder), self.name)
 
@@ -128,11 +128,11 @@ class Child:
         return f"{where}, after {call_text(issued[-1])}" if issued else where
 
     def _printed(self, beginning: str) -> str | None:
-        """Return the last line that the child printed, if it begins in this way, else None."""
+        """Return the last line that the child printed if it begins with `beginning`, else None."""
         return next((line for line in self.last_lines(1) if line.startswith(beginning)), None)
 
     def drain(self, descriptor: int) -> None:
-        """Read a pipe in a thread and keep the end of the text, since a target may print any amount of text."""
+        """Read a pipe in a thread. Keep only the end of the output, since a target may print any amount."""
         self._reader = threading.Thread(target=self._read, args=(descriptor,), daemon=True)
         self._reader.start()
 
@@ -148,6 +148,6 @@ class Child:
         self.status = status
         self.seconds = time.monotonic() - self.started
         if self._reader is not None:
-            # A process that left the child's group may keep the pipe open forever.
+            # A process that has left the child's group may keep the pipe open forever.
             self._reader.join(timeout=1.0)
         self.end = self._end_of(killed_as if status is None or status == -signal.SIGKILL else None)

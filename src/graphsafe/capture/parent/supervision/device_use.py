@@ -1,5 +1,5 @@
-"""Decides which children may use a GPU: together as long as its memory suffices, and alone while times are measured.
-Also tells how many children the host has room for."""
+"""Decides which children may use a GPU: several together as long as its memory suffices, and only one while times are
+measured. Also returns for how many children the host has enough cores and memory."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ import time
 from dataclasses import dataclass
 
 _SHARE = 0.8
-"The share of a device's memory that children of several targets may take together."
+"The share of a device's memory that children of several targets may use together."
 _PATIENCE = 10.0
-"Seconds that a child waits to be alone on a device before no other child is let in."
+"Seconds that a child waits to be alone on a device until no further child may enter."
 _LONGEST = 20.0
-"The largest number of seconds that a child waits to be alone: another target may take minutes to build on the host."
+"The largest number of seconds that a child waits to be alone. Another target may take minutes to build on the host."
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
 
 
 @dataclass(eq=False, slots=True)
 class Stay:
-    """The stay of one child on a device, from before its start to its end."""
+    """The stay of one child on a device, from before its start until its end."""
 
     device: str
     owner: object
-    "The owner of the child. Children of one owner exclude each other only if one of them needs the device alone."
+    "The owner of the child. Children of one owner exclude each other only if one of them must be alone on the device."
     bytes: int | None
-    "Bytes that the child is known to take; None before the target has been built once."
+    "Number of bytes that the child takes. None if it is not known, because the target has not been built yet."
     total: int | None
-    "Bytes of memory that the device has, if known."
+    "Number of bytes of the device's memory, if known."
     alone: bool = False
     "Whether no other child may enter."
     shared: bool = False
-    "Whether children of other owners continue while this child measures."
+    "Whether other children continue to use the device while this child measures."
     company: bool = False
-    "Whether a child of another owner was on the device at any time."
+    "Whether a child of another owner was on the device at any time during the stay."
     idle_since: float | None = None
-    "The time at which the child began to do nothing but wait to have the device alone."
+    "The time since which the child has only waited to be alone on the device."
 
 
 class DeviceUse:
-    """The use of all devices, shared by the threads of a command."""
+    """The use of all devices. The threads of a command share this object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stays: list[Stay] = []
         self._next: dict[str, Stay] = {}
-        """The children that wait to be alone. No other child enters before these have measured; otherwise they might
-        wait forever."""
+        """Device -> the child that enters next, because it must be alone. No other child enters before it; otherwise it
+        might wait forever."""
 
     def enter(self, stay: Stay) -> bool:
-        """Let a child in if there is room now, and return whether it entered. Ask again until it has."""
+        """Let a child enter if there is room now. Return whether it has entered; if not, call this again later."""
         with self._lock:
             others = self._others(stay)
             if not self._has_room(stay, others):
@@ -64,9 +64,9 @@ class DeviceUse:
             return True
 
     def have_alone(self, stay: Stay) -> bool:
-        """Return whether a child that has entered may measure now. Ask again until it may.
+        """Return whether a child that has entered may measure now. If not, call this again later.
 
-        A child may measure when all others on the device also wait to be alone, so that children of several targets
+        A child may measure when all other children on the device also wait to be alone. So children of several targets
         prepare concurrently and measure one after another. A child that has waited too long measures although others
         continue (`shared`).
         """
@@ -80,7 +80,7 @@ class DeviceUse:
             return stay.alone
 
     def leave(self, stay: Stay) -> None:
-        """Remove a child from the device, even if the child only waited for the device."""
+        """Remove a child from the device. The child may also have only waited to enter."""
         with self._lock:
             if stay in self._stays:
                 self._stays.remove(stay)
@@ -105,7 +105,8 @@ class DeviceUse:
 
 
 def ran_out_of_memory(reported: object) -> bool:
-    """Return whether the child's answer shows that it ran out of memory, perhaps because of others on the device."""
+    """Return whether a child's answer shows that it ran out of memory. Other children on the device may be the
+    reason."""
     text = str(reported)
     return any(words in text for words in _OUT_OF_MEMORY)
 
@@ -113,17 +114,17 @@ def ran_out_of_memory(reported: object) -> bool:
 _CORES = 3
 "Number of cores that the children of one device use at the same time."
 _BYTES = 8 << 30
-"Host memory for the children of one device."
+"Number of bytes of host memory for the children of one device."
 
 
 def at_a_time() -> int:
-    """Return how many devices or targets to run at a time; each has up to three children that compute."""
+    """Return how many devices or targets to run at a time. Each has up to three children that compute."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores // _CORES, _free_memory() // _BYTES))
 
 
 def _free_memory() -> int:
-    """Return the free memory of the host; infinite if the system does not report it."""
+    """Return the free memory of the host in bytes; a very large number if the system does not report it."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             reported = dict(line.split(":", 1) for line in lines)

@@ -1,4 +1,5 @@
-"""The parent's end of the processes that children fork from; `server` is the other end. For Linux only."""
+"""The parent's side of the processes from which children are forked; `graphsafe.capture.child.server` is the other
+side. Only for Linux."""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ class _File:
 
 
 class SharedServers:
-    """The servers of one command, from which all its targets fork, so that torch and each file of targets are imported
-    only once. Use it as a context manager: no server is left after it. Several threads, each with its own supervisor,
-    may use it."""
+    """The servers of one command. All its targets fork from them, so that torch and each file of targets are imported
+    only once. Several threads, each with its own supervisor, may use this object. Use it as a context manager: at the
+    end of the block no server is left."""
 
     def __init__(self, folder: str, kept: Server | None = None) -> None:
-        """The children write to `folder`. `kept` is a server that has imported torch and outlives this object; it may
-        have been started in another working directory."""
+        """`folder` is the folder to which the children write. `kept` is a server that has imported torch and is not
+        closed here. It may have been started in another working directory."""
         self.folder = folder
         self._kept = kept
         self._clean: Server | None = None
@@ -59,20 +60,21 @@ class SharedServers:
 
     @property
     def forks(self) -> bool:
-        """Return whether children can fork here."""
+        """Whether children can be forked on this system."""
         return self._clean is not None
 
     def clean(self) -> Server | None:
-        """Return a new server that has imported torch and none of the user's code; None where children cannot fork."""
+        """Return a new server that has imported torch and none of the user's code. Return None if children cannot be
+        forked."""
         return None if self._clean is None else self._clean.branch()
 
     def with_file(self, job: Job, check: Callable[[], None], wait: Callable[[Server], bool]) -> Server | str | None:
-        """Return a new server that has imported the file of the job's target, or the reason why the import cannot be
-        shared; None if children cannot fork.
+        """Return a new server that has imported the file of the job's target. Return the reason if the import cannot be
+        shared, and None if children cannot be forked.
 
-        The imports at the beginning of the factory are also made, if they can be shared. The first caller starts the
-        import, and `wait` returns whether the server became ready. Other callers wait and occasionally call `check`,
-        which may raise.
+        The imports at the beginning of the factory are made too, if they can be shared. The first caller starts the
+        import, and `wait` returns whether the server became ready. Other callers wait; meanwhile they call `check`
+        again and again, which may raise.
         """
         if self._clean is None:
             return None
@@ -117,7 +119,8 @@ class Server:
 
     @staticmethod
     def start(folder: str, *, with_torch: bool) -> Server | None:
-        """Start a process that also removes `folder` if this process is killed; return None if it does not start."""
+        """Start a server in a new process. It removes `folder` if the present process is killed. Return None if the
+        server does not start."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             imports = "server.import_torch" if with_torch else "lambda: None"
@@ -138,14 +141,17 @@ class Server:
             while not (server.ready or server.gone) and time.monotonic() < deadline:
                 server.messages(0.5)
         finally:
-            if not server.ready:  # this is also done if a signal ends this process meanwhile
+            if not server.ready:  # this also happens if a signal interrupts the wait
                 server.close()
         return server if server.ready else None
 
     def branch(self, what: Import | None = None, job: Job | None = None, folder: str | None = None) -> Server | None:
-        """Fork another server from this server, with the job's imports if `what` is given; return None if this server
-        is gone. The new server works in `folder`, or in this server's folder, and its output is discarded. It becomes
-        `ready` or `gone` some time later. Several threads may call this at once."""
+        """Fork another server from this server. It makes the job's imports if `what` is given. Return None if this
+        server is gone.
+
+        The new server works in `folder`, or else in this server's folder, and its output is discarded. It becomes
+        `ready` or `gone` some time later. Several threads may call this method at once.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, open(os.devnull, "wb") as nothing:
             if self._ask(Branch(what, job, folder), theirs.fileno(), nothing.fileno()):
@@ -154,14 +160,14 @@ class Server:
         return None
 
     def fork(self, number: int, job: Job, output: int) -> bool:
-        """Fork a child. Its states arrive as messages with that number. Return False if the server is gone."""
+        """Fork a child. Messages about its state have the given number. Return False if the server is gone."""
         return self._ask(Fork(number, job), output)
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def messages(self, patience: float = 0.0) -> list[ChildState]:
-        """Return the messages about children that have arrived; wait up to `patience` seconds for the first."""
+        """Return the messages about children that have arrived. Wait up to `patience` seconds for the first one."""
         messages: list[ChildState] = []
         while not self.gone and select.select([self._socket], [], [], patience)[0]:
             patience = 0.0
@@ -185,7 +191,7 @@ class Server:
             kill_group(self._pid)
 
     def close(self) -> None:
-        """End the server. Returns when all its descendants have ended, or after some seconds."""
+        """End the server. Return when all its descendants have ended, or after some seconds."""
         deadline = time.monotonic() + _END_SECONDS
         with contextlib.suppress(OSError):
             self._ask(End())

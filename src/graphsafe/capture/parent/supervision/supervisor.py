@@ -1,7 +1,7 @@
-"""Starts children, listens to them, stops them in time and leaves none behind.
+"""Starts children, reads their messages, ends them at their time limit, and leaves none behind.
 
-It never touches CUDA and never imports the user's code. On Linux children fork from a `server`; elsewhere each is a
-fresh interpreter.
+It never uses CUDA and never imports the user's code. On Linux, children are forked from a server; on other systems,
+each is a new interpreter.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, tell
 
 _POLL = 0.02
 _FORKED = "forked subprocess"
-"Text of torch's error if CUDA was started before the fork."
+"Part of torch's error message if CUDA was started before the fork."
 Key = tuple[str, str]
-"The key of shared imports: a target, and a simulated device or `cuda` for all others."
+"The key of shared imports: a target, with the name of a simulated device, or `cuda` for all GPUs."
 
 
 class Supervisor:
-    """Runs the jobs of one target in children. Use as a context manager: nothing is left running after it.
+    """Runs the jobs of one target in children. Use it as a context manager: nothing is left running after the block.
 
-    Children fork from the server with the most imports: at first a server that has imported torch, then one that has
-    also imported the target's module if this can be shared (`preparation`), and after the build child one that has also
-    imported the factory's libraries.
+    Children are forked from the server with the most imports. The first server has imported torch. The next has also
+    imported the target's module, if that can be shared (`preparation`). After the build child there is one that has
+    also imported the factory's libraries.
     """
 
     def __init__(
@@ -45,31 +45,31 @@ class Supervisor:
         devices: DeviceUse | None = None,
         interrupted: threading.Event | None = None,
     ) -> None:
-        """`shared`, `progress` and `devices` may be used by supervisors of other threads too. Once `interrupted` is
-        set, waiting raises KeyboardInterrupt."""
+        """Supervisors in other threads may use the same `shared`, `progress` and `devices`. Once `interrupted` is set,
+        waiting raises KeyboardInterrupt."""
         self.timeout = 300.0
-        "Seconds allowed per child process."
+        "Number of seconds allowed per child process."
         self.not_shared: dict[Key, str] = {}
         "The reason why children make their imports themselves."
         self.coordinator = Coordinator(1)
-        "The ranks of the target, whose children wait for each other."
+        "Coordinates the ranks of the target, whose children wait for each other."
         self._progress = progress
         self._shared = shared
         self._devices = devices or DeviceUse()
         self._interrupted = interrupted or threading.Event()
         self._servers: list[Server] = []
         self._first: Server | None = None
-        "The server that has imported none of the user's code; it is started when a child needs it."
+        "The server that has imported none of the user's code. It is started when a child needs it."
         self._sources: dict[Key, Server] = {}
-        "The server to fork from, if it is not the first server."
+        "The server to fork from, if it is not the first one."
         self._following: dict[Key, Server] = {}
-        "The servers that still import the libraries of the build child."
+        "Servers that are still importing the libraries of the build child."
         self._fresh = False
         self._followed: set[Key] = set()
-        "Keys whose libraries were already imported once, successfully or not; the imports of one child are enough."
+        "Keys whose libraries have been imported, or could not be imported. The imports of one build child are enough."
         self._running: dict[int, Child] = {}
         self._memory: dict[str, tuple[int | None, int | None]] = {}
-        "Device -> bytes that the target takes and bytes of the device, as the target's build child reported."
+        "Device -> bytes that the target takes, and bytes of the device, as the target's build child reported them."
         self._crowded: list[Child] = []
         "Children that ran out of memory while others were on their device."
         self._spawned: dict[int, subprocess.Popen[bytes]] = {}
@@ -105,7 +105,7 @@ class Supervisor:
         may_share = not self._fresh and key not in self._sources and key not in self.not_shared
         self.coordinator.started(child)
         if self.coordinator.size > 1:
-            # A module may ask for its rank when it is imported.
+            # A module may ask for its rank when it is imported, so ranks do not share imports.
             may_share, self.not_shared[key] = False, "each rank imports for itself"
         if job.child == "build" and may_share:
             self._import_once(key, child)
@@ -114,7 +114,7 @@ class Supervisor:
         return child
 
     def wait(self, children: Iterable[Child], ended: Callable[[Child], None] = lambda child: None) -> None:
-        """Wait until these children have ended, perhaps at their time limit; call `ended` for each."""
+        """Wait until these children have ended, at their time limit at the latest. Call `ended` for each."""
         waited = list(children)
         while True:
             for child in [child for child in waited if child.end is not None]:
@@ -135,7 +135,7 @@ class Supervisor:
             self._stop_late()
 
     def stop(self, child: Child, ending: Ending = "stopped", why: str = "") -> None:
-        """Kill a child and its whole group; a child that has already ended is not changed."""
+        """Kill a child and its whole group. A child that has already ended is not changed."""
         child.why_stopped = why
         child.stopped_at = time.monotonic()
         child.ask_for_its_stack()
@@ -147,7 +147,8 @@ class Supervisor:
             self._end(child, None, ending)
 
     def _kill(self, child: Child) -> None:
-        """Kill a child and its group. A forked child's keeper ends the group, after the child had time to clean up."""
+        """Kill a child and its group. For a forked child, the keeper ends the group after the child has had time to
+        clean up."""
         if child.pid is not None:
             (kill_group if child.origin is None else kill)(child.pid)
 
@@ -160,7 +161,7 @@ class Supervisor:
         return True
 
     def _without_users_code(self) -> Server | None:
-        """Return the server that has imported none of the user's code; None where children cannot fork."""
+        """Return the server that has imported none of the user's code. Return None if children cannot be forked."""
         if self._first is None and self._shared.forks:
             folder = self._shared.folder
             self._first = Server.start(folder, with_torch=False) if self._fresh else self._shared.clean()
@@ -182,7 +183,7 @@ class Supervisor:
         child.drain(read)
 
     def _enter(self, child: Child, alone: bool) -> Stay | None:
-        """Wait for room on the child's device; a simulated device always has room."""
+        """Wait until there is room on the child's device. A simulated device always has room."""
         if not child.job.device.startswith("cuda"):
             return None
         needed, total = self._memory.get(child.job.device, (None, None))
@@ -209,7 +210,8 @@ class Supervisor:
                 self.stop(child, "stopped", why)
 
     def _give_alone(self, child: Child) -> None:
-        """Give the device to a child that is ready to measure; its waiting time does not count against its limit."""
+        """Let a child that is ready to measure have the device alone. The time for which it waits does not count
+        against its time limit."""
         stay = child.stay
         if child.is_alone:
             return
@@ -233,7 +235,7 @@ class Supervisor:
             forget(child.job)
 
     def _follow(self, child: Child) -> None:
-        """While a build child continues, import its factory's libraries into a new server."""
+        """While the build child continues, import its factory's libraries into a new server."""
         key = key_of(child.job)
         source = self._sources.get(key)
         imports = Path(child.job.folder, IMPORTS)
@@ -245,7 +247,7 @@ class Supervisor:
             self._following[key] = server
 
     def _adopt(self, key: Key, server: Server, deadline: float) -> None:
-        """Fork from this server once it is ready; if it cannot be used, keep the previous server."""
+        """Fork from this server once it is ready. If it cannot be used, keep the previous server."""
         if self._becomes_ready(server, deadline):
             self._servers.append(server)
             self._sources[key] = server
@@ -260,8 +262,8 @@ class Supervisor:
         return server.ready
 
     def _may_be_due_to_forking(self, child: Child) -> bool:
-        """Return whether shared imports may be the reason why a build child failed; the next one makes its own
-        imports."""
+        """Return whether shared imports may be the reason why a build child failed. If so, the next build child makes
+        its own imports."""
         key, how = key_of(child.job), None if child.end is None else child.end.how
         if how not in ("fault", "target") and (how != "crashed" or child.phase.startswith("try")):
             return False
@@ -278,7 +280,7 @@ class Supervisor:
             raise KeyboardInterrupt
 
     def _listen(self, killed_as: Ending | None = None) -> None:
-        """Handle the reports of servers and children, after a short wait for them."""
+        """Wait shortly for the messages of servers and children, and handle them."""
         if self._servers:
             select.select(self._servers, [], [], _POLL)
         else:
@@ -291,7 +293,7 @@ class Supervisor:
                 elif child is not None:
                     self._end(child, state.status, killed_as)
             if server.gone:
-                self._lose(server)
+                self._handle_death(server)
         for number, process in list(self._spawned.items()):
             status = process.poll()
             if status is not None:
@@ -302,7 +304,7 @@ class Supervisor:
             phase = child.phase
             if phase == WAITS_ALONE:
                 self._give_alone(child)
-            self._say(child, phase)
+            self._show_phase(child, phase)
 
     def _end(self, child: Child, status: int | None, killed_as: Ending | None) -> None:
         del self._running[child.number]
@@ -319,9 +321,9 @@ class Supervisor:
         if stay.company and ran_out_of_memory(told):
             self._crowded.append(child)
 
-    def _lose(self, server: Server) -> None:
-        """Handle a server that died. Its children died too: they have asked the kernel to kill them together with
-        it."""
+    def _handle_death(self, server: Server) -> None:
+        """Handle a server that died. Its children are dead too, because they asked the kernel to kill them if the
+        server dies."""
         for child in [child for child in self._running.values() if child.origin is server]:
             self._end(child, None, None)
         if server is self._first and self.use_fresh_interpreters():
@@ -341,7 +343,7 @@ class Supervisor:
             self.not_shared[key] = "children are fresh interpreters"
         self._sources.clear()
 
-    def _say(self, child: Child, phase: str) -> None:
+    def _show_phase(self, child: Child, phase: str) -> None:
         if self._progress is not None and child.shown_phase != phase:
             child.shown_phase = phase
             axes = ",".join(f"{axis}={value}" for axis, value in child.job.axes.items())

@@ -1,1 +1,1 @@
-"""The child's side of planning: searches a plan, captures it in pieces and emits its code."""
+"""The part of planning that runs in children: searches for a plan, captures it in segments, and emits its code."""

@@ -1,5 +1,5 @@
-"""Writes the emitted code for variables that have another value in each step: eager statements store them in an object
-and read them from it."""
+"""Writes the part of emitted code for variables whose value differs from step to step. Eager statements store such a
+variable in an object, and read it from there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from graphsafe.capture.plan.shared.statements import begin, stores_in
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Lines that replace the lines from `first` to `last`, or that go before `first` if `last` is the line before
-    it."""
+    """An edit of source lines. `lines` replace the lines from `first` to `last`. If `last` is the line before `first`,
+    they are inserted before `first`."""
 
     first: int
     last: int
@@ -25,7 +25,7 @@ class Edit:
 class Box:
     name: str
     passing: Mapping[Region, Sequence[str]]
-    "The variables of each break that pass to or from another break."
+    "For each break, the variables that it reads from another break or passes to one."
     bound: Set[tuple[str, int]]
     "Variables that captured code binds to the value of a break, each with the line that binds it."
 
@@ -38,7 +38,8 @@ class Box:
         return sorted(self.returned.union(*self.passing.values()))
 
     def edits(self, source: Function) -> Iterator[Edit]:
-        """Yield the lines that make the object, and the lines that note which break returned a variable's value."""
+        """Yield the line that makes the object. For each statement that binds the value of a break, yield a line after
+        it that notes which break returned the value."""
         if not self.names:
             return
         head = source.body[1 if ast.get_docstring(source.node) is not None else 0]
@@ -50,7 +51,8 @@ class Box:
             yield _before((statement.end_lineno or line) + 1, note)
 
     def around(self, body: str, source: Function, region: Region, returned: Sequence[str]) -> str:
-        """Return the eager statements between lines that read variables from the object and store them."""
+        """Return the eager statements, with lines before them that read variables from the object, and lines after them
+        that store variables."""
         place = source.place(region)
         stored = stores_in(place.statements) if place is not None and not source.ends(place) else set()
         passing = self.passing[region]

@@ -1,7 +1,7 @@
-"""One execution (visit) of a break: its inputs, the values that it hands over, and how it runs again in each replay.
+"""One execution (visit) of a break: its inputs, the values that it passes on, and how it runs again in each replay.
 
-The values that a break hands to the next segment live in the tensors of the captured pass: each later run's results are
-copied there.
+The values that a break passes to the next segment are in tensors of the captured pass. The results of each later run
+are copied into these tensors.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from graphsafe.report.model import CallSite
 
 
 class Slots:
-    """The places in the target's state of some paths. Each place is found once: a walk over everything the step can
-    reach costs milliseconds. The walk is repeated only if a break replaces the object that holds the tensor."""
+    """The places of some paths in the target's state. Each place is found only once, because a walk over everything
+    that the step can reach takes milliseconds. The walk is repeated only if a break replaces the object that holds the
+    tensor."""
 
     def __init__(self, subject: Subject, paths: Sequence[str]) -> None:
         self._subject = subject
         self._paths = paths
         reach = reach_of(subject) if paths else None
         self.before: Mapping[str, torch.Tensor | None] = {}
-        "The tensors that these places held at the first visit of the break."
+        "The tensors that were in these places at the first visit of the break."
         self._places: dict[str, tuple[Any, Any]] = {}
         if reach is not None:
             self.before = {path: reach.tensors.get(path) for path in paths}
@@ -46,7 +47,7 @@ class Slots:
         self._moving = False
 
     def look(self) -> None:
-        """Check, after the first visit, which places still exist in the same objects."""
+        """After the first visit, check which places still exist in the same objects."""
         if not self._paths:
             return
         now = reach_of(self._subject).owners
@@ -55,7 +56,7 @@ class Slots:
         self._moving = not same or in_tuple or len(self._places) < len(self._paths)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that the places hold now."""
+        """Return the tensors that are in the places now."""
         if self._moving:
             now = reach_of(self._subject).tensors
             return {path: now[path] for path in self._paths if path in now}
@@ -72,8 +73,8 @@ class Slots:
 
 
 class GuardBroken(Exception):
-    """Raised if a break returns another value than in the captured pass. Later graphs hold the value of the captured
-    pass."""
+    """Raised if a break returns another value than in the captured pass. The graphs after the break hold the value of
+    the captured pass."""
 
     def __init__(self, number: int, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -85,12 +86,12 @@ class GuardBroken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The values that a break hands to the captured code after it.
+    """The values that a break passes to the captured code after it.
 
     `private`: variables whose memory belongs to the target and changes from step to step; each gets its own buffer.
     `slots`: paths of state that the break binds to new tensors and that captured code reads. `returns`: whether only
-    other breaks and the caller of the step use the break's return value. `takes`: variables bound to another break's
-    return value, each with the line that binds it.
+    other breaks and the step's caller use the break's return value. `takes`: variables that are bound to another
+    break's return value, each with the line that binds it.
     """
 
     private: frozenset[str] = frozenset()
@@ -99,7 +100,7 @@ class Handed:
     takes: frozenset[tuple[str, int]] = frozenset()
 
     def with_parts(self, parts: Iterable[Handed]) -> Handed:
-        """Return these values together with the values of other breaks that have become part of this break."""
+        """Return these values together with those of breaks that have become part of this one."""
         held = [self, *parts]
         return Handed(
             frozenset(name for one in held for name in one.private),
@@ -123,7 +124,7 @@ class Call:
     "Variables of the break that are neither its arguments nor its results."
     latest: Any = None
     taken: dict[str, Call] = field(default_factory=dict)
-    "Variables bound to an earlier break's return value."
+    "Variables that are bound to the return value of an earlier break -> the visit of that break."
     _inputs: dict[str, Any] = field(default_factory=dict)
     _first: dict[str, Any] = field(default_factory=dict)
     _slots: Slots = field(init=False)
@@ -132,12 +133,12 @@ class Call:
 
     @property
     def held(self) -> Mapping[str, torch.Tensor | None]:
-        """State that the break rebinds -> the tensors that captured code reads instead."""
+        """State that the break rebinds -> the tensor that captured code reads in its place."""
         return self._slots.before
 
     def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
-        """Run the break for the first time; `earlier` are the visits before it. Call `handing` before the values that
-        it hands over are copied."""
+        """Run the break for the first time. `earlier` are the visits before it. `handing` is called before the values
+        that the break passes on are copied."""
         cells = cells_of(self.eager, self.beyond)
         self._inputs = {name: cell.read() for name, cell in cells.items()}
         for name, line in self.handed.takes:
@@ -163,12 +164,13 @@ class Call:
         return result
 
     def compare(self, later: Call) -> None:
-        """Raise GuardBroken if the same visit in another step returns other values than this visit returned."""
+        """Raise GuardBroken if `later`, the same visit in another step, returned other values than this one."""
         for name, first in self._first.items():
             self._pairs(name, first, later._first[name])
 
     def gives(self, frames: tuple[CallSite, ...], line: int) -> bool:
-        """Return whether the break returned a value to a call on this line of the function that `frames` lead to."""
+        """Return whether the break returned a value to a call on this line. The line is in the function to which
+        `frames` lead."""
         at = len(frames)
         return self.handed.returns and self.frames[:at] == frames and self.frames[at].line == line
 
@@ -219,8 +221,8 @@ class Call:
         return found
 
     def settle(self) -> None:
-        """Copy rebound state into the captured tensors. State whose size the break changed is left out, since code that
-        reads it has to run eagerly too."""
+        """Copy rebound state into the captured tensors. State whose size the break changed is left out; code that reads
+        it has to run eagerly too."""
         now = self._slots.tensors()
         for path, held in self.held.items():
             if held is not None and path in now and _alike(held, now[path]):

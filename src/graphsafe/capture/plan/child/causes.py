@@ -1,4 +1,4 @@
-"""Why a line has to run eagerly, gathered from the answers of earlier children."""
+"""Collects the reasons why a line has to run eagerly, from the answers of earlier children."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Cause:
     code: str
     reason: str
     frames: tuple[CallSite, ...]
-    "The user's calls, outermost first, that lead to the line to blame."
+    "The user's call stack at the line to blame, outermost first."
     derived: bool = False
-    "Whether the cause follows from another cause: its line uses the result of a break."
+    "Whether the cause follows from another cause: the line uses the result of a break."
     guarded: bool = False
     "Whether only some steps reach the line. The line that decides whether a step reaches it then also runs eagerly."
     span: Span | None = None
-    "The expression of the line, where it is known."
+    "The expression on the line, if it is known."
     asked: bool = False
-    "Whether the value of the expression is a tensor whose truth value the line tests."
+    "Whether the line tests the truth of the expression, which is a tensor."
 
     @property
     def line(self) -> CallSite:
@@ -45,8 +45,8 @@ class Cause:
 
 
 def known_causes(told: Told, ops: OpTable) -> list[Cause]:
-    """Return the causes: those of the step child, with the lines that fill state first, and the failure of the plain
-    capture."""
+    """Return the causes that are known before planning: those that the step child saw, the lines that fill state in
+    step 1, and the failure of the plain capture."""
     found = [*_events(told, ops), *_host_calls(told), *_host_state(told), *_filled(told), *_failure(told, ops)]
     return list(dict.fromkeys(found))
 
@@ -64,8 +64,8 @@ def _asks(event: StepEvent) -> bool:
 
 
 def _host_calls(told: Told) -> Iterator[Cause]:
-    """Yield the calls of clocks and of host random streams: their values may lead to another decision in a later
-    step."""
+    """Yield the calls of clocks and of the host's random generators. Their values may lead to another decision in a
+    later step."""
     for call in told[Ran].host_calls:
         code = "GS504" if call.kind == "random" else "GS702"
         yield Cause(code, f"{call.function} gives another value in each step", call.frames, span=call.span)
@@ -81,7 +81,7 @@ def _host_state(told: Told) -> Iterator[Cause]:
 def _filled(told: Told) -> Iterator[Cause]:
     changed = _changed(told)
     growing = [change.name for change in changed if change.how == "grows"]
-    # A list that grows in every step also gets its first element in step 1, but later steps do not depend on that.
+    # A list that grows in every step also gets its first element in step 1. Later steps do not depend on that.
     lazy = [path for path in told[Reference].lazy if not any(is_within(path, name) for name in growing)]
     for change in changed:
         name = change.name
@@ -90,12 +90,12 @@ def _filled(told: Told) -> Iterator[Cause]:
 
 
 def without_line(told: Told) -> list[str]:
-    """Return host state that an unknown line changes in every step."""
+    """Return the host state that changes in every step on an unknown line."""
     return [change.name for change in _changed(told) if change.how in ("host", "changes") and not change.frames]
 
 
 def unexplained(paths: Sequence[str], lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> str | None:
-    """Return the first path whose line is unknown, if no other line of the same object is known either."""
+    """Return the first path whose line is not known, unless a line of another path of the same object is known."""
     known = {_object_of(path) for path, found in lines.items() if any(found)}
     return next((path for path in paths if not any(lines.get(path, ())) and _object_of(path) not in known), None)
 
@@ -110,7 +110,8 @@ def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cau
 
 
 def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for each line that ran and uses such state, because later steps may decide differently there."""
+    """Return a cause for each line that ran and uses state at one of these paths. A later step may decide differently
+    on such a line."""
     words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
     names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []
@@ -135,7 +136,7 @@ def _uses(node: ast.AST, names: Set[str]) -> bool:
 
 
 def changing(told: Told) -> list[str]:
-    """Return host state that every step changes, whether the lines are known or not."""
+    """Return the host state that every step changes, on known or unknown lines."""
     return [change.name for change in _changed(told) if change.how in _HOST_STATE]
 
 
@@ -166,9 +167,9 @@ def _failure(told: Told, ops: OpTable) -> Iterator[Cause]:
 def judged(
     causes: Sequence[Cause], running: Sequence[tuple[CallSite, ...]], eager: Sequence[Mark], graphed: Sequence[Mark]
 ) -> tuple[list[Cause], list[Mark]]:
-    """Return the causes on lines that the marks leave in a graph, one per line, and the functions that are marked to
-    run eagerly although nothing in them has to. `running` holds the frames of a step's operations; a mark outside of
-    all these frames is ignored."""
+    """Return the causes on lines that the marks leave in a graph, one per line. Also return the functions that are
+    marked as eager although nothing in them has to run eagerly. `running` has the frames of a step's operations; marks
+    that are in none of them are ignored."""
     eager = [mark for mark in eager if any(mark.holds(frames) for frames in running)]
 
     def is_left(cause: Cause) -> bool:

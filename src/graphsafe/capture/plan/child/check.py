@@ -1,5 +1,5 @@
-"""Checks emitted code, in a child: lets the code capture the step, replays the step on changed inputs, and compares
-with the reference as the capture child does."""
+"""Checks emitted code: lets the code capture the step, replays the step on new inputs, and compares with the reference
+as the capture child does."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Copies between the tensors of a captured pass and later tensors, and the modes that `with` blocks and decorators set
-around a break: a replay does not run these statements, so each break sets the modes again.
+"""Copies between the tensors of a captured pass and later tensors. Also restores the modes that `with` blocks and
+decorators set around a break: a replay does not run these statements, so each break sets the modes again.
 
 Emitted code contains a copy of this module's source, because emitted code does not import graphsafe.
 """
@@ -17,15 +17,16 @@ from torch.utils._pytree import tree_map
 
 
 def _modes() -> tuple[bool, bool, tuple[tuple[bool, torch.dtype], ...]]:
-    """Return inference mode, grad mode, and for each device whether autocast is on, and its dtype."""
+    """Return whether inference mode and grad mode are on, and for each device whether autocast is on, with its
+    dtype."""
     casts = tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cuda", "cpu"))
     return torch.is_inference_mode_enabled(), torch.is_grad_enabled(), casts
 
 
 def surroundings() -> Callable[[], AbstractContextManager[Any]]:
-    """Return the current modes as a block that sets them again.
+    """Return a function that makes a block in which the current modes are set again.
 
-    Entering it costs nothing if the modes are already set.
+    If they are already set, entering the block costs nothing.
     """
     then = _modes()
     inference, grad, casts = then
@@ -49,7 +50,7 @@ def surroundings() -> Callable[[], AbstractContextManager[Any]]:
 def storage_address(tensor: torch.Tensor) -> int:
     try:
         return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # a sparse tensor, or one without memory
+    except (RuntimeError, NotImplementedError):  # a sparse tensor, or a tensor without memory
         return 0
 
 
@@ -70,14 +71,16 @@ def copy_values(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Copy each source to its target. No copy may overwrite a tensor that the same or a later copy reads."""
+    """Copy each source to its target. A source in the memory of a target is cloned first, so that no copy overwrites
+    it."""
     targets = {storage_address(target) for target, _ in pairs}
     for target, source in [(target, new.clone() if storage_address(new) in targets else new) for target, new in pairs]:
         copy_values(target, source)
 
 
 def cloned_tensors(value: Any) -> Any:
-    """Return the same structure over new tensors, whose strides do not follow memory that may change later."""
+    """Return the same structure with new tensors. They are contiguous, because the strides of memory that may change
+    later must not be kept."""
 
     def clone(leaf: Any) -> Any:
         if not issubclass(type(leaf), torch.Tensor):

@@ -1,8 +1,8 @@
 """Estimates the cost of a plan in launches, to choose between plans without running them.
 
-An operation that runs eagerly costs one launch. A segment also costs one launch, and so does each tensor that a break
-hands over, because it is copied. A break by itself costs the host half a launch. If two plans cost the same, the plan
-with fewer pieces is taken.
+An operation that runs eagerly costs one launch. A segment costs one launch, and so does each tensor that a break passes
+on, because it is copied. A break itself costs the host half a launch. Of two plans with the same cost, the one with
+fewer pieces is chosen.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from graphsafe.capture.plan.shared.regions import Region, function_of, function_
 from graphsafe.report.model import CallSite
 
 Group = tuple[object, ...]
-"""The group of an operation: the visit of a break, or the candidate, in which the operation runs. Empty for captured
-operations."""
+"""The group of an operation: the visit of a break, or the candidate, in which the operation runs. Captured operations
+have the empty group."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -25,19 +25,19 @@ class Cost:
     launches: float
     pieces: int
     eager: int
-    "Operations that run eagerly."
+    "Number of operations that run eagerly."
 
 
 class Groups:
-    """The groups of a log's operations, by the log's breaks and by candidates for further breaks. The frames that a
+    """The groups of a log's operations, for the log's breaks and for candidates for further breaks. The frames that a
     candidate covers are computed only once, because many combinations of candidates are tried."""
 
     def __init__(self, log: Log) -> None:
         numbers: dict[tuple[CallSite, ...], int] = {}
         self._covered: dict[Region, dict[int, tuple[int, Group]]] = {}
         self._rows: list[tuple[int, Group, Op | None]] = []
-        """For each operation: the number of its frames, its group without candidates, and the operation (None where a
-        visit begins)."""
+        """For each operation: the number of its frames, its group without candidates, and the operation. At the
+        beginning of a visit there is a row with None in place of an operation."""
         visits = iter(enumerate(log.visits))
         reported = 0
         for op in (*log.ops, None):
@@ -50,7 +50,7 @@ class Groups:
         self._frames = list(numbers)
 
     def of(self, candidates: Sequence[Region]) -> Iterator[tuple[Group, Op | None]]:
-        """Yield each operation with its group, and each visit of a break with None."""
+        """Yield each operation with its group. A visit of a break is yielded with None in place of an operation."""
         chosen: dict[int, tuple[int, Group]] = {}
         for region in candidates:
             for number, pair in self._covered_by(region).items():
@@ -59,7 +59,8 @@ class Groups:
             yield chosen[number][1] if number in chosen else group, op
 
     def _covered_by(self, region: Region) -> dict[int, tuple[int, Group]]:
-        """Return the frames that pass through a region, by number, each with the depth of the region's function."""
+        """Return the frames that pass through a region, by number, each with the depth of the region's function and the
+        group."""
         if region not in self._covered:
             found: dict[int, tuple[int, Group]] = {}
             for number, frames in enumerate(self._frames):
@@ -71,7 +72,7 @@ class Groups:
 
 
 def cost_of(log: Log, candidates: Sequence[Region], groups: Groups | None = None) -> Cost:
-    """Return the cost of the breaks that the log was made with and of the candidates, which do not overlap."""
+    """Return the cost of a plan that has the log's breaks and also the candidates. Candidates do not overlap."""
     eager: set[int] = set()
     copied: set[int] = set()
     launches = segments = pieces = 0
@@ -99,11 +100,11 @@ def in_region(frame: CallSite, region: Region) -> bool:
 
 
 def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
-    """Return wider breaks that cost less, or the same with fewer pieces.
+    """Return wider breaks that cost less than the log's breaks, or cost the same with fewer pieces.
 
-    Candidates that make the fewest operations eager are tried first. Among equals, a wider break of the same function
-    comes before the call of the function, and then the break with the fewest lines, so that every run makes the same
-    choice.
+    Candidates that make the fewest operations eager are tried first. Among equal candidates, a wider break in the same
+    function comes before the call of the function, and then the break with the fewest lines, so that every run makes
+    the same choice.
     """
     chosen: tuple[Region, ...] = ()
     groups = Groups(log)
@@ -139,7 +140,7 @@ def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
 
 
 def wider(log: Log, regions: Sequence[Region]) -> set[Region]:
-    """Return wider regions that might cost less: to the next break, and to the ends of a break's function."""
+    """Return wider regions that may cost less. They reach to the next break, or to an end of the break's function."""
     found: set[Region] = set()
     visits = log.visits
     for visit in visits:

@@ -1,7 +1,7 @@
-"""Emits the code that applies a plan, on `breakable-cuda-graphs`.
+"""Emits the code that applies a plan, for `breakable-cuda-graphs`.
 
-Each function with breaks is rewritten, with its eager statements in separate functions. Code that captures and replays
-the step follows.
+Each function with breaks is rewritten, and its eager statements become separate functions. Code that captures and
+replays the step follows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from graphsafe.capture.shared.places import line_text, shown
 from graphsafe.report.source import file_lines
 
 _RUNTIME = ("copies.py", "emitted_runtime.py")
-"Emitted code begins with the source of these files and their imports."
+"Emitted code begins with the source of these files, and with their imports."
 _TARGET = "graphsafe_target_"
 _OF_RUNTIME = ("Any", "SimpleNamespace", "eager", "returned")
 "Names of the runtime that the generated functions use."
@@ -55,11 +55,11 @@ def capture(
 
 
 class Unemittable(Exception):
-    """No code can be written for this plan. The message is one sentence."""
+    """Raised if no code can be written for a plan. The message is one sentence."""
 
 
 def emitted(session: Session, search: Search, headline: str) -> str:
-    """Return the source of a Python file; it is known to compile. Raises Unemittable."""
+    """Return the source of a Python file, after checking that it compiles. Raises Unemittable."""
     text = _Writer(session, search).text(headline)
     try:
         compile(text, "<emitted>", "exec")
@@ -76,7 +76,7 @@ class _Writer:
         "Name -> the statement that binds it."
         self._modules: set[str] = set()
         self._own: set[tuple[str, str]] = set()
-        "Module and name of each rewritten module-level function, whose callers must call the new version."
+        "Module and name of each module-level function that is rewritten. Its callers must call the new version."
         self._installed: list[str] = []
         self._names: set[str] = set()
         "Names of the functions with eager statements."
@@ -132,7 +132,8 @@ class _Writer:
         return "\n\n\n".join([*bodies, with_variables(name, shared, written) if shared else written])
 
     def _install_within(self, function: FunctionType, name: str, shared: Sequence[str]) -> None:
-        """Write code that installs a function which another function makes; that code searches for it from the step."""
+        """Write the code that installs a function which another function makes. The code searches for that function,
+        starting from the step."""
         own = f"_within(fn, {json.dumps(function.__qualname__)})"
         names = f"({', '.join(map(json.dumps, function.__code__.co_freevars))},)"
         planned = f"{name}(**_shared({own}, {names}))" if shared else name
@@ -149,7 +150,8 @@ class _Writer:
         return Box(unused("passed", source), passing, bound)
 
     def _break(self, source: Function, number: int, lines: Sequence[str], box: Box) -> tuple[str, Edit]:
-        """Return the function with the eager statements, and the change that replaces them with a call of it."""
+        """Return the function with the eager statements, and the edit that replaces these statements by a call
+        of it."""
         region = self._chosen[number]
         place = source.place(region)
         if place is None:
@@ -207,7 +209,7 @@ class _Writer:
         return found
 
     def _place_of(self, source: Function, path: str) -> str:
-        """Return a path from the target as code in the method that binds it: `(self.load, "mean")`."""
+        """Return an attribute path of the target as code inside the method that binds it: `(self.load, "mean")`."""
         first = source.first_argument
         owner = source.name.rpartition(".")[0]
         fn: Any = self._session.subject.fn
@@ -231,7 +233,7 @@ class _Writer:
         return text.replace("super()", f"super({owner}, {source.first_argument or 'self'})")
 
     def _bind(self, tree: ast.Module, function: FunctionType) -> None:
-        """Write an import of each global name that the code uses. Raises Unemittable if two modules use one name
+        """Write an import for each global name that the code uses. Raises Unemittable if two modules use a name
         differently."""
         module = _module(function)
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -274,12 +276,12 @@ def _import(name: str, value: Any, module: str) -> str:
 
 
 def _runtime() -> tuple[list[str], list[str]]:
-    """Return the imports of the runtime's files, and the text after them in each."""
+    """Return the imports of the runtime's files, and for each file the source after its imports."""
     imports: list[str] = []
     bodies: list[str] = []
     for name in _RUNTIME:
         head, _, body = Path(__file__).with_name(name).read_text(encoding="utf-8").partition("# -- begin --\n")
-        tree = ast.parse(head).body[2:]  # after the docstring and the import from __future__
+        tree = ast.parse(head).body[2:]  # skip the docstring and the import from __future__
         imports += [ast.unparse(node) for node in tree if "graphsafe" not in ast.unparse(node)]
         bodies.append(body.strip())
     return imports, bodies
@@ -304,7 +306,7 @@ _WORDS = re.compile(r"(?<!\w)__\w*?[^\W_]\w*")
 
 
 def with_mangled_names(text: str, owner: str) -> str:
-    """Write private names in the mangled form of the surrounding class, since emitted code is outside of the class."""
+    """Write private names in the mangled form of their class, since emitted code is outside of the class."""
 
     def mangled(word: re.Match[str]) -> str:
         return word[0] if word[0].endswith("__") else f"_{owner.lstrip('_')}{word[0]}"
@@ -325,7 +327,8 @@ def with_mangled_names(text: str, owner: str) -> str:
 
 
 def with_variables(name: str, shared: Sequence[str], written: str) -> str:
-    """Return a function's code inside a function that declares the variables of the original's enclosing function."""
+    """Return a function's code inside another function, whose parameters are the variables that the original shares
+    with its enclosing function."""
     arguments = ", ".join(f"{variable}: Any" for variable in shared)
     inner = textwrap.indent(written, "    ")
     return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"

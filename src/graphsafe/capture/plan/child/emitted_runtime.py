@@ -1,8 +1,9 @@
-"""The runtime of emitted code, the same for every plan: `emit.py` copies it, together with the modules that it imports
-from this folder.
+"""The runtime of emitted code. It is the same for every plan: `emit.py` copies it, with the other module of this folder
+that it imports.
 
-A pass that captures is itself a step: each graph is replayed when it has been captured, so that the eager code after it
-sees real values. Results of eager code live in the tensors of the captured pass, into which later results are copied.
+A pass that captures is itself a step: each graph is replayed as soon as it has been captured, so that the eager code
+after it sees real values. Results of eager code are in tensors of the captured pass, into which later results are
+copied.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from graphsafe.capture.plan.child.copies import (
 
 
 class PlanBroken(RuntimeError):
-    """Eager code gave another number, structure or size than at capture, and the graphs after it hold the captured
-    value.
+    """Raised if eager code returned another number, structure or size than at capture. The graphs after it hold the
+    captured value.
 
-    The step is only half finished; restore its state before you continue eagerly.
+    The step is only half finished. Restore its state before you continue eagerly.
     """
 
 
@@ -51,7 +52,7 @@ _last: contextvars.ContextVar[_Visit | None] = contextvars.ContextVar("the break
 
 @dataclass(eq=False)
 class _Visit:
-    """One visit of an eager break, with arguments that stay the same in every replay."""
+    """One visit of an eager break. Its arguments are the same objects in every replay."""
 
     body: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -107,7 +108,7 @@ class _Visit:
             setattr(owner, name, held)
 
     def pairs(self, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return the tensors of the first results, each with the new tensor to copy into it. Raises PlanBroken."""
+        """Return pairs of a tensor in the first results and the new tensor to copy into it. Raises PlanBroken."""
         if new is None and self.result is None:
             return []
         leaves, shape = _flat(self.result)
@@ -128,7 +129,7 @@ class _Visit:
 
 
 def _flat(value: Any) -> tuple[list[Any], Any]:
-    """Flatten like `tree_flatten`, but avoid that slow function for plain values."""
+    """Flatten like `tree_flatten`, but do not call that slow function for a single tensor."""
     return ([value], None) if isinstance(value, torch.Tensor) else tree_flatten(value)
 
 
@@ -150,9 +151,9 @@ def eager(
 ) -> Any:
     """Run `body(*arguments)` eagerly in every step.
 
-    `private` names results that are views of memory which changes from step to step. `state` names attributes that the
-    body binds to new tensors and that graphs read. With `returns`, no graph reads the body's result, so each step may
-    return another object.
+    `private` has the indices of results that are views of memory which changes from step to step. `state` names
+    attributes that the body binds to new tensors and that graphs read. With `returns`, no graph reads the body's
+    result, so each step may return another object.
     """
     if _running.get() or not is_in_breakable_graph():
         return body(*arguments)
@@ -164,7 +165,7 @@ def eager(
 
 
 def returned(value: Any) -> Any:
-    """Return an object with this value as `result`.
+    """Return an object whose attribute `result` is this value.
 
     If the last eager break returned the value, each replay updates `result`.
     """
@@ -177,9 +178,9 @@ _EMPTY = "The CUDA Graph is empty"
 
 @contextmanager
 def _noting_empty_graphs() -> Iterator[Callable[[], bool]]:
-    """Give a function that returns whether a graph without work was captured since its last call.
+    """Yield a function that returns whether a graph without work was captured since its last call.
 
-    PyTorch only tells in a warning, which is not shown here. Other warnings are shown as before.
+    PyTorch reports this only in a warning, which is not shown here. Other warnings are shown as before.
     """
     noted: list[str] = []
     with warnings.catch_warnings():
@@ -203,11 +204,11 @@ def _noting_empty_graphs() -> Iterator[Callable[[], bool]]:
 
 
 class PlannedStep:
-    """A step as graphs with eager breaks between them. Inputs with other shapes, or with other values that are not
+    """A step as graphs with eager breaks between them. Calls with other shapes, or with other arguments that are not
     tensors, run eagerly.
 
     The outputs are the same tensors each time, unless an eager break returns them. The warm-up and the capture are
-    steps too: they change the same state as steps do.
+    steps too: they change state as steps do.
     """
 
     def __init__(
@@ -235,9 +236,9 @@ class PlannedStep:
     def _capture(self, stream: Any) -> Any:
         """Capture one step and return its outputs.
 
-        The package captures one graph after the other without running any, so the eager code between them would read
-        memory that nothing has written yet. Graphs between breaks with no work between them, and after a break that
-        ends the step, are empty. The package has no public names for its graphs.
+        The package captures one graph after another without running any, so the eager code between them would read
+        memory that was never written. A graph is empty if there is no work between two breaks, or after a break that
+        ends the step. The package has no public names for its graphs.
         """
         empty: list[Any] = []
         with _noting_empty_graphs() as was_empty:
@@ -252,7 +253,7 @@ class PlannedStep:
             with breakable_graph(self._graph, stream=stream, barrier_fn=replay_last):
                 outputs = self.fn(*self.args, **self.kwargs)
             replay_last()
-        # Only now: the pool of the graphs would end with its only graph.
+        # Empty graphs are removed only now: a pool is freed together with its only graph.
         self._graph._segments[:] = [one for one in self._graph._segments if one not in empty]
         return outputs
 
@@ -290,7 +291,7 @@ def _is_like(own: Any, other: Any) -> bool:
 
 
 def _within(fn: Any, name: str) -> Any:
-    """Return the function of this name: the step itself, a function inside it, or one in its variables and
+    """Return the function of this name. It is the step itself, or is found inside the step or in its variables and
     attributes."""
     left, seen = [fn], set[int]()
     while left:
@@ -318,7 +319,7 @@ def _held_by(held: Any) -> list[Any]:
 
 
 def _shared(function: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the values of the variables that a function shares with the function that made it."""
+    """Return the values of the variables that a function shares with its enclosing function."""
     if function.__code__.co_freevars != names:
         raise TypeError(f"{function} is not the function that this plan was made for")
     cells = zip(names, function.__closure__ or (), strict=True)
@@ -326,7 +327,7 @@ def _shared(function: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _replace(original: Any, planned: Callable[..., Any]) -> None:
-    """Make every holder of the function `original` (its class, a registry, another module) run `planned` from now on.
+    """Make every holder of the function `original` (its class, a registry, another module) call `planned` from now on.
 
     Its decorators stay.
     """
@@ -334,7 +335,7 @@ def _replace(original: Any, planned: Callable[..., Any]) -> None:
     name = f"_planned_{planned.__name__}_{id(function):x}"
     function.__signature__ = inspect.signature(function)
     function.__globals__[name] = planned
-    # Python only replaces code by code with the same number of free variables
+    # Python only replaces code by code with the same number of free variables.
     shared = ", ".join(function.__code__.co_freevars)
     made: dict[str, Any] = {}
     exec(

@@ -1,6 +1,6 @@
-"""The gain of fixing each line to blame, alone and together with the lines before it in the list.
+"""Estimates the gain of fixing each line to blame: alone, and together with the lines before it in the list.
 
-The gain is computed from a step's operations; nothing is run.
+The gain is computed from a step's operations. Nothing is run.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from graphsafe.capture.shared.places import location
 from graphsafe.report.model import CallSite, Fix
 
 _MOST_OPERATIONS = 1000
-"""The largest number of operations of a step whose pieces are joined. In a larger step one piece is a small share, and
-joining takes seconds."""
+"""The largest number of operations of a step for which cheaper, wider breaks are searched. In a larger step one piece
+is a small share, and the search takes seconds."""
 
 
 def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> tuple[Fix, ...]:
-    """Return the lines to blame, ordered by gain; lines that make work eager come first; `planned` is the plan's
-    coverage."""
+    """Return the lines to blame, ordered by gain. Lines that make work eager come first. `planned` is the coverage of
+    the plan."""
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
-    "Line of the target -> its causes, keyed by their lines in the files with statements taken apart."
+    "Line of the target -> the causes on it. They are keyed by their lines in the files whose statements are split."
     for cause in search.causes:
         if not cause.derived:
             roots.setdefault(search.told(cause).line, {}).setdefault(cause.line, cause)
@@ -45,7 +45,8 @@ def fixes(search: Search, planned: float, milliseconds: Callable[[float], float 
 
 
 def too_short(search: Search) -> int:
-    """Return the number of operations that run eagerly only because their pieces would cost more than they save."""
+    """Return the number of operations that run eagerly only because a graph of their piece would cost more than it
+    saves."""
     apart = with_breaks(search.bare, merged([region for region, _ in search.parts]))
     logs = (apart, search.log)
     could, can = (sum(op.visit is None for op in log.ops if op.launches) for log in logs)
@@ -62,7 +63,7 @@ def _needed(search: Search) -> set[CallSite]:
 
 
 def _coverage(search: Search, mended: Set[CallSite]) -> float:
-    """Return the coverage of the plan if the lines `mended` are fixed and only the others are to blame."""
+    """Return the coverage of the plan if the lines `mended` are fixed, so that only the other lines are to blame."""
     regions = merged([region for region, roots in search.parts if not roots <= mended])
     if regions not in search.coverages:
         search.coverages[regions] = _joined(search, regions)
@@ -70,7 +71,7 @@ def _coverage(search: Search, mended: Set[CallSite]) -> float:
 
 
 def _joined(search: Search, regions: tuple[Region, ...]) -> float:
-    """Return the coverage with these breaks, widened wherever that costs less."""
+    """Return the coverage with these breaks, after they are widened wherever that costs less."""
     log = with_breaks(search.bare, regions)
     total = sum(op.launches for op in log.ops)
     while total <= _MOST_OPERATIONS:

@@ -1,7 +1,8 @@
-"""Finds in the logs of several steps the values that captured segments would freeze and the code that breaks must take.
+"""Compares the logs of several steps. Finds the values that captured segments would freeze, and the code that has to
+become part of breaks.
 
-These are pure functions over logs. Each answer is a `Need`. Later kinds of needs are only searched if there are no
-needs of an earlier kind, because a break that grows changes the later needs.
+The functions are pure functions of logs. Each answer is a `Need`. A later kind of need is searched for only if there is
+no need of an earlier kind, because a break that grows changes the later needs.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ NeedKind = Literal["statement", "block", "defined", "used", "around", "caller", 
 class Need:
     """A change that the breaks need.
 
-    `statement`, `block`: the statement that `frames` lead to, or the one around it, runs eagerly. `defined`, `used`:
-    region number `region` grows to the statement that defines `name`, or to the one that reads it. `around`, `caller`:
-    the region grows to the statement around it, or to the call of its function. `private`: the region hands over `name`
-    in a buffer of its own. `slot`: the region hands over the state with the path `name`.
+    - `statement`, `block`: the statement to which `frames` lead, or the one around it, has to run eagerly
+    - `defined`, `used`: region number `region` grows to the statement that defines `name`, or to the one that reads it
+    - `around`, `caller`: the region grows to the statement around it, or to the call of its function
+    - `private`: the region passes on `name` in a buffer of its own
+    - `slot`: the region passes on the state with the path `name`
     """
 
     kind: NeedKind
@@ -40,7 +42,7 @@ class Need:
 def needs(
     logs: Sequence[Log], handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> list[Need]:
-    """Return the breaks' needs; none if the steps agree. `assigned`: rebound state -> lines that rebind it."""
+    """Return the breaks' needs; none if all steps agree. `assigned` maps rebound state to the lines that rebind it."""
     base, *others = logs
     for find in (_visits, _flows, _changed_containers):
         found = [need for other in others for need in find(base, other, handed)]
@@ -52,8 +54,8 @@ def needs(
 
 
 def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Yield the needs of breaks that some steps do not reach, or reach by other calls: the line that decides this runs
-    eagerly."""
+    """Yield the needs of breaks that some steps do not reach, or reach through other calls. The line that decides this
+    has to run eagerly."""
     one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
     for own, theirs in _apart(one, two):
         for number, frames in (*one[own], *two[theirs]):
@@ -61,7 +63,8 @@ def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Nee
 
 
 def _flows(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Yield the needs of variables that differ: results first, since the next break's inputs follow from them."""
+    """Yield the needs of variables that differ. Results come first, since the inputs of the next break follow from
+    them."""
     given = list(_left(base, other, handed))
     yield from given
     for one, two in () if given else zip(base.visits, other.visits, strict=True):
@@ -102,7 +105,7 @@ def _differs(one: Flow, two: Flow) -> bool:
 
 
 def _moved(one: Argument, two: Argument) -> bool:
-    """Return whether two tensors are in different memory, and at least one of them is from before the step."""
+    """Return whether two tensors are in different memory, and at least one of them is older than its step."""
     if one.memory is None or two.memory is None:
         return False
     if one.memory.born is not None and two.memory.born is not None:
@@ -111,7 +114,7 @@ def _moved(one: Argument, two: Argument) -> bool:
 
 
 def _same_memory(one: Argument, two: Argument) -> bool:
-    """Return whether two tensors may be in the same memory, or both in memory that their own step allocated."""
+    """Return whether two tensors may be in the same memory, or are both in memory that their own step allocated."""
     if one.memory is None or two.memory is None:
         return True
     return one.memory.address == two.memory.address
@@ -122,14 +125,14 @@ def _changes(one: Argument, two: Argument) -> bool:
 
 
 def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Yield the needs of captured lists and iterators that a break changes: all replays share one object."""
+    """Yield the needs of captured lists and iterators that a break changes, because all replays share one object."""
     for visit in base.visits:
         for name in set(visit.changed) - visit.taken:
             yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)
 
 
 def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ...]]) -> Iterator[Need]:
-    """Return the needs of operations between breaks that differ in another step or have other arguments."""
+    """Yield the needs of operations between breaks that differ in another step, or have other arguments there."""
     one, two = ([op for op in log.ops if op.visit is None and op.on_device] for log in (base, other))
     keys = [[(op.name, op.frames) for op in ops] for ops in (one, two)]
     if keys[0] != keys[1]:
@@ -138,8 +141,8 @@ def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ..
             for op, there in (*((op, ways[1]) for op in one[own]), *((op, ways[0]) for op in two[theirs])):
                 yield Need("block", "GS102", "some steps take another way", _first_apart(op.frames, there))
         return
-    # Views of another part of the memory come first: once a break hands such a view over, the operations that read it
-    # no longer differ.
+    # Views of another part of memory come first. Once a break passes on such a view, the operations that read it no
+    # longer differ.
     views = [
         before for before, after in zip(one, two, strict=True) if not before.launches and _other_view(before, after)
     ]
@@ -161,7 +164,8 @@ def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ..
 
 
 def _first_apart(frames: tuple[CallSite, ...], there: Set[tuple[CallSite, ...]]) -> tuple[CallSite, ...]:
-    """Return the frames up to the first call that the other step does not make; all frames if it makes every call."""
+    """Return the frames up to the first call that the other step does not make. If it makes every call, return all
+    frames."""
     return next((frames[:depth] for depth in range(1, len(frames)) if frames[:depth] not in there), frames)
 
 
@@ -172,7 +176,8 @@ def _other_view(one: Op, two: Op) -> bool:
 def _rebound(
     log: Log, op: Op, left: Argument, right: Argument, assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> Iterator[Need]:
-    """Yield the needs of lines that rebind state to new memory: they run eagerly, into a fixed buffer."""
+    """Yield the needs of lines that rebind state to new memory. They have to run eagerly, and write into a fixed
+    buffer."""
     path = next((one.memory.path for one in (left, right) if one.memory and one.memory.path), None)
     if path is None:
         yield Need("statement", "GS703", "it reads other memory in each step", op.frames)
@@ -194,7 +199,8 @@ def _rebound(
 
 
 def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Yield the needs of a break's tensors that a later operation reads through an object's state."""
+    """Yield the needs of tensors that a break makes and a later operation reads, although the break does not pass them
+    on."""
     given = {key for visit in log.visits for key in visit.handed}
     for op in log.ops:
         if op.visit is not None or not op.on_device:
@@ -216,8 +222,8 @@ def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
 
 
 def _beside(log: Log) -> Iterator[Need]:
-    """Yield the needs of work that is missing from a capture: work on other GPUs, host random numbers and host
-    writes."""
+    """Yield the needs of work that a capture would miss: work on other GPUs, random numbers on the host, and writes on
+    the host."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it works on another device", op.frames)
@@ -227,10 +233,10 @@ def _beside(log: Log) -> Iterator[Need]:
 
 
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return a need for each operation whose gradient a backward pass in a break computes.
+    """Yield a need for each operation whose gradient a backward pass in a break computes.
 
-    The backward frees the autograd graph, and only an eager forward makes a new one in each step. Such an operation's
-    results pass from break to break, since a copy has no autograd graph.
+    The backward pass frees the autograd graph, and only an eager forward pass makes a new one in each step. The results
+    of such an operation are passed from break to break, since a copy would have no autograd graph.
     """
     left: list[tuple[int, int | None]] = []
     left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]
@@ -257,7 +263,8 @@ def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
 
 
 def _apart(one: Sequence[object], two: Sequence[object]) -> Iterator[tuple[slice, slice]]:
-    """Yield the parts in which two sequences differ. A common beginning and end are skipped before difflib looks."""
+    """Yield the parts in which two sequences differ. A common beginning and a common end are skipped before difflib
+    compares."""
     head = 0
     while head < min(len(one), len(two)) and one[head] == two[head]:
         head += 1

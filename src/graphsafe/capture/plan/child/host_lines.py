@@ -1,5 +1,5 @@
-"""Finds host state that depends on the inputs, and the user's lines that change host state: compares the state after
-every line."""
+"""Finds host state that depends on the inputs, and the user's lines that change host state. To find the lines, it
+compares the state after every line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphsafe.report.model import CallSite
 
 
 def following(session: Session) -> list[str]:
-    """Run steps on changed inputs; return the host state, arguments excluded, that differs afterwards."""
+    """Run steps on new inputs. Return the paths of host state that differs afterwards, without the arguments."""
     seen = []
     for k in range(1, REPLAYS + 1):
         session.put_inputs(k)
@@ -29,7 +29,7 @@ def following(session: Session) -> list[str]:
 
 
 def lines_that_change(session: Session, paths: Sequence[str]) -> Mapping[str, list[tuple[CallSite, ...]]]:
-    """Run one step; return, for each path, the user's frames that ran whenever its value changed."""
+    """Run one step. Return, for each path, the user's frames that were running when its value changed."""
     reach = reach_of(session.subject)
     held = {path: reach.owners[path] for path in paths if path in reach.owners}
     watch = _Lines(held)

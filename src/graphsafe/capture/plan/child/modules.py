@@ -1,4 +1,4 @@
-"""Finds the module of the target that an operation belongs to."""
+"""Finds the module of the target to which an operation belongs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphsafe.capture.plan.child.values import cells_of
 
 
 class ModuleStack:
-    """Follows the running `forward` calls of modules."""
+    """Follows which `forward` calls of modules are running."""
 
     def __init__(self, subject: Subject) -> None:
         self._names = names_of(subject)
@@ -22,7 +22,7 @@ class ModuleStack:
 
     @property
     def current(self) -> str:
-        """The name of the innermost running module of the target; empty outside of all modules."""
+        """The name of the innermost running module of the target. It is empty outside of all modules."""
         return self._running[-1] if self._running else ""
 
     @contextmanager
@@ -44,7 +44,8 @@ class ModuleStack:
 
 
 def names_of(subject: Subject) -> dict[int, str]:
-    """Module -> its name: the name in `named_modules`; with several roots, prefixed by the root's name."""
+    """Return the name of each module, by `id`. It is the name in `named_modules`, with the root's name before it if the
+    root has one."""
     found: dict[int, str] = {}
     for prefix, root in _roots(subject):
         for name, module in root.named_modules():

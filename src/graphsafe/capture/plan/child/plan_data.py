@@ -1,4 +1,5 @@
-"""The plan as the planning child reports it: its pieces in order, modules, times, and the gain of each fix."""
+"""The plan in the form in which the planning child reports it: its pieces in order, modules, times, and the gain of
+each fix."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from graphsafe.report.text import count
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Milliseconds of an eager step, of the planned step and of each of its pieces."""
+    """Milliseconds of an eager step, of the planned step, and of each of the planned step's pieces."""
 
     eager: float | None = None
     planned: float | None = None
@@ -34,7 +35,7 @@ class Times:
 
 
 def planned(search: Search, recording: PlannedRecording | None, times: Times | None = None) -> Planned:
-    """Return the plan, not yet verified. `recording` is None if nothing was captured."""
+    """Return the plan, which is not yet verified. `recording` is None if nothing was captured."""
     log = search.log
     total = sum(op.launches for op in log.ops)
     captured = sum(op.launches and op.visit is None for op in log.ops)
@@ -62,7 +63,7 @@ def planned(search: Search, recording: PlannedRecording | None, times: Times | N
 def _linear(
     captured: int, total: int, segments: Sequence[Segment], took: float | None, a_captured: float | None
 ) -> Callable[[float], float | None]:
-    """Return a function from coverage to milliseconds; it assumes that every captured operation takes the same time."""
+    """Return a function from coverage to milliseconds. It assumes that every captured operation takes the same time."""
     if took is None or a_captured is None or captured == total:
         return lambda coverage: None
     an_eager = sum(one.ms or 0.0 for one in segments if one.kind == "eager") / (total - captured)
@@ -72,7 +73,8 @@ def _linear(
 
 
 def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Times:
-    """Time an eager step, the planned step and its pieces, alone. Raises GuardBroken and TargetError."""
+    """Time an eager step, the planned step, and each of its pieces, alone on the device. Raises GuardBroken and
+    TargetError."""
     session.channel.wait_to_be_alone()
     session.channel.phase("time eager steps")
     eager = eager_times(session, search.start).median
@@ -125,7 +127,8 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return each line's first cause in the region, else the causes elsewhere that led to it."""
+    """Return the first cause of each line in the region. If there is none, return the causes elsewhere that led to the
+    region."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):
@@ -143,7 +146,8 @@ def _common(names: Sequence[str]) -> str | None:
 
 
 def _modules(log: Log) -> tuple[PlannedModule, ...]:
-    """Return each module, with the operations in it and its submodules, and those that are captured."""
+    """Return each module, with the numbers of the operations in it and its submodules, and of those that are
+    captured."""
     counts: dict[str, list[int]] = {}
     for op in log.ops:
         if not op.launches:
@@ -160,7 +164,7 @@ def _modules(log: Log) -> tuple[PlannedModule, ...]:
 
 
 def _guards(search: Search) -> tuple[str, ...]:
-    """Return the conditions that must be the same as at capture for the plan to be valid."""
+    """Return what must be the same as at capture for the plan to be valid."""
     found: dict[str, None] = {"shapes, dtypes and places of the step's inputs": None}
     for visit in search.log.visits:
         function = search.regions[visit.number].function

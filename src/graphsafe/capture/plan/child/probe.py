@@ -1,7 +1,6 @@
-"""Plans, in a child process: finds breaks, captures the code between them, replays the step on changed inputs, and
-compares with the reference as the capture child does. A failed capture ends the child; the next child starts from the
-causes that it found.
-"""
+"""Plans in a child: finds breaks, captures the code between them, replays the step on new inputs, and compares with the
+reference as the capture child does. A failed capture ends the child. The next child starts with the causes that were
+found."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ from graphsafe.report.probes.horizon import Horizon
 from graphsafe.rulebook.book import load_rulebook
 
 _MOST_ATTEMPTS = 6
-"Number of captures in this process that were replayed and then found to freeze something."
+"The largest number of captures in this process that are replayed and then found to freeze something."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -100,7 +99,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
     causes += readers(told, [*changed, *inconstant])
     failures = [failure for failure in told[Learned].failures if failure.frames]
     causes += [Cause("GS607", failure.message, failure.frames, span=failure.span) for failure in failures]
-    # Marks refer to the target's own functions, whose statements are not taken apart
+    # Marks refer to the target's own functions, so the statements of these functions are then not split.
     if not eager_marks() and not plain.graphed:
         running = [op.frames for op in watched(session, (), {}, table).ops]
         split.take_apart(causes, running, [failure.frames for failure in failures if failure.whole])
@@ -129,7 +128,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         if recording is None:
             return
         replays = Replays(session, recording, reference, partial(_restart, start, recording))
-        # A plan cannot replace the first step, so the result leaves the first step unchecked.
+        # A plan cannot replace the first step. The result then says that the first step was not checked.
         with contextlib.suppress(TargetError):
             replays.run(built)
         broken = replays.error
@@ -158,7 +157,7 @@ def _changing(search: Search, broken: GuardBroken) -> str:
 
 
 def _judged(search: Search) -> Marks:
-    """Judge the target's own marks: the missing breaks, and the functions that are marked unnecessarily."""
+    """Judge the target's own marks: return missing breaks, and functions that need not be marked."""
     running = [op.frames for op in search.log.ops] + [visit.frames for visit in search.log.visits]
     running, causes = list(map(search.split.original, running)), list(map(search.told, search.causes))
     graphed = [mark for mark in map(mark_of, plain.graphed) if mark is not None]
@@ -191,21 +190,21 @@ def _against(replays: Replays) -> str | None:
 
 
 def _untested(told: Told) -> str | None:
-    """Return the reason why replays that equal the reference prove too little, or None."""
+    """Return the reason why replays that equal the reference are not enough proof, or None."""
     reference, unvaried = told[Reference], told[Varied].unvaried_host
     if reference.differs:
         return "while it is captured, the step computes something else than an eager step does"
     if not reference.varied:
         return "no changed input changed the reference, so the plan was not put to the test"
-    # Unvaried inputs on the device do not matter: only breaks read values of the device, and each break checks that it
-    # gives the same numbers as at capture.
+    # Inputs on the device that were not varied do not matter. Only breaks read values of the device, and each break
+    # checks that it gives the same numbers as at capture.
     if unvaried:
         return f"{', '.join(unvaried[:3])} could not be varied: give them new values in refresh"
     return None
 
 
 def _record(session: Session, channel: Channel, search: Search, start: Snapshot) -> PlannedRecording | None:
-    """Capture the plan, in the last step of the warm-up. A failure is reported, for the next child."""
+    """Capture the plan, in the last step of the warm-up. A failure is reported for the next child."""
     start.put_back()
     with session.device.capture_stream():
         session.warm_up_but_last()
@@ -227,9 +226,8 @@ def _need(search: Search, broken: GuardBroken) -> Need:
 
 
 def departure(session: Session, search: Search) -> str | None:
-    """Return the first difference between a later step and the first step in the code between breaks, or None. It
-    changes the state. Raises GuardBroken if, before a departure is found, a break gives captured code another number or
-    size."""
+    """Return how a later step first differs from the first step in the code between breaks, or None. This changes the
+    state. Raises GuardBroken if a break passes on another number or size before such a difference is found."""
     steps = _Steps(session, search)
     with cut(search.regions, steps.visit):
         ahead = look_ahead(session, lambda: steps.inside)
@@ -249,9 +247,9 @@ class _Steps:
         self._number = len(search.log.visits)
         "Number of visits of breaks in a step."
         self._first: list[Call] = []
-        "The visits of the first step."
+        "The visits in the first step."
         self._calls: list[Call] = []
-        "The visits of the running step so far."
+        "The visits in the current step so far."
         self.inside = False
         self.broken: GuardBroken | None = None
 

@@ -1,7 +1,7 @@
 """Rewrites functions so that regions become breaks: the same code, with each region moved into a nested function.
 
 The nested function shares its variables with the function around it (`nonlocal`). So it does the same as the
-statements, and its closure shows which values flow in and out. Line numbers are still those of the file.
+statements, and its closure shows which values flow in and out. Line numbers are those of the file.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ HOOK = "_graphsafe_break"
 EAGER = "_graphsafe_eager"
 _FACTORY = "_graphsafe_factory"
 _NEWER: dict[str, Any] = {"type_params": []} if sys.version_info >= (3, 12) else {}
-"Fields of a definition in newer versions of Python."
+"Fields that a definition has in newer versions of Python."
 
 Hook = Callable[[int, Callable[[], Any], tuple[str, ...]], Any]
-"""A function that is called instead of region number `n`. Its arguments are the function that runs the region's
-statements and the names of the region's variables that are read later; it returns that function's result."""
+"""A function that is called in place of region number `n`. The other arguments are a function that runs the region's
+statements, and the names of the region's variables that are read later. It returns the result of that function."""
 
 
 class Uncuttable(Exception):
-    """The code of this region cannot be changed. The message says why."""
+    """Raised if the code of a region cannot be changed. The message is the reason."""
 
     def __init__(self, region: Region, why: str) -> None:
         super().__init__(f"{region.function} cannot be cut: {why}")
@@ -41,7 +41,7 @@ class Uncuttable(Exception):
 
 @contextmanager
 def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
-    """Call `hook(n, ...)` each time the code of `regions[n]` would run. Raises Uncuttable."""
+    """In this block, call `hook(n, ...)` each time that the code of `regions[n]` would run. Raises Uncuttable."""
     originals: list[tuple[FunctionType, CodeType, Hook | None]] = []
     try:
         by_function = grouped(dict(enumerate(regions)))
@@ -51,7 +51,7 @@ def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
                 raise Uncuttable(next(iter(chosen.values())), "no function object holds its code")
             for function in functions:
                 code = _rewritten(source, chosen, function.__code__)
-                # The function's code may already be replaced by that of another rewrite.
+                # The function may already run the code of another rewrite.
                 originals.append((function, function.__code__, function.__globals__.get(HOOK)))
                 function.__globals__[HOOK] = hook
                 function.__code__ = code
@@ -66,11 +66,11 @@ def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
 
 
 _living: dict[Function, tuple[FunctionType, ...]] = {}
-"Function objects found so far; a search through all objects takes a tenth of a second."
+"The function objects that were found. A search through all objects takes a tenth of a second."
 
 
 def living(source: Function, *others: Function) -> tuple[FunctionType, ...]:
-    """Return all functions that run this code. The search also looks for `others`, for later calls."""
+    """Return all function objects that run this code. The same search also finds those of `others`, for later calls."""
     if source not in _living:
         _living.update({one: held for one, held in _found({source, *others} - _living.keys()).items() if held})
     return _living.get(source, ())
@@ -81,7 +81,7 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
     for source in sources:
         wanted.setdefault((source.line, source.node.name), []).append(source)
     found: dict[Function, list[FunctionType]] = {source: [] for source in sources}
-    # Objects that were imported before this process was forked are frozen, and frozen objects are not listed
+    # `gc.get_objects` does not list frozen objects. The objects that were imported before the fork are frozen.
     gc.unfreeze()
     for held in gc.get_objects():
         if type(held) is not FunctionType:
@@ -95,7 +95,7 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
 
 
 def put_in_place(source: Function, written: Function) -> None:
-    """Make all functions with the code of `source` run the code of `written`, which comes from another file. Raises
+    """Make all function objects with the code of `source` run the code of `written`, which is in another file. Raises
     Uncuttable."""
     functions = living(source)
     codes = [_rewritten(written, {}, function.__code__) for function in functions]
@@ -131,7 +131,7 @@ def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeTy
 
 
 def _named(code: CodeType, name: str) -> CodeType:
-    """Return the code, and the code of its inner functions, under the original qualified names."""
+    """Return the code, and the code of its inner functions, with the original qualified names."""
     inner = [
         _named(held, name + held.co_qualname.removeprefix(code.co_qualname)) if isinstance(held, CodeType) else held
         for held in code.co_consts
@@ -140,7 +140,7 @@ def _named(code: CodeType, name: str) -> CodeType:
 
 
 def _break(source: Function, number: int, place: Place) -> list[ast.stmt]:
-    """Return `def eager(): nonlocal ...; statements` and the call of the hook."""
+    """Return the definition `def eager(): nonlocal ...; statements`, and the call of the hook."""
     statements, ends = place.statements, source.ends(place)
     outputs = () if ends else source.outputs(place)
     stored = stores_in(statements)
@@ -166,7 +166,7 @@ def _break(source: Function, number: int, place: Place) -> list[ast.stmt]:
 
 
 def _bind(node: ast.FunctionDef, names: set[str]) -> None:
-    """Bind variables that only nested functions assign, so that they stay variables of this function."""
+    """Bind variables that only nested functions assign, so that they remain variables of this function."""
     if names:
         targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in sorted(names)]
         never = ast.If(ast.Constant(False), [ast.Assign(targets, ast.Constant(None))], [])
@@ -187,7 +187,7 @@ def _inner(code: CodeType, name: str) -> CodeType:
 
 
 class _Moved(ast.NodeTransformer):
-    """Rewrites syntax that means something else in a nested function: `super()`, annotated variables, declarations."""
+    """Rewrites syntax that has another meaning in a nested function: `super()`, annotated variables, declarations."""
 
     def __init__(self, first_argument: str | None) -> None:
         self._first_argument = first_argument
@@ -219,7 +219,7 @@ class _Moved(ast.NodeTransformer):
 
 
 class _Mangled(ast.NodeTransformer):
-    """Mangles private names as the class around them would: the function is compiled without its class."""
+    """Mangles private names as their class would, because the function is compiled without its class."""
 
     def __init__(self, owner: str | None) -> None:
         self._prefix = None if owner is None else f"_{owner.lstrip('_')}"

@@ -1,6 +1,6 @@
-"""A step as captured segments with eager breaks between them, captured in one pass and replayed in order.
+"""A step as captured segments with eager breaks between them. It is captured in one pass and replayed in order.
 
-Each segment is replayed right after its capture, so that the next break sees real values: the pass that captures is
+Each segment is replayed right after its capture, so that the next break sees real values. So the pass that captures is
 itself a step.
 """
 
@@ -28,9 +28,9 @@ from graphsafe.report.model import CallSite
 
 
 class Elsewhere(Exception):
-    """Raised if a break is reached inside of backward. On a GPU, autograd runs backward on threads of its own, where no
-    capture can end and begin. (The simulated device has no such threads, but it predicts for a device that has
-    them.)"""
+    """Raised if a break is reached inside of a backward pass. On a GPU, autograd runs backward passes on threads of its
+    own, where no capture can end or begin. (The simulated device has no such threads, but it predicts for a device that
+    has them.)"""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Graph:
 
 
 class PlannedRecording:
-    """A captured step in pieces."""
+    """A captured step, as segments and breaks."""
 
     def __init__(self, outputs: Any, items: Sequence[Graph | Call], pieces: Pieces) -> None:
         self.items = tuple(items)
@@ -51,7 +51,7 @@ class PlannedRecording:
         calls = [item for item in items if isinstance(item, Call)]
         self._outputs = outputs
         self._giver = next((one for one in reversed(calls) if one.handed.returns and one.latest is outputs), None)
-        "The break that returns the step's outputs. They are new objects in each step."
+        "The break that returns the step's outputs, which are then new objects in each step; else None."
 
     @property
     def outputs(self) -> Any:
@@ -62,13 +62,13 @@ class PlannedRecording:
             item.replay()
 
     def settle(self) -> None:
-        """Copy the current state to the memory that segments read; call this after state was put back."""
+        """Copy the current state to the memory that segments read. Call this after state was put back."""
         for item in self.items:
             if isinstance(item, Call):
                 item.settle()
 
     def pool_bytes(self) -> int | None:
-        """Return the bytes of the one pool that all segments share."""
+        """Return the bytes of the pool that all segments share."""
         first = next((item for item in self.items if isinstance(item, Graph)), None)
         return 0 if first is None else first.recording.pool_bytes()
 
@@ -82,12 +82,13 @@ class PlannedRecording:
 def record(
     session: Session, regions: Sequence[Region], handed: Mapping[int, Handed]
 ) -> PlannedRecording | CaptureFailure:
-    """Capture in segments; the pass is a step. Raises GuardBroken, Elsewhere, and errors of breaks."""
+    """Capture a step in segments. This pass is a step itself. Raises GuardBroken, Elsewhere, and errors of breaks."""
     return _Pass(session, handed).run(regions)
 
 
 def _caller_of_backward(frame: FrameType) -> FrameType:
-    """Return the frame of the outermost call of autograd's engine around `frame`; `frame` itself if there is none."""
+    """Return the frame of the outermost call of autograd's engine around `frame`. Return `frame` itself if there is
+    none."""
     found, at = frame, frame
     while at.f_back is not None:
         if at.f_code.co_name == "_engine_run_backward":
@@ -112,7 +113,7 @@ class _Pass:
         device = self._session.device
         self._beyond = beyond(regions)
         outputs: Any = None
-        # A garbage collection during a capture would free device memory in the middle of it.
+        # A garbage collection during a capture would free device memory in the middle of the capture.
         with device.capture_stream(), cut(regions, self._visit), uncollected():
             try:
                 self._pieces.begin()
@@ -126,7 +127,7 @@ class _Pass:
         return PlannedRecording(outputs, self._items, self._pieces)
 
     def _failure(self, error: BaseException) -> CaptureFailure:
-        """Return the failure; an error without a place gets the place that the pass had reached."""
+        """Return the failure. If the error has no place, the place is the one that the pass had reached."""
         failure = self._pieces.failure(error)
         return replace(failure, frames=self._blamed) if self._blamed else failure
 
@@ -140,7 +141,7 @@ class _Pass:
     def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
         if self._depth:
             return eager()
-        if threading.get_ident() != self._thread or torch._C._current_graph_task_id() != -1:  # in backward
+        if threading.get_ident() != self._thread or torch._C._current_graph_task_id() != -1:  # in a backward pass
             self._blamed, _ = user_frames(_caller_of_backward(sys._current_frames()[self._thread]))
             raise Elsewhere("a break inside of backward, which runs on autograd's own threads")
         handed, beyond = self._handed.get(number, Handed()), self._beyond[number]

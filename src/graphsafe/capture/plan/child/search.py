@@ -1,5 +1,5 @@
-"""Finds the breaks: starts with lines that are known to fail, and widens the breaks until the code between them does
-the same in several eager steps on changed inputs."""
+"""Finds the breaks. Starts with lines that are known to fail, and widens the breaks until the code between them does
+the same in several eager steps on new inputs."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ _MOST_ROUNDS = 24
 
 
 class Unplannable(Exception):
-    """No plan is possible. The message is one sentence."""
+    """Raised if no plan is possible. The message is one sentence."""
 
 
 @dataclass
 class Search:
-    """The search: `find()` finds the breaks; `widen(...)` adds a need that a replay showed, before the next search."""
+    """The search for breaks. `find()` finds them. `widen(...)` adds a need that a replay has shown, for the next
+    search."""
 
     session: Session
     start: Snapshot
-    "The state in which each check of the segments begins."
+    "The state from which each check of the segments starts."
     table: OpTable
     assigned: Mapping[str, tuple[CallSite, ...]]
     split: Split
@@ -44,14 +45,14 @@ class Search:
     parts: list[tuple[Region, frozenset[CallSite]]] = field(default_factory=list)
     "Each region that had to run eagerly, with the lines to blame for it."
     log: Log = field(default_factory=Log)
-    "The longest log, by operations, of the eager steps with these breaks."
+    "The log of an eager step with these breaks. Of several steps, it is the one with the most launches."
     coverages: dict[tuple[Region, ...], float] = field(default_factory=dict)
-    "Breaks -> the coverage of the plan with them, where it was computed."
+    "Breaks -> the coverage of the plan with them, as far as it was computed."
     _handed: dict[Region, Handed] = field(default_factory=dict)
     _bare: list[Log] = field(default_factory=list)
-    "The logs of the same steps without a break."
+    "The logs of the same steps without any break."
     _at: int = 0
-    "The index in `_bare` of the step that `log` describes."
+    "The index in `_bare` of the step whose log is `log`."
     _kept_back: set[Region] = field(default_factory=set)
     "Breaks whose results captured code uses."
     _closed: set[Function] = field(default_factory=set)
@@ -60,21 +61,23 @@ class Search:
 
     @property
     def handed(self) -> dict[int, Handed]:
-        """Number of a region -> the values that it and all regions inside it hand over."""
+        """Number of a region -> the values that it and all regions inside it pass on."""
         return {
             number: Handed().with_parts(handed for inner, handed in self._handed.items() if _holds(region, inner))
             for number, region in enumerate(self.regions)
         }
 
     def blame(self, causes: Sequence[Cause]) -> None:
-        """Make the line of each cause run eagerly. Raises TargetError, and Unplannable if a line cannot be cut out."""
+        """Make the line of each cause run eagerly. Raises TargetError. Raises Unplannable if a line cannot be
+        cut out."""
         self._bare = self._logs()
         for cause in self.split.moved(causes, self._running()):
             self.causes.append(cause)
             self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
-        """Return the cause's own line, or the lines of the causes that led to it, first in its function."""
+        """Return the cause's own line. If it was derived from other causes, return their lines instead, and only those
+        in the same function if there are any."""
         if not cause.derived:
             return frozenset([cause.line])
         roots = [one.line for one in self.causes if not one.derived]
@@ -83,19 +86,19 @@ class Search:
 
     @property
     def bare(self) -> Log:
-        """The log of the same step as `log`, without a break."""
+        """The log of the same step as `log`, without any break."""
         return self._bare[self._at]
 
     def _running(self) -> list[tuple[CallSite, ...]]:
-        """Return the frames of the operations of the steps without a break."""
+        """Return the frames of the operations in the steps without any break."""
         return [op.frames for log in self._bare for op in log.ops]
 
     def roots(self, region: Region) -> frozenset[CallSite]:
-        """Return the lines that are to blame for the region and for all that have become part of it."""
+        """Return the lines that are to blame for the region and for all regions that have become part of it."""
         return frozenset(line for part, lines in self.parts if _holds(region, part) for line in lines)
 
     def told(self, cause: Cause) -> Cause:
-        """Return the cause at the target's own lines."""
+        """Return the cause with the target's own lines."""
         return replace(cause, frames=self.split.original(cause.frames))
 
     def find(self) -> None:
@@ -125,7 +128,7 @@ class Search:
                 raise Unplannable(f"the breaks did not settle in {_MOST_ROUNDS} rounds")
 
     def widen(self, need: Need) -> None:
-        """Widen a break. Raises Unplannable if the break is the whole step already."""
+        """Widen a break. Raises Unplannable if the break is already the whole step."""
         before = (self.regions, self.handed)
         self._answer(need, self.regions)
         if before == (self.regions, self.handed):
@@ -171,7 +174,8 @@ class Search:
             self._take(one, roots)
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Note that these regions, reached by the calls `above`, use the value of the break of this cause."""
+        """Note that these regions use the value of a break, which has this cause. `above` are the calls that lead to
+        the regions."""
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 
@@ -179,7 +183,7 @@ class Search:
         self._handed[region] = self._handed.get(region, Handed()).with_parts([more])
 
     def _returned(self, region: Region, need: Need, cause: Cause, roots: frozenset[CallSite]) -> bool:
-        """Let other breaks take this break's new value in every step; return whether that is possible."""
+        """Let other breaks receive this break's value, which is new in every step. Return whether that is possible."""
         returning = [one for one, held in self._handed.items() if held.returns and _holds(region, one)]
         found = receivers(need.frames, self._closed)
         if returning or found is None or region in self._kept_back:
@@ -194,12 +198,13 @@ class Search:
         return True
 
     def _fewer(self, *options: Sequence[Region]) -> Sequence[Region]:
-        """Return the option with fewer eager operations: one wide break, or several breaks that pass a variable on."""
+        """Return the option with fewer eager operations. The options are one wide break, and several breaks that pass a
+        variable from one to the next."""
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function eager: each step creates a new function object, so its code cannot be
-        changed."""
+        """Make the calls of a function eager. Its code cannot be changed, because each step creates a new function
+        object."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))
@@ -232,7 +237,7 @@ class Search:
         self.parts.append((region, roots))
 
     def _cheaper(self) -> bool:
-        """Choose wider breaks if they cost less; return whether there were any."""
+        """Choose wider breaks if they cost less. Return whether any were chosen."""
         chosen = cheaper(self.log, self.regions)
         self.regions = functools.reduce(lambda regions, one: merged((*regions, one)), chosen, self.regions)
         return bool(chosen)

@@ -1,7 +1,7 @@
-"""Files in which statements are taken apart (`shared/parts.py`), and the mapping from their lines to the target's
+"""Files in which statements are split into parts (`shared/parts.py`), and the mapping from their lines to the target's
 lines.
 
-Search, captures and emitted code work on these files; the report of a plan has the target's own lines.
+The search, captures and emitted code use these files. The report of a plan has the target's own lines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Frames = tuple[CallSite, ...]
 
 
 def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
-    """Yield the expression and each use of a variable computed from it, which have to run eagerly too."""
+    """Yield the expression, and each use of a variable that is computed from it. These uses have to run eagerly too."""
     found = expression_at(function, span)
     marked = [] if found is None else [found]
     names: set[str] = set()
@@ -43,7 +43,7 @@ def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
 
 
 def _asked(function: Function, cause: Cause) -> list[ast.expr]:
-    """Return the operation whose truth the line tests. It can be captured; only the test is eager."""
+    """Return the operation whose truth the line tests. The operation can be captured; only the test has to be eager."""
     found = expression_at(function, cause.span) if cause.asked and cause.span is not None else None
     method = isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute)
     compared = isinstance(found, ast.Compare) and not isinstance(found.ops[0], (ast.In, ast.NotIn))
@@ -55,17 +55,17 @@ def _loads(node: ast.AST, names: Set[str]) -> TypeGuard[ast.Name]:
 
 
 class Split:
-    """The functions that causes pass through, with the affected statements taken apart."""
+    """The functions through which causes pass, with the affected statements split into parts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._origins: dict[str, tuple[str, tuple[Span, ...]]] = {}
-        "Written file -> the file that it is made from, and the origin of each of its lines."
+        "Written file -> the file from which it was made, and the origin of each of its lines."
         self._written: dict[Function, Function] = {}
 
     def take_apart(self, causes: Iterable[Cause], running: Iterable[Frames], whole: Iterable[Frames]) -> None:
-        """Take apart the statements of the causes, and other statements that call the same functions: `running` holds
-        the frames of a step's operations. Functions in `whole` stay as they are, because a capture of their parts has
+        """Split the statements of the causes, and other statements that call the same functions. `running` has the
+        frames of a step's operations. Functions in `whole` are not changed, because a capture of their parts has
         failed."""
         marks: dict[Function, set[ast.expr]] = defaultdict(set)
         calls: dict[Function, set[ast.expr]] = defaultdict(set)
@@ -89,7 +89,8 @@ class Split:
             self._write(path, {one: (marks[one], calls[one]) for one in own})
 
     def _write(self, path: str, marks: Mapping[Function, tuple[Set[ast.expr], Set[ast.expr]]]) -> None:
-        """Rewrite the file. `marks`: function -> the expressions that break, and the calls that lead to others."""
+        """Rewrite a file. `marks` maps each function to the expressions that break and to the calls that lead to other
+        expressions."""
         lines = list(file_lines(path) or ())
         changes = {function: edits(function, nodes, lines, calls) for function, (nodes, calls) in marks.items()}
         changes = {function: found for function, found in changes.items() if found}
@@ -108,11 +109,12 @@ class Split:
             if before in changes and before.name == after.name:
                 with suppress(Uncuttable):
                     put_in_place(before, after)
-                    inner = f"{before.name}."  # functions defined inside it
+                    inner = f"{before.name}."  # functions that are defined inside it
                     self._written |= {one: two for one, two in pairs if one is before or one.name.startswith(inner)}
 
     def moved(self, causes: Iterable[Cause], running: Iterable[Frames]) -> list[Cause]:
-        """Return the causes at the written files' lines; `running` are frames there, which show the calls."""
+        """Return the causes with the lines of the written files. `running` has frames with such lines, which show the
+        calls."""
         ways: dict[Frames, Frames] = {}
         for frames in running:
             for length in range(1, len(frames) + 1):
@@ -144,7 +146,7 @@ class Split:
         return CallSite(written.path, line, frame.function)
 
     def original(self, frames: Sequence[CallSite]) -> Frames:
-        """Return the frames at the target's own lines."""
+        """Return the frames with the target's own lines."""
         return tuple(
             frame
             if frame.path not in self._origins
@@ -153,7 +155,8 @@ class Split:
         )
 
     def part(self, frame: CallSite, span: Span | None) -> Span | None:
-        """Return an expression's place in the target's file, or the place of the part that holds the expression."""
+        """Return the place of an expression in the target's file. If the line is a part of a statement, return the
+        place of that part."""
         if frame.path not in self._origins:
             return span
         line, start, *end = self._origins[frame.path][1][frame.line - 1]
@@ -165,7 +168,7 @@ class Split:
         return self._origins[path][0] if path in self._origins else path
 
     def location(self, region: Region) -> Location:
-        """Return the place in the target's file of these statements, or of these parts of one statement."""
+        """Return the place in the target's file of the region's statements, or of the parts of a statement."""
         function = function_with(region)
         place = function.place(region)
         statements = [function.node] if place is None else place.statements
@@ -192,7 +195,8 @@ class Split:
         return text
 
     def named(self, function: Function, name: str) -> str:
-        """Return a variable's name, or for a part of a statement the expression of the target's file."""
+        """Return the name of a variable. If the variable is a part of a statement, return the expression in the
+        target's file."""
         if function.path not in self._origins:
             return name
         path, origins = self._origins[function.path]

@@ -1,4 +1,4 @@
-"""Describes the values that flow in and out of a break: tensors, and host values that can be compared."""
+"""Describes the values that flow into and out of a break: tensors, and host values that can be compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Flat:
 
     tensors: tuple[torch.Tensor, ...]
     hosts: tuple[Any, ...]
-    """Pairs `(path, text)` for plain values and for the structure. Other objects are compared only by type."""
+    """Pairs `(path, text)` for plain values and for the structure. Other objects are compared only by their type."""
 
 
 def flat(value: Any) -> Flat:
@@ -46,12 +46,12 @@ def flat(value: Any) -> Flat:
 def _numpy_text(value: Any) -> str:
     try:
         return f"{value.dtype} {value.shape} {value.tobytes()!r}"
-    except Exception:  # the value cannot be compared, such as an object array or a module
+    except Exception:  # the value cannot be compared: it is an object array or a module, for example
         return type(value).__qualname__
 
 
 class _Structure(str):
-    """The kind and the length of a container."""
+    """The class and the length of a container."""
 
 
 _DEPTH = 6
@@ -72,7 +72,8 @@ def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dict[str, Slot]:
-    """Return the variables that a nested function shares, by name, except `__class__` and those in `beyond`."""
+    """Return the variables that a nested function shares with its enclosing function, by name. `__class__` and the
+    variables in `beyond` are left out."""
     code: Any = function.__code__
     closure: Any = function.__closure__ or ()
     names = zip(code.co_freevars, closure, strict=True)
@@ -80,7 +81,7 @@ def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dic
 
 
 def shallow(value: Any) -> Any:
-    """Return the content of one of the user's containers, to see whether it is changed; None for any other value."""
+    """Return the content of one of the user's containers, to notice a change. Return None for any other value."""
     kind = type(value)
     if kind in (list, set):
         return kind, tuple(map(id, value))

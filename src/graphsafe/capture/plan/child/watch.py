@@ -1,8 +1,8 @@
 """Runs steps eagerly with breaks in place and logs every operation, to find the values that captured segments would
 freeze.
 
-`freezes.py` compares several such steps on changed inputs. The logs only propose breaks, because a dispatch mode
-changes the launches of compiled code; the later capture decides.
+`freezes.py` compares several such steps on new inputs. The logs only propose breaks, because a dispatch mode changes
+the launches of compiled code. The later capture decides.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite
 
 _SHOWN_VALUES = 64
-"Number of elements up to which the values of a host tensor are compared."
+"The largest number of elements of a host tensor whose values are compared."
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The place of a tensor, as far as it can be compared with another step."""
+    """The memory of a tensor, in a form that can be compared with another step."""
 
     born: int | None
-    "The number of the operation of this step that allocated the memory; None for memory from before the step."
+    "The number of the operation in this step that allocated the memory; None for memory that is older than the step."
     address: int | None
     path: str | None
     "The path of the state that held the tensor when the step began."
@@ -66,9 +66,9 @@ class Op:
     name: str
     frames: tuple[CallSite, ...]
     visit: int | None
-    "The visit of a break in which the operation ran; None if it would be captured."
+    "The visit of a break in which the operation ran; None if the operation would be captured."
     after: int
-    "The number of visits of breaks before the operation."
+    "Number of visits of breaks before the operation."
     scalars: tuple[str, ...]
     arguments: tuple[Argument, ...]
     module: str
@@ -87,12 +87,12 @@ class Op:
 
 @dataclass(slots=True)
 class Flow:
-    """A variable of a break, at its beginning or its end."""
+    """A variable of a break, at the beginning or at the end of the break."""
 
     hosts: Any
     arguments: tuple[Argument, ...]
     persistent: bool
-    "Whether the value is a container in the target's state, so that a break reaches it without receiving it."
+    "Whether the value is a container in the target's state. A break then reaches it without being given it."
 
 
 @dataclass(slots=True)
@@ -105,13 +105,13 @@ class Visit:
     left: Mapping[str, Flow] = field(default_factory=dict)
     taken: Set[str] = frozenset()
     received: bool = False
-    "Whether a later break or the caller of the step received the visit's return value."
+    "Whether a later break, or the caller of the step, received the visit's return value."
     changed: tuple[str, ...] = ()
-    "The visit's variables that hold containers changed by the break, or iterators, which a break advances."
+    "Variables of the visit with a container that the break changed, or with an iterator, which a break advances."
     handed: frozenset[int] = frozenset()
     "Storages that the break passes to captured code."
     private: frozenset[int] = frozenset()
-    "The handed storages that are copies of the target's own memory."
+    "The storages in `handed` that are copies of the target's own memory."
 
 
 @dataclass
@@ -206,7 +206,7 @@ class _Watch:
         return frozenset(key for value in values for tensor in flat(value).tensors for key in self._keys(tensor))
 
     def _handing(self) -> None:
-        """Stop logging while the break hands values over: those copies are not work of the step."""
+        """Stop logging launches while the break passes on its values, because these copies are not work of the step."""
         self._is_handing = True
 
     def _flow(self, value: Any) -> Flow:
@@ -218,7 +218,7 @@ class _Watch:
         return Flow(parts.hosts, arguments, id(value) in self._containers)
 
     def note(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """Log an operation. Its results are kept alive until the step ends, so that no address occurs twice."""
+        """Log an operation. Its results are kept alive until the step ends, so that no address is used twice."""
         name = func._schema.name
         inputs = flat((args, kwargs))
         outputs = flat(result).tensors
@@ -269,7 +269,7 @@ class _Watch:
     def argument(self, tensor: torch.Tensor) -> Argument:
         try:
             offset, strides = int(tensor.storage_offset()), tensor.stride()
-        except RuntimeError:  # sparse or nested
+        except RuntimeError:  # a sparse or nested tensor
             offset, strides = 0, ()
         size = f"{tensor.dtype} {tuple(tensor.shape)}"
         keys = self._keys(tensor)

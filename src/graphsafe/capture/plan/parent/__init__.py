@@ -1,1 +1,2 @@
-"""The parent's side of planning: which plan children run, and how the report shows the plan."""
+"""The part of planning that runs in the parent: decides which planning children run, and how the report shows
+the plan."""

@@ -1,5 +1,5 @@
-"""Plans one step: runs the children that search, passes each child's failures to the next, and writes the code that
-applies the plan."""
+"""Plans one step: runs the children that search, passes the failures of each child to the next, and writes the code
+that applies the plan."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ from graphsafe.report.text import count
 from graphsafe.report.verdict import verdict
 
 _MOST_CHILDREN = 8
-"The largest number of children that plan one after the other, each with the failures of earlier captures."
+"The largest number of children that plan. They run one after another, each with the failures of earlier captures."
 
 
 @dataclass
 class Planning:
-    """The planning of one step. `plan()` returns the plan, or None if nothing was planned; `limits` then says why."""
+    """The planning of one step. `plan()` returns the plan, or None if nothing was planned; `limits` then has the
+    reason."""
 
     request: CaptureRequest
     folder: Path
     job: Callable[[str], Job]
     run: Callable[[Job], Child]
-    "Runs a child and notes how it ended."
+    "Runs a child and records how it ended."
     probes: Probes
     own_replays: Sequence[Sequence[CallSite]]
-    "The calls at which the step replays graphs of its own."
+    "The call stacks at which the step replays graphs of its own."
     unvaried: Sequence[str]
     limits: list[Limit] = field(default_factory=list)
     marks: Marks = field(default_factory=Marks)
@@ -78,7 +79,7 @@ class Planning:
         return found
 
     def _without_code(self, plan: Plan | None) -> Plan | None:
-        """Return the plan, and add a limit that says why there is no code for it, if code was asked for."""
+        """Return the plan. If code was asked for, add a limit with the reason why there is none."""
         if self.request.emit is not None:
             why = "there is no plan" if plan is None else str(plan.reason)
             self._limit("emit", f"no code was written: {why}")
@@ -93,10 +94,11 @@ class Planning:
             forget(self.job("plan"))
             return self.run(self.job("plan"))
 
-        return until_nothing_is_learned(_MOST_CHILDREN, plan, _taught_by)
+        return until_nothing_is_learned(_MOST_CHILDREN, plan, _lesson_of)
 
     def _emit(self, plan: Plan, code: Emitted) -> None:
-        """Write the code that applies the plan, once it has run. A limit says why it is not written."""
+        """Write the code that applies the plan, after a test run of it. If it is not written, a limit has the
+        reason."""
         request = self.request
         text = code.text if request.emit_for is None else marks(plan, request.emit_for)
         if text is None:
@@ -111,8 +113,7 @@ class Planning:
             write_atomically(request.emit, text)
 
     def _checked(self, text: str) -> str | None:
-        """Return the reason why the code is not usable, or None. The code is run if breakable-cuda-graphs is
-        installed."""
+        """Run the code, if breakable-cuda-graphs is installed. Return the reason why it cannot be used, or None."""
         if importlib.util.find_spec("breakable_cuda_graphs") is None:
             why = "the code was compiled and not run: breakable-cuda-graphs is not installed"
             self._limit("emit", f'{why} (pip install "graphsafe[plan]")')
@@ -126,8 +127,8 @@ class Planning:
         self.limits.append(Limit(kind, self.request.called, why))
 
 
-def _taught_by(child: Child) -> SegmentFailure | None:
-    """Return the segment whose capture failed, if knowing it helps the next child."""
+def _lesson_of(child: Child) -> SegmentFailure | None:
+    """Return the segment whose capture failed, or None if the next child cannot learn from it."""
     failure = child.told.get(SegmentFailure)
     return None if failure is None or not failure.frames or ran_out_of_memory(failure) else failure
 
@@ -140,8 +141,8 @@ def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
 
 
 def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
-    """Return one sentence that compares the share of kernels that ran from Inductor's graphs with the share that the
-    plan covers."""
+    """Return one sentence that compares two shares of kernels: those that ran from Inductor's graphs, and those that
+    the plan covers."""
     parts = []
     if compiled.kernels and compiled.from_graphs is not None:
         share = compiled.from_graphs / compiled.kernels
@@ -161,8 +162,8 @@ def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
 
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
-    """Return the failures that the next child starts from. A statement that fails again is no longer divided into
-    parts. If it still fails, the call of its function becomes the line to blame, and so on."""
+    """Return the failures with which the next child starts. A statement that fails again is no longer split into parts.
+    If it still fails, the call of its function becomes the line to blame, and so on outwards."""
     frames = failure.frames
     while frames and any(one.whole and one.frames == frames for one in known):
         frames = frames[:-1]
@@ -171,7 +172,7 @@ def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[Se
 
 
 def whole(probes: Probes) -> Plan:
-    """Return the plan of a step that is ready: one graph."""
+    """Return the plan of a step that is ready, which is a single graph."""
     took = probes.timing.graph_ms
     kernels = sum((probes.capture.nodes or {}).values())
     return Plan(

@@ -1,1 +1,1 @@
-"""Functions, statements and marks in source, for both sides of planning."""
+"""Finds and splits functions and statements in source, and writes marks. Both sides of planning use this package."""

@@ -1,4 +1,4 @@
-"""Writes a plan as marks in an engine's own terms: which functions to decorate, and with what."""
+"""Writes a plan as marks for an engine: which functions to decorate, and with which decorator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from graphsafe.report.model import Plan
 
 CODE = "emitted.py"
-"The file with emitted code, in the folder that the children share."
+"The name of the file with emitted code, in the folder that the children share."
 
 ENGINES: Mapping[str, tuple[str, str, str]] = {
     "vllm": (
@@ -25,7 +25,7 @@ ENGINES: Mapping[str, tuple[str, str, str]] = {
 
 
 def marks(plan: Plan, engine: str) -> str:
-    """Return the marks to set, as comments. Marked functions must not return a tensor that a later graph uses."""
+    """Return the marks to set, as comments. A marked function must not return a tensor that a later graph uses."""
     name, line, mark = ENGINES[engine]
     code = [f"# For {name}", "#", f"# {line}", "#"]
     code.append("# Marked functions have to write their results into tensors that they are given.")

@@ -1,8 +1,9 @@
-"""Divides statements into parts: each operation on the way to a marked expression gets its own line, in execution
-order, so that a break can be a part of a statement.
+"""Splits statements into parts: each operation on the way to a marked expression gets its own line, in execution order,
+so that a break can be a part of a statement.
 
-`return self.head(x * scale_of(x))` with `scale_of(x)` marked becomes `part_1 = scale_of(x)`, `part_2 = x * part_1` and
-`return self.head(part_2)`. A branch or the body of a comprehension stays in the line that decides whether it runs.
+If `scale_of(x)` is marked in `return self.head(x * scale_of(x))`, the statement becomes `part_1 = scale_of(x)`, `part_2
+= x * part_1` and `return self.head(part_2)`. A branch, or the body of a comprehension, stays in the line that decides
+whether it runs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _OPERANDS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.keyword: ("value",),
     ast.Slice: ("lower", "upper", "step"),
 }
-"The fields that always run before the expression itself, in the order in which they run."
+"Class of an expression -> the fields that always run before the expression itself, in the order in which they run."
 _ORDERED = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 
 
@@ -42,12 +43,12 @@ _ORDERED = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 class Line:
     text: str
     origin: Span
-    "The expression or statement that the line comes from."
+    "The expression or statement from which the line was made."
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A replacement of the lines `first` to `last` of a file."""
+    """A replacement of the lines from `first` to `last` of a file."""
 
     first: int
     last: int
@@ -63,7 +64,8 @@ def holds(outer: Span, inner: Span) -> bool:
 
 
 def expression_at(function: Function, span: Span) -> ast.expr | None:
-    """Return the smallest expression of the function that holds the span; for an `if` or `assert` its condition."""
+    """Return the smallest expression of the function that contains the span. For the span of an `if`, `while` or
+    `assert` statement, return its condition."""
     held = [node for node in ast.walk(function.node) if isinstance(node, ast.expr) and holds(span_of(node), span)]
     tests = [
         node.test
@@ -78,8 +80,7 @@ def len_of(span: Span) -> tuple[int, int]:
 
 
 def calls_on(function: Function, line: int) -> Iterator[ast.expr]:
-    """Yield the calls in the innermost statement that runs this line. Calls in the statement's own blocks are left
-    out."""
+    """Yield the calls in the innermost statement that runs this line, without those in the statement's blocks."""
     region = function.statement_at(line)
     place = None if region is None else function.place(region)
     for statement in () if place is None else place.statements:
@@ -90,12 +91,12 @@ def calls_on(function: Function, line: int) -> Iterator[ast.expr]:
 def edits(
     function: Function, marked: Set[ast.expr], lines: Sequence[str], calls: Set[ast.expr] = frozenset()
 ) -> list[Edit]:
-    """Return the changes to the function's file; `lines` are the file's lines. Each group of statements that share
-    lines gets one change.
+    """Return the edits of the function's file, whose lines are `lines`. Statements that share lines are replaced by one
+    edit.
 
     `calls` lead to marked expressions in other functions, or are operations whose truth is tested. They always get
-    lines of their own: the called function may return another value in each step, and of a tested operation only the
-    test reads the device.
+    lines of their own: the called function may return another value in each step, and only the test reads the device,
+    not the tested operation.
     """
     return list(_Apart(function, marked, lines, calls).of_block(function.node, function.body))
 
@@ -112,7 +113,7 @@ class _Apart:
 
     def of_block(self, owner: ast.stmt, block: Sequence[ast.stmt]) -> Iterator[Edit]:
         groups: list[list[ast.stmt]] = []
-        "Statements that share lines."
+        "Groups of statements that share lines."
         for statement in block:
             if groups and (groups[-1][-1].end_lineno or 0) >= statement.lineno:
                 groups[-1].append(statement)
@@ -121,7 +122,8 @@ class _Apart:
         for group in groups:
             before = _cut(self._lines[group[0].lineno - 1], 0, group[0].col_offset)
             if before.strip():
-                # If the head of the statement has a mark, the statements on its line are written together with it.
+                # If the head of the statement contains a mark, the statements on its line are written together with the
+                # head.
                 if not self._has_mark(_head_of(owner)):
                     yield self._beside_head(group, before)
             elif len(group) > 1:
@@ -145,7 +147,7 @@ class _Apart:
                 yield Edit(statement.lineno, _end(statement), tuple(written))
             return
         head = _head_of(statement)
-        # There is no room for lines before an `elif`.
+        # No lines can be inserted before an `elif`.
         is_elif = self._lines[statement.lineno - 1].lstrip().startswith("elif")
         if head is not None and not is_elif and self._has_mark(head):
             yield from self._of_head(statement, head, blocks[0], indent)
@@ -196,7 +198,7 @@ class _Apart:
         try:
             text = ast.unparse(ast.fix_missing_locations(changed))
             return [*self._part_lines(indent), Line(indent + text, span_of(statement))]
-        except ValueError:  # an f-string that cannot be written in one line
+        except ValueError:  # an f-string that cannot be written on one line
             self._parts = []
             return self._as_it_stands(statement, indent)
 
@@ -217,15 +219,17 @@ class _Apart:
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def _alone(self, node: ast.expr) -> ast.expr:
-        """Return the expression with named operands, or its own name if it is one of the calls."""
+        """Return the expression with names for its operands. If the expression is one of the calls, return the name of
+        a new part for it."""
         residual = self._residual(node)
         return self._hoisted(residual) if id(node) in self._calls else residual
 
     def _residual(self, node: ast.expr) -> ast.expr:
-        """Return the expression with its hoisted operands replaced by their names, or itself if it contains no mark."""
+        """Return the expression with the names of parts in place of its operands. Return it unchanged if it contains no
+        mark."""
         if not self._has_mark(node):
             return node
-        # Most operations whose truth value is tested read the device themselves, so they stay in the line of the test.
+        # Most operations whose truth is tested read the device themselves, so they stay in the line of the test.
         truth = isinstance(node, ast.IfExp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
         if isinstance(node, ast.Compare) and len(node.comparators) > 1:
             return node
@@ -256,7 +260,7 @@ def _with_operands(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> as
 
 
 def _is_bound(statement: ast.stmt) -> bool:
-    """Return whether the statement binds its value to a variable."""
+    """Return whether the statement binds its value to a single variable."""
     return isinstance(statement, ast.Assign) and [type(target) for target in statement.targets] == [ast.Name]
 
 
@@ -277,5 +281,5 @@ def _end(statement: ast.stmt) -> int:
 
 
 def _cut(text: str, start: int, end: int | None) -> str:
-    """Return a part of a line, by columns as `ast` counts them, in UTF-8 bytes."""
+    """Return a part of a line. Columns are counted in UTF-8 bytes, as in `ast`."""
     return text.encode("utf-8", "surrogatepass")[start:end].decode("utf-8", "surrogatepass")

@@ -1,5 +1,5 @@
-"""Variables that pass from break to break. No captured code assigns or reads them, so they may have another value, size
-or structure in every step."""
+"""Finds variables that pass from break to break. No captured code assigns or reads them, so their value, size and
+structure may differ from step to step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphsafe.report.model import CallSite
 
 
 def passed(function: Function, regions: Iterable[Region]) -> Mapping[Region, frozenset[str]]:
-    """Return for each region of the function its variables that occur only in these regions."""
+    """Return, for each region of the function, its variables that occur only in these regions."""
     stored, names = set[str](), dict[Region, frozenset[str]]()
     inside: set[int] = set()
     for region in regions:
@@ -31,8 +31,8 @@ def passed(function: Function, regions: Iterable[Region]) -> Mapping[Region, fro
 
 
 def beyond(regions: Sequence[Region]) -> list[frozenset[str]]:
-    """Return for each break the variables that are neither its arguments nor its results: variables that pass from
-    break to break, and variables of an enclosing function, which the closure holds."""
+    """Return, for each break, the variables that are neither its arguments nor its results. These are variables that
+    pass from break to break, and variables of an enclosing function, which the closure holds."""
     found = {
         region: names | function.nonlocals
         for function, own in grouped(dict(enumerate(regions))).items()
@@ -42,14 +42,15 @@ def beyond(regions: Sequence[Region]) -> list[frozenset[str]]:
 
 
 def between(function: Function, regions: Iterable[Region]) -> Mapping[Region, tuple[str, ...]]:
-    """Return for each region of the function its variables that pass from one region to another."""
+    """Return, for each region of the function, its variables that pass from one region to another."""
     found = passed(function, regions)
     counts = Counter(name for names in found.values() for name in names)
     return {region: tuple(sorted(name for name in names if counts[name] > 1)) for region, names in found.items()}
 
 
 def occurrences(function: Function, name: str) -> list[Region]:
-    """Return the statements in which the variable occurs, if it could pass from break to break."""
+    """Return the statements in which the variable occurs. Return none if the variable cannot pass from break to
+    break."""
     found = [function.region_at(one) for one in function.statements() if name in _names(one)]
     legal = [region for region in map(function.legal, found) if region is not None]
     passes = len(legal) == len(found) and any(name in names for names in passed(function, legal).values())
@@ -64,14 +65,16 @@ class Receiver:
     frames: tuple[CallSite, ...]
     "The calls that lead to the statement's function."
     name: str
-    "The variable that the call's value is bound to."
+    "The variable to which the call's value is bound."
     line: int
 
 
 def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receiver] | None:
-    """Return the statements that use the value that the innermost function returns to its caller; the list is empty if
-    the step itself returns it. Returns None if captured code would use it, or if functions in `closed` would have to be
-    cut."""
+    """Return the statements that use the value which the innermost function returns to its caller. The list is empty if
+    the step itself returns the value.
+
+    Return None if captured code would use the value, or if a function in `closed` would have to be cut.
+    """
     for at in reversed(range(len(frames) - 1)):
         function, line = function_of(frames[at]), frames[at].line
         if function is None or function in closed:
@@ -91,7 +94,8 @@ def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receive
 
 
 def _given(function: Function) -> set[str]:
-    """Return the variables that a call of the function or another function assigns."""
+    """Return the variables that are assigned by a call of the function or by other code: arguments, nonlocals and
+    globals."""
     arguments = {node.arg for node in ast.walk(function.node.args) if isinstance(node, ast.arg)}
     return arguments | function.nonlocals | function.globals
 

@@ -1,4 +1,4 @@
-"""Ranges of statements that can be cut out of a function and run eagerly, as a person would choose them.
+"""Ranges of statements that can be cut out of a function to run eagerly, in the way that a person would choose them.
 
 A region is one or several whole statements of one block. It can only grow: to the statement around it, and at most to
 the whole body of its function.
@@ -38,7 +38,7 @@ class Region:
     function: str
     "The function's qualified name, without `<locals>`."
     line: int
-    "The line where the function begins, decorators included, as its code object says."
+    "The line at which the function begins, including its decorators, as in its code object."
     first: int
     "The first line of the first statement."
     last: int
@@ -47,7 +47,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a region in the tree of its file."""
+    """The place of a region in the syntax tree of its file."""
 
     block: list[ast.stmt]
     start: int
@@ -59,7 +59,7 @@ class Place:
 
 
 class Function:
-    """One function of a source file."""
+    """A function in a source file."""
 
     def __init__(self, path: str, name: str, node: ast.FunctionDef, owner: str | None) -> None:
         self.path = path
@@ -67,17 +67,17 @@ class Function:
         self.node = node
         self.body = node.body
         self.owner = owner
-        "The class around the function, or None."
+        "The name of the class around the function, or None."
         self.line = begin(node)
         self.place: Callable[[Region], Place | None] = functools.cache(self._place)
         self.legal: Callable[[Region], Region | None] = functools.cache(self._legal)
-        "Returns the region, grown until no jump leaves it; None if no region of the function can be cut out there."
+        "Returns the region, grown until no jump leaves it. Returns None if no region that contains it can be cut out."
         self.reads: Callable[[Region, str], bool] = functools.cache(self._reads)
-        "Returns whether the range may read the variable before it assigns it."
+        "Returns whether the region may read the variable before it assigns the variable."
 
     @functools.cached_property
     def _outer(self) -> dict[int, tuple[list[ast.stmt], int, ast.stmt | None]]:
-        """Statement -> its block, its index there, and the statement around that block."""
+        """`id` of a statement -> its block, its index there, and the statement around that block."""
         found: dict[int, tuple[list[ast.stmt], int, ast.stmt | None]] = {}
         left: list[tuple[list[ast.stmt], ast.stmt | None]] = [(self.body, None)]
         while left:
@@ -89,7 +89,7 @@ class Function:
 
     @functools.cached_property
     def nonlocals(self) -> frozenset[str]:
-        """The enclosing function's variables that this function assigns. A break reaches these through its closure."""
+        """Variables of the enclosing function that this function assigns. A break reaches them through its closure."""
         return declared(self.node, ast.Nonlocal)
 
     @functools.cached_property
@@ -131,8 +131,8 @@ class Function:
         return self._region(Place(block, index, index + 1))
 
     def node_at(self, line: int) -> ast.stmt | None:
-        """Return the innermost statement that runs this line; if the line is in the head of an `if` or a loop, that is
-        the statement."""
+        """Return the innermost statement that runs this line. If the line is in the head of an `if` or a loop, that is
+        the whole statement."""
         block, found = self.body, None
         while block:
             held = next((s for s in block if begin(s) <= line <= (s.end_lineno or s.lineno)), None)
@@ -147,8 +147,8 @@ class Function:
         return None if node is None else self.region_at(node)
 
     def around(self, region: Region) -> Region | None:
-        """Return the statement around the region's block; for a block of the function itself, the whole body; for the
-        whole body, None."""
+        """Return the statement around the region's block. For a block of the function itself, return the whole body.
+        For the whole body, return None."""
         place = self.place(region)
         if place is None or region == self.whole():
             return None
@@ -156,7 +156,7 @@ class Function:
         return self.whole() if around is None else self.region_at(around)
 
     def hull(self, one: Region, other: Region) -> Region:
-        """Return the smallest range of one block that holds both."""
+        """Return the smallest range of one block that contains both regions."""
         ways = [self._way(region) for region in (one, other)]
         for block, start, stop in ways[0]:
             for second, head, end in ways[1]:
@@ -200,18 +200,19 @@ class Function:
         return place.block is self.body and place.stop == len(self.body)
 
     def defined(self, region: Region, name: str) -> Region | None:
-        """Return the region grown to the last statement before it that assigns `name`; None for an argument."""
+        """Return the region, grown to the last statement before it that assigns `name`, else to the last one anywhere.
+        Return None if no statement assigns `name`, as for an argument."""
         return self._with_last(region, lambda one: name in own_stores(one), lambda one: begin(one) < region.first)
 
     def used(self, region: Region, name: str) -> Region | None:
-        """Return the region grown to the last statement after it that reads `name`; None if there is none."""
+        """Return the region, grown to the last statement after it that reads `name`, else to the last one anywhere.
+        Return None if no statement reads `name`."""
         return self._with_last(region, lambda one: name in own_loads(one), lambda one: begin(one) > region.last)
 
     def _with_last(
         self, region: Region, wanted: Callable[[ast.stmt], bool], preferred: Callable[[ast.stmt], bool]
     ) -> Region | None:
-        """Return the region grown to the last wanted statement outside of it; a preferred statement, if there is one,
-        wins."""
+        """Return the region, grown to the last wanted statement outside of it. Preferred statements are taken first."""
         place = self.place(region)
         if place is None:
             return None
@@ -248,7 +249,7 @@ class Function:
 
 @functools.cache
 def function_of(frame: CallSite) -> Function | None:
-    """Return the function that a frame runs; None for lambdas, module level and code without source."""
+    """Return the function that a frame runs. Return None for lambdas, module level, and code without source."""
     name = frame.function or ""
     while name.endswith(_INLINED):
         name = name.rpartition(".")[0]
@@ -279,7 +280,8 @@ def grouped(regions: Mapping[int, Region]) -> dict[Function, dict[int, Region]]:
 
 
 def region_of(frames: Sequence[CallSite], closed: Set[Function]) -> Region | None:
-    """Return the statement of the innermost function that can be cut and is not in `closed`, or None."""
+    """Return the running statement of the innermost function from which it can be cut out. Functions in `closed` are
+    skipped. Return None if there is no such function."""
     for frame in reversed(frames):
         function = function_of(frame)
         if function is None or function in closed:
@@ -292,7 +294,7 @@ def region_of(frames: Sequence[CallSite], closed: Set[Function]) -> Region | Non
 
 
 def merged(regions: Sequence[Region]) -> tuple[Region, ...]:
-    """Join overlapping regions of one function."""
+    """Join regions of one function that overlap."""
     found: list[Region] = []
     left = list(dict.fromkeys(regions))
     while left:

@@ -1,4 +1,4 @@
-"""Finds what statements assign, read and contain, in the tree of a file."""
+"""Finds which names statements assign and read, and which nodes they contain, in the syntax tree of a file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ def stores_in(statements: Sequence[ast.stmt]) -> set[str]:
 
 
 def own_stores(statement: ast.stmt) -> set[str]:
-    """Return the names that the head of a statement assigns, without those in its blocks."""
+    """Return the names that the head of a statement assigns, without those that its blocks assign."""
     return {name for node in _head(statement) for name in _stored_by(node)}
 
 
 def own_loads(statement: ast.stmt) -> set[str]:
-    """Return the names that the head of a statement reads, and the names that a function defined by it reads."""
+    """Return the names that the head of a statement reads. If the statement defines a function, the names that the
+    function reads are included."""
     heads = _head(statement)
     return loads_of([*heads, *(node for top in heads if isinstance(top, _SCOPES) for node in ast.walk(top))])
 
@@ -68,7 +69,7 @@ def _head(statement: ast.stmt) -> list[ast.AST]:
 
 
 def within(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes of these statements, without functions or classes that they define."""
+    """Yield the nodes of these statements, without the insides of functions and classes that they define."""
     left = list(statements)
     while left:
         node = left.pop()
