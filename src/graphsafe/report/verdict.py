@@ -1,12 +1,13 @@
-"""The verdict: a pure function of the probes; findings explain it, suppressions, selection and levels never change it.
+"""The verdict: a pure function of the probes.
 
-The fields of `report/probes/` say what each key means. A missing key reads as null, and null is "not known". The probe
-of a child that died by itself (a signal, `os._exit`) is `crashed`; the probe of a child that was killed from outside,
-or that could not be run, is `skipped`.
+Findings explain the verdict. Suppressions, selected rules and levels never change it. The fields in `report/probes/`
+describe each key. A missing key is read as null, which means "not known". If a child died by itself (a signal,
+`os._exit`), its probe is `crashed`. If it was killed from outside or could not be run, its probe is `skipped`.
 
 `state`, `memory` and `timing` do not affect the verdict. If an unknown operation ran, no comparison proves anything:
-only a failed capture or a generator that was left capturing then gives not-ready. A plan can cut lines out of the step.
-It cannot repair a generator left capturing, state filled in step 1, or operations whose effects are unknown.
+then only a failed capture, or a generator that was left capturing, makes the step not ready. A plan can cut lines out
+of the step. It cannot repair a generator that was left capturing, state that step 1 has filled, or operations whose
+effects are unknown.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _SHAPES_ALONE = "nothing stands in the way, as far as shapes show: values were n
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict and its reasons, the most important first, each a plain sentence without a full stop."""
+    """A verdict and its reasons, the most important first. Each reason is a plain sentence without a full stop."""
 
     verdict: Verdict
     reasons: tuple[str, ...]
 
 
 def judge(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Judgement:
-    """Judge one step on one device in one bucket. `plan` is the plan for that same step, or None."""
+    """Judge one step on one device in one bucket. `plan` is the plan for this step, or None."""
     seen = probes if isinstance(probes, Probes) else Probes.of(probes)
     against = _against(seen)
     beyond_plan = _beyond_plan(seen)
@@ -60,7 +61,7 @@ def verdict(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Ver
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst verdict of devices, buckets and ranks; inconclusive if there is none."""
+    """Return the worst verdict of devices, buckets or ranks. Return `inconclusive` if there is none."""
     return max(verdicts, key=VERDICTS.index, default="inconclusive")
 
 
@@ -75,7 +76,7 @@ def _beyond_plan(probes: Probes) -> tuple[str, ...]:
 
 
 def _against(probes: Probes) -> tuple[str, ...]:
-    """Return the reasons that make the step as a whole not ready."""
+    """Return the reasons that make the step as a whole not ready. A plan may cut them out."""
     capture, replay = probes.capture, probes.replay
     if capture.status == "fail" and capture.empty is not True:
         return (f"the capture failed{_error(capture, capture.first_error)}",)
@@ -109,7 +110,7 @@ def _against(probes: Probes) -> tuple[str, ...]:
 
 
 def _differences(wrong: Iterable[Check]) -> Iterator[str]:
-    """Yield sentences on how replays, and the path of captures, differ from the reference."""
+    """Yield sentences about how replays, and steps that take the code path of captures, differ from the reference."""
     wrong = list(wrong)
     replays = [check.name for check in wrong if check.compares != "plain eager"]
     if replays:
@@ -151,7 +152,7 @@ _FROZE = {
 
 
 def _doubts(probes: Probes) -> tuple[str, ...]:
-    """Return the doubts that prevent the verdict `ready`, although nothing disproves that the step is ready."""
+    """Return the doubts that prevent the verdict `ready`, although nothing disproves it."""
     construct, step, capture, replay, twin = probes.construct, probes.step, probes.capture, probes.replay, probes.twin
     if construct.built is False:
         return (f"the target was not built{_because(construct)}",)
@@ -191,7 +192,7 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
 
 
 def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
-    """Yield the open questions in the comparison of replays with the reference."""
+    """Yield the doubts about the comparison of replays with the reference."""
     if replay.reference != "independent":
         yield "there is no independent reference to compare with"
         return
@@ -212,7 +213,7 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
 
 
 def _covered(plan: Plan | None) -> float:
-    """Return the share that a verified plan covers of the step itself, with its own graphs."""
+    """Return the share of the step that a verified plan covers, if the plan is for the step with its own graphs."""
     return (plan.coverage or 0.0) if plan is not None and plan.verified and plan.reason is None else 0.0
 
 

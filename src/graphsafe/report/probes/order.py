@@ -12,8 +12,8 @@ from graphsafe.report.text import count
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two nodes that use the same memory and between which no path gives an order; at least one of them writes the
-    memory."""
+    """Two nodes that use the same memory, at least one of which writes it, and that no path in the graph puts in
+    order."""
 
     op: str
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
@@ -27,8 +27,11 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class Order(Probe):
-    """The order of a graph's nodes, by its edges. `fail`: some nodes race. `skipped`: the device does not show the
-    order of nodes or the memory that they use."""
+    """The order of a graph's nodes, given by its edges.
+
+    `fail`: some nodes race. `skipped`: the device shows neither the order of the nodes nor the memory that they use, or
+    only one of the two.
+    """
 
     races: tuple[Race, ...] | None = None
 
