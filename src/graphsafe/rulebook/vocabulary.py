@@ -43,7 +43,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "under-declared buckets departed late",  # buckets, departed, late: only from capture
     }.items()
 }
-"Event kind -> the words for the ways in which it happens. For calls, the rules themselves name the patterns."
+"Event kind -> the words for the ways in which it happens. For `Call`, the rules themselves list the patterns."
 WORDS: Mapping[str, str] = {
     "expr": "the source text",
     "value": "what is known of the value",
@@ -53,7 +53,7 @@ WORDS: Mapping[str, str] = {
     "used_as": "what these use it as, of AttrWrite host-state",
     "codes": "the rules that speak against a declaration, of AttrWrite declared",
 }
-"The words of events, which placeholders stand for."
+"Placeholder in a message -> the description of the word that replaces it."
 FixName = Literal[
     "capturable",
     "fill-element",
