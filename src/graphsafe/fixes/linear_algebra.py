@@ -1,4 +1,4 @@
-"""Replaces solvers that check their success on the host by variants that leave the answer on the device."""
+"""Replaces solvers that check on the host whether they succeeded by variants that leave the answer on the device."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from graphsafe.report.model import Finding
 
 _CHECKED = {"inv": "inv_ex", "solve": "solve_ex", "cholesky": "cholesky_ex"}
 _SHORT = {"inverse": "torch.linalg.inv_ex", "cholesky": "torch.linalg.cholesky_ex"}
-"Function of torch or method of tensors -> the function of torch.linalg that leaves the check out."
+"Function of torch or method of tensors -> the function of torch.linalg without this check."
 
 
 def without_check(code: Code, finding: Finding) -> Fix | None:
-    """`torch.linalg.inv(x)` becomes `torch.linalg.inv_ex(x)[0]`, and the second result of `inv_ex` says whether `inv`
-    would raise."""
+    """Fix `torch.linalg.inv(x)` to `torch.linalg.inv_ex(x)[0]`.
+
+    The second result of `inv_ex` says on the device whether `inv` would raise.
+    """
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue

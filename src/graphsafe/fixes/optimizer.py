@@ -12,8 +12,10 @@ _RISK = "on the CPU such an optimizer cannot step"
 
 
 def capturable(code: Code, finding: Finding) -> Fix | None:
-    """`Adam(…)` becomes `Adam(…, capturable=True)` if the file constructs the optimizer in one place. Not safe: the
-    device does the arithmetic of the count, and such an optimizer cannot step on the CPU."""
+    """Fix `Adam(…)` to `Adam(…, capturable=True)`, if the file creates the optimizer in only one place.
+
+    The fix is unsafe: the device then computes with the count, and such an optimizer cannot step on the CPU.
+    """
     for node in code.at(finding.location):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             given = node.args[0] if node.args else node.func.value  # GradScaler.step(optimizer)
