@@ -1,1 +1,1 @@
-"""Known findings of a project: they are recorded in a file that people edit, and left out of its scans."""
+"""The baseline of a project: known findings, in a file that people can edit, which its scans leave out."""
