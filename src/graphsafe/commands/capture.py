@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _WITH_TIMELINE = frozenset(("html", "trace"))
-"Forms that show the step in time."
+"Formats that show the step in time."
 _SEVERAL: Mapping[str, Any] = {"type": click.IntRange(min=2), "metavar": "N"}
 
 
 def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Command]:
-    """Return a repeatable option (`--device`), whose values a function of graphsafe.capture.request parses."""
+    """Return a repeatable option, such as `--device`. A function of graphsafe.capture.request parses its values."""
 
     def parsed(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Any, ...]:
         from graphsafe.capture import request
@@ -155,7 +155,7 @@ def capture(
         if watch and (launched is not None or locked or update_lock):
             raise RequestError("capture --watch: takes neither ranks of a launcher nor a lock")
     if launched is not None:
-        release_interrupts()  # with a launcher, ranks first wait for each other
+        release_interrupts()  # with a launcher, the ranks first wait for each other
         if launched.rank > 0:
             return launched.follow()
     shown = {*printed, *(output.form_or(form, "json") for output in files)}
@@ -190,7 +190,7 @@ def capture(
 
 
 def _watch(asked: Callable[[], list[CaptureRequest]], prove: Callable[..., int]) -> int:
-    """Prove the same again whenever a file of the project changes; all children fork from one process."""
+    """Prove the same targets again whenever a file of the project changes. All children are forked from one process."""
     from graphsafe.capture.api import kept_server
     from graphsafe.scan_request.watch import state_of, wait_for_change
 
@@ -202,7 +202,7 @@ def _watch(asked: Callable[[], list[CaptureRequest]], prove: Callable[..., int])
                 click.clear()
             try:
                 prove(asked(), ended=ended, kept=kept)
-            except RequestError as error:  # a configuration that is being edited
+            except RequestError as error:  # the user may be editing the configuration
                 complain(str(error))
             if ended.by is not None:
                 return OK
@@ -267,14 +267,14 @@ def _prove(
         for report, request in zip(reports, requests, strict=True)
     )
     if not all(passes.values()):
-        code = max(code, FINDINGS)  # also for a target of the lock that is gone
+        code = max(code, FINDINGS)  # also if the lock contains a target that no longer exists
     if fault is not None and fault.__cause__ is not None:
         raise fault.__cause__
     return code
 
 
 def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> None:
-    """Print on stderr what only the terminal form shows: that no GPU was found, and why a verdict is inconclusive."""
+    """Print on stderr what only the terminal format shows: that no GPU was found, and why a verdict is inconclusive."""
     from graphsafe.capture.request import BAD_REQUEST as BAD_TARGET
     from graphsafe.report.verdict import judge
 
@@ -291,7 +291,10 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
 
 
 def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
-    """Return the options of requests. Raises RequestError for options that exclude each other or --shapes."""
+    """Return the options of requests.
+
+    Raises RequestError for options that exclude each other or --shapes.
+    """
     emit, check, plan = asked["emit"], asked["check"], asked["plan"]
     if asked["emit_for"] is not None and emit is None:
         raise RequestError("capture: --emit-for needs --emit FILE")
@@ -317,7 +320,10 @@ def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
 
 
 def _capture_code(report: Report, breaks: bool, passes: bool | None) -> int:
-    """Return the exit code of one target. `passes` is the lock's answer, None if the lock does not have this target."""
+    """Return the exit code of one target.
+
+    `passes` is the result of the comparison with the lock, or None if the lock does not contain the target.
+    """
     from graphsafe.capture.request import BAD_REQUEST as BAD
     from graphsafe.capture.request import INTERNAL
 

@@ -268,13 +268,16 @@ def _watch(paths: Sequence[Path]) -> int:
 
 
 def _shows_edits(form: str | None, outputs: Sequence[Output]) -> bool:
-    """Return whether one of the wanted forms shows repairs."""
+    """Return whether one of the requested formats shows repairs."""
     asked = {output.form_or(form, "terminal") for output in outputs} if outputs else {form or "terminal"}
     return bool(asked & {"json", "sarif"})
 
 
 def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:
-    """Return the content of stdin by the absolute path of its file; empty if stdin is not asked for."""
+    """Return the content of stdin by the absolute path of the file for which it stands.
+
+    The mapping is empty if stdin is not scanned.
+    """
     if Path("-") not in paths:
         if name is not None:
             raise RequestError("scan --stdin-filename: give `-` as the path")
