@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Everything heavy is imported by the command that needs it."""
+"""The command line: parses, calls and prints. Each command imports the heavy modules that it needs."""
 
 from __future__ import annotations
 
@@ -38,12 +38,15 @@ from graphsafe.errors import RequestError
 from graphsafe.version import __version__
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"The OSError numbers of a write to a full or failing disk."
+"The numbers of the OSError that a write to a full or failing disk raises."
 
 
 def run() -> int:
-    """Run `main` as the whole work of this process. Garbage collection is off: a large scan leaves reference cycles,
-    and collecting them would take 3 % of its time."""
+    """Run `main` as the whole work of this process.
+
+    Garbage collection is disabled: a large scan leaves reference cycles, and collecting them would take 3 % of its
+    time.
+    """
     gc.disable()
     code = main()
     # Python's last collection at exit skips frozen objects.
@@ -57,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: nothing stands in the way. 1: something does. 2: the request is wrong. 3: graphsafe itself failed.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # None if the process that started graphsafe closed the stream
+        if getattr(sys, name) is None:  # None if the parent process closed the stream
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif hasattr(getattr(sys, name), "reconfigure"):
             getattr(sys, name).reconfigure(errors="backslashreplace")
@@ -97,11 +100,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 _WITHOUT_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
-"Raised by newer versions of click to show the help."
+"Newer versions of click raise it to show the help."
 
 
 def _usage_error(error: click.UsageError) -> str:
-    """Return in one line which words of the command line are wrong, and where the right ones are listed."""
+    """Return in one line what is wrong with the command line, and which help lists the correct words."""
     path = error.ctx.command_path if error.ctx is not None else "graphsafe"
     text = error.format_message().rstrip(".")
     command = path.partition(" ")[2]
@@ -110,7 +113,7 @@ def _usage_error(error: click.UsageError) -> str:
 
 
 def _discard_output() -> None:
-    """Drop what stdout still buffers: Python would try to write it again at exit, and print an error."""
+    """Drop the output that stdout still buffers. Python would try again to write it at exit, and print an error."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
