@@ -57,7 +57,7 @@ def run() -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0: nothing stands in the way. 1: something does. 2: the request is wrong. 3: graphsafe itself failed.
+    0: nothing prevents a graph. 1: something does. 2: the request is wrong. 3: graphsafe itself failed.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # None if the parent process closed the stream
@@ -124,15 +124,15 @@ def commands() -> None:
     """Can one step of your PyTorch code be captured and replayed as a CUDA graph?
 
     \b
-    graphsafe scan src/                 name the lines that stand in the way
+    graphsafe scan src/                 find the lines that prevent a CUDA graph
     graphsafe capture model.py:build    run the step and prove it
     graphsafe run -- python serve.py    watch the graphs of a running program
-    graphsafe explain GS101             what a rule means and what to write
+    graphsafe explain GS101             read what a rule means and what to write
 
     scan needs neither torch nor a GPU. Without a GPU, capture runs on a simulated device.
 
     \b
-    Exit codes: 0 nothing stands in the way, 1 something does,
+    Exit codes: 0 nothing prevents a graph, 1 something does,
     2 the request is wrong, 3 graphsafe itself failed.
     """
 
@@ -141,10 +141,10 @@ for command in (scan, capture, run_command, diff):
     commands.add_command(command)
 
 
-@commands.command(short_help="Explain rules, CUDA error codes and the texts of errors.")
+@commands.command(short_help="Explain rules, CUDA error codes and error messages.")
 @click.argument("words", metavar="CODE|ERROR", nargs=-1, required=True)
 def explain(words: tuple[str, ...]) -> None:
-    """Explain a rule, a family of rules, a CUDA error code, or the text of an error.
+    """Explain a rule, a family of rules, a CUDA error code, or an error message.
 
     \b
     graphsafe explain GS101
@@ -162,7 +162,7 @@ def explain(words: tuple[str, ...]) -> None:
 @commands.group(invoke_without_command=True)
 @click.pass_context
 def rules(context: click.Context) -> None:
-    """List the rulebook; `rules test` runs the cases inside rule files."""
+    """List the rules. `rules test` runs the cases in rule files."""
     if context.invoked_subcommand is None:
         from graphsafe.rulebook.book import rulebook_of
 
@@ -175,9 +175,9 @@ def rules(context: click.Context) -> None:
 @rules.command("test")
 @click.argument("packs", metavar="[PACK]...", nargs=-1, type=PATH)
 def rules_test(packs: tuple[Path, ...]) -> int:
-    """Run the cases inside rule files.
+    """Run the cases in rule files.
 
-    PACK is a file or a folder; without one, graphsafe's own rules are run.
+    PACK is a file or a folder. Without PACK, the cases of graphsafe's own rules are run.
     """
     from graphsafe.rule_cases import run_cases
 
@@ -192,14 +192,14 @@ def rules_test(packs: tuple[Path, ...]) -> int:
     return FINDINGS if failed else OK
 
 
-@commands.command(short_help="Turn saved reports into another form, or join them.")
+@commands.command(short_help="Convert saved reports to another format, or join them.")
 @click.argument("files", metavar="[merge] FILE...", nargs=-1, required=True, type=PATH)
 @form_option(has_timeline=True)
 @outputs_option()
 def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...]) -> None:
-    """Turn a saved JSON report or ledger into another form.
+    """Convert a saved JSON report or ledger to another format.
 
-    `report merge` joins several reports, as those of `capture --shard`.
+    `report merge` joins several reports, such as those of `capture --shard`.
 
     \b
     graphsafe report graphsafe-report.json
@@ -224,7 +224,8 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
 def config(paths: tuple[Path, ...]) -> None:
     """Show the settings for PATH, and where each value comes from.
 
-    Without PATH, for the working directory. `graphsafe scan --show-settings` also counts the options of a scan.
+    Without PATH, show those for the working directory. `graphsafe scan --show-settings` also shows the effect of a
+    scan's options.
     """
     from graphsafe.scan_request.request import ScanRequest, parts_of
 
@@ -247,7 +248,8 @@ def schema() -> None:
 def lsp() -> None:
     """Serve an editor (language server protocol).
 
-    Findings while you type, the rule's page on hover, and fixes as code actions. Needs `graphsafe[lsp]`.
+    The editor shows findings while you type, the page of a rule on hover, and fixes as code actions. Needs
+    `graphsafe[lsp]`.
     """
     import importlib.util
 

@@ -95,7 +95,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def form_option(
-    *, has_timeline: bool, help: str = "The form on stdout (default: terminal), and of -o FILE."
+    *, has_timeline: bool, help: str = "The format on stdout (default: terminal), and of -o FILE."
 ) -> Callable[[_Command], _Command]:
     """Return the option for the format. Only a command with a timeline offers `trace`."""
     return click.option("--format", "form", type=_Form(has_timeline=has_timeline), help=help)
@@ -103,8 +103,8 @@ def form_option(
 
 def outputs_option(instead_of: str = "stdout") -> Callable[[_Command], _Command]:
     """Return the option for the destinations."""
-    says = f"Write to FILE instead of {instead_of}, in FORM or what its suffix names; "
-    says += "-o FORM and -o - are stdout. Repeatable."
+    says = f"Write to FILE instead of {instead_of}, in the format FORM or the one of its suffix. "
+    says += "-o FORM and -o - write to stdout. Repeatable."
     return click.option("-o", "--output", "outputs", multiple=True, type=_Output(), help=says)
 
 
@@ -115,7 +115,7 @@ quiet_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=lambda context, parameter, is_quiet: context.meta.update({_QUIET: is_quiet}),
-    help="One line per finding. No progress, and no messages except errors.",
+    help="Print one line per finding, no progress, and no messages except errors.",
 )
 
 

@@ -39,10 +39,9 @@ def _cell_lines(path: str) -> Sequence[str] | None:
 
 
 def lines_in(content: bytes) -> Sequence[str] | None:
-    """Split content into lines. Only `\n`, `\r\n` and `\r` end a line, as in Python; `str.splitlines` would also count
-    form feeds.
+    """Split content into lines. Return None if its encoding is unknown.
 
-    Returns None for an unknown encoding.
+    Only `\n`, `\r\n` and `\r` end a line, as in Python. `str.splitlines` would also split at form feeds.
     """
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
@@ -92,10 +91,10 @@ def kept_by_lines(make: Callable[[Sequence[str]], T]) -> Callable[[str], T]:
 
 
 def lines_inside(folder: Path) -> Lines:
-    """Read Python files in `folder` only, for the paths of a saved report, which anybody may have written.
+    """Return a function that reads only Python files in `folder`, for the paths in a saved report.
 
-    Such a path must not make this process open a device or a file on a server, nor copy a secret into a page that is
-    published. Links that lead out of the folder are not followed.
+    Anybody may have written the report. Its paths must not make this process open a device or a file on a server, or
+    copy a secret into a published page. Links that lead out of the folder are not followed.
     """
     root = folder.resolve()
 

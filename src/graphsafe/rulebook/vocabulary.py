@@ -1,7 +1,7 @@
 """The words of rule files: the events that scan emits, the words of their messages, and the fixes.
 
-Each kind, and how it happens. The rules that match Alloc, Rng, StreamOp and AttrWrite explain the words of
-these four.
+Each kind of event is listed here with the ways in which it happens. The words for Alloc, Rng, StreamOp and AttrWrite
+are explained in the rules that match these events.
 
 HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
             device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits

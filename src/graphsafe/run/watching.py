@@ -60,9 +60,9 @@ def watch(*, device: str | torch.device | Sequence[str | torch.device] | None = 
 
     `device="sim"` uses the simulated device in the block, for machines without a GPU. With `"cuda:1"`, or a list of
     such devices, only events on these devices are recorded. `waits` also records lines that wait for the device between
-    replays, which costs some 20 µs each. Graphs captured before the block are not seen. Levels and rules are those of
-    the configuration over the working directory. Raises RequestError for another device, for one that is not here, and
-    for a wrong configuration.
+    replays; this costs about 20 µs for each wait. Graphs that were captured before the block are not watched. The
+    configuration for the working directory sets the rules and levels. Raises RequestError for any other device, for a
+    device that does not exist, and for an invalid configuration.
 
         with graphsafe.watch() as watch:
             serve()
