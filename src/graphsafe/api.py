@@ -190,7 +190,7 @@ def capture_requests(text: str | None, **options: object) -> list[CaptureRequest
     from graphsafe.config import config_over
 
     if options["plan"] and options["nproc"] is not None:
-        raise RequestError("capture --plan: it plans the step of one process, not of several ranks")
+        raise RequestError("capture --plan: only the step of one process can be planned, not the step of several ranks")
     if text is None:
         config = config_over(Path.cwd())
         if not config.targets:

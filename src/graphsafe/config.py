@@ -271,7 +271,7 @@ def values_in_range(text: str) -> tuple[int, ...] | None:
         return None
     first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
     if last < first or not step > 0 or (last - first) // step >= _MOST_VALUES:
-        raise ValueError(f"a range has 1 to {_MOST_VALUES} values")
+        raise ValueError(f"a range must have 1 to {_MOST_VALUES} values")
     return tuple(range(first, last + 1, step))
 
 

@@ -207,7 +207,9 @@ def put_page(markdown: str) -> None:
 def put_hotness(found: Sequence[Hotness]) -> None:
     """Print why functions are hot or not. If there are many, print the first ones and how to select fewer."""
     blocks = ["\n".join(_hotness(each)) for each in found[:_MOST]]
-    more = f"{len(found) - _MOST} more have that name: put the class or the file before it, as in the above."
+    more = (
+        f"{len(found) - _MOST} more have this name. To select one, write its class or file before the name, as above."
+    )
     say("\n\n".join([*blocks, more] if len(found) > _MOST else blocks))
 
 
@@ -227,7 +229,7 @@ def _hotness(found: Hotness) -> Iterator[str]:
             called = callee.partition("::")[2]
             yield f"  {from_here(path)}:{edge.line}: {caller or 'the module level'} calls {called}{behind}"
         if any(edge.guarded for edge in found.chain):
-            yield "  Every way to it is guarded, so its findings are notes at most."
+            yield "  Every path to it is guarded, so its findings are notes at most."
         if found.further_roots:
             yield f"  {count(found.further_roots, 'more root')} can reach it."
     else:

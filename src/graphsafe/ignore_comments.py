@@ -89,7 +89,7 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> bytes:
         code = lines[line - 1][: place.column]
         lines[line - 1] = code.rstrip() + "  " + _merged(place.comment, named, reason)
     if _words(before) != _words("\n".join(lines)):
-        raise Unreadable("comments would change more than comments here; not written")
+        raise Unreadable("adding comments would change more than comments in this file; not written")
     after = "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
     try:
         return after.encode(encoding)

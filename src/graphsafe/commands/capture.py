@@ -170,7 +170,7 @@ def capture(
         if launched is not None and nproc not in (None, launched.size):
             raise RequestError(f"capture --nproc {nproc}: a launcher has started {launched.size} ranks")
         if watch and (launched is not None or locked or update_lock):
-            raise RequestError("capture --watch: takes neither ranks of a launcher nor a lock")
+            raise RequestError("capture --watch: cannot be used with a launcher's ranks or with a lock")
     if launched is not None:
         release_interrupts()  # with a launcher, the ranks first wait for each other
         if launched.rank > 0:

@@ -102,7 +102,7 @@ class Gate:
         _report_gone(gone)
         outcome |= dict.fromkeys(gone, False)
         worse += len(gone)
-        meant = "; if they are meant, --update-lock records them" if worse else ""
+        meant = "; if they are intended, --update-lock records them" if worse else ""
         result = f"{count(entries, 'entry')} compared, {count(worse, 'change')} for the worse{meant}"
         say(f"{self.path.name}: {result}", err=True)
         return outcome

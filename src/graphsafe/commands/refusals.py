@@ -57,7 +57,7 @@ def absolute(path: Path) -> Path:
     try:
         return path.absolute()
     except OSError:
-        raise RequestError("the working directory does not exist any more") from None
+        raise RequestError("the working directory no longer exists") from None
 
 
 def refusals_reported(

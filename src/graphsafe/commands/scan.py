@@ -206,7 +206,8 @@ def scan(
             f"scan: give either {' or '.join(named)}": len(named) > 1,
             f"scan {mode} prints text; it takes neither --format nor -o": mode is not None
             and (form not in (None, "terminal") or bool(outputs)),
-            "scan --watch: takes neither `-` nor what changes files": watch and (bool(buffers) or writes),
+            "scan --watch: cannot be used with `-` or with options that change files": watch
+            and (bool(buffers) or writes),
             "scan -: takes no --write-baseline, --add-ignore, --fix, --diff or --explain-path": bool(buffers)
             and (writes or diff is not None or explain_path is not None),
             f"scan: give either --fix or {mode}": fix and mode not in (None, "--statistics"),

@@ -11,7 +11,7 @@ from graphsafe.fixes.code import Code, Definition, Fix, argument, dotted, is_lit
 from graphsafe.fixes.host_numbers import is_size, keeps_meaning
 from graphsafe.report.model import Finding
 
-_FEWER_CLASSES = "the number of classes no longer depends on the largest number that occurs"
+_FEWER_CLASSES = "the number of classes no longer depends on the largest value in the tensor"
 _CASTS = ("to", "float", "half", "bfloat16", "type_as", "double")
 _MAKES_TABLE = ("empty", "zeros", "ones", "rand", "randn", "full")
 
@@ -33,7 +33,7 @@ def classes(code: Code, finding: Finding) -> Fix | None:
             known, risk = _bound(code, node.args[0]), _FEWER_CLASSES
         if known is None:
             return None
-        return Fix("say how many classes there are", (code.with_keyword(node, "num_classes", known),), risk)
+        return Fix("pass the number of classes", (code.with_keyword(node, "num_classes", known),), risk)
     return None
 
 
@@ -204,7 +204,7 @@ def repeats(code: Code, finding: Finding) -> Fix | None:
         size = (_viewed(code, node) if is_flat else None) or _sum(code, counts)
         if size is None:
             return None
-        return Fix("say how large the result is", (code.with_keyword(node, "output_size", size.text),), size.risk)
+        return Fix("pass the size of the result", (code.with_keyword(node, "output_size", size.text),), size.risk)
     return None
 
 
@@ -225,7 +225,7 @@ def _sum(code: Code, counts: ast.expr) -> _Size | None:
     if not all(keeps_meaning(name, function) for name in {counts.id, *names}):
         return None
     is_kept = _only_counts(code, counts.id, function)
-    return _Size(text, "" if is_kept else f"it fails where `{counts.id}` is written to in between")
+    return _Size(text, "" if is_kept else f"it fails where `{counts.id}` is written in between")
 
 
 def _only_counts(code: Code, name: str, function: Definition) -> bool:

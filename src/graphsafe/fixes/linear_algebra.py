@@ -24,7 +24,7 @@ def without_check(code: Code, finding: Finding) -> Fix | None:
             return None
         text = _rewritten(code, node)
         if text is not None:
-            return Fix("leave the check to the device", (code.replaced(node, text),))
+            return Fix("do the check on the device", (code.replaced(node, text),))
     return None
 
 

@@ -8,7 +8,7 @@ from graphsafe.fixes.code import Code, Fix, dotted
 from graphsafe.report.model import Finding
 
 _CAPTURABLE = frozenset("Adam AdamW NAdam RAdam Adamax Adadelta ASGD RMSprop Rprop".split())
-_RISK = "on the CPU such an optimizer cannot step"
+_RISK = "such an optimizer cannot step on the CPU"
 
 
 def capturable(code: Code, finding: Finding) -> Fix | None:

@@ -18,7 +18,7 @@ Content = Callable[[str], "bytes | None"]
 Lines = Sequence[range]
 EVERY_LINE: Lines = (range(0, 1 << 62),)
 _SHALLOW = (
-    "; this clone is shallow, without the commits of the past: `git fetch --unshallow` gets them, or `fetch-depth: 0` "
+    "; this clone is shallow and lacks older commits: get them by `git fetch --unshallow`, or by `fetch-depth: 0` "
     "in the checkout of a CI job"
 )
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")

@@ -53,7 +53,7 @@ def failure_text(report: Report) -> str:
 
 _TAKES_MEMORY = (
     "Every block that is taken from the device's allocator counts here, the result of an operation too. Make the "
-    "memory that the block needs before it."
+    "memory that the code needs before it runs."
 )
 
 

@@ -42,7 +42,7 @@ _KIND_OF: dict[StepEventKind, Forbiddable] = {
 they are left out."""
 _MOST_UNKNOWN = 3
 _NOTHING_TO_SEE = (
-    "graphsafe.forbid would see nothing: there is no GPU here, and no simulated device; ask for the fixture "
+    "graphsafe.forbid would see nothing: there is no GPU here and no simulated device; use the fixture "
     "graphsafe_device, or run pytest with --graphsafe-device sim"
 )
 
@@ -189,7 +189,7 @@ class Region:
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise TypeError(f"{function.__qualname__} returns before its body has run: put the block inside")
+            raise TypeError(f"{function.__qualname__} returns before its body has run: use the block inside it")
 
         @functools.wraps(function)
         def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -223,7 +223,7 @@ def forbid(
     asked: dict[Forbiddable, bool] = {"syncs": syncs, "copies": copies, "allocations": allocations}
     forbidden = frozenset(kind for kind, is_forbidden in asked.items() if is_forbidden)
     if not forbidden and launches is None:
-        raise ValueError("graphsafe.forbid forbids nothing: give syncs, copies, allocations or launches")
+        raise ValueError("graphsafe.forbid forbids nothing: set syncs, copies, allocations or launches")
     if launches is not None and (isinstance(launches, bool) or launches < 0):
         raise ValueError(f"graphsafe.forbid: launches is a number from 0 on, or None, not {launches!r}")
     return Region(Rules(forbidden, launches))

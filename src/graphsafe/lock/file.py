@@ -92,7 +92,7 @@ def _entry(document: Document, key: str, value: object) -> Proven:
 def _measure(document: Document, key: str, value: object) -> float:
     number = value if isinstance(value, float) else document.number(key, value)
     if not 0 <= number < math.inf:
-        raise document.error(key, "expected a finite number from 0 on")
+        raise document.error(key, "expected a finite number that is not negative")
     return number
 
 

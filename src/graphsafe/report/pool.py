@@ -156,8 +156,8 @@ def pool_texts(pool: Pool) -> list[str]:
 
 
 _PADDED: Mapping[Padding | None, str] = {
-    "always": "their results depend on the padding rows, whatever those are filled with",
-    "unless filled": "their results depend on the padding rows, unless those are filled",
+    "always": "their results depend on the padding rows, however these are filled",
+    "unless filled": "their results depend on the padding rows, unless these are filled",
     "nan only": "NaN in the padding rows reaches their results",
     None: "it is not known whether their results depend on the padding rows",
 }

@@ -88,7 +88,11 @@ def _against(probes: Probes) -> tuple[str, ...]:
     if capture.empty is True:
         timeline = probes.timeline
         idle = timeline.operations is not None and not timeline.of_kind("launch", "copy")
-        on_host = ": an eager step launches nothing on the device; were module and inputs put there?" if idle else ""
+        on_host = (
+            ": an eager step launches nothing on the device; were the module and its inputs moved there?"
+            if idle
+            else ""
+        )
         reasons.append(f"the graph is empty{on_host}")
     elif capture.misses_work is True:
         reasons.append("work of the step ran outside the graph")
@@ -129,7 +133,7 @@ def _departed(departure: Departure) -> str:
 
 _DECIDED_BY = {
     "clocks a day later": "Python decides by a clock",
-    "other inputs on the host": "a decision of Python depends on an input on the host",
+    "other inputs on the host": "Python decides by an input on the host",
     "other values in host memory": "Python reads memory of the host that the step writes",
 }
 
@@ -202,11 +206,11 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
     undecided = [check for check in replay.checks if check.result is None]
     if undecided:
         unread = all(check.max_abs is None for check in undecided)
-        why = "no value can be read of" if unread else "the reference does not repeat itself in"
+        why = "no value can be read from" if unread else "the reference does not repeat itself in"
         yield replay.reason or f"{why} {listed([check.name for check in undecided], most=3)}"
     if not replay.varied:
         doubt = "no changed input changed the reference, so replay was not put to the test"
-        yield f"{doubt}: give a refresh that changes what the step reads"
+        yield f"{doubt}: use a refresh that changes the data that the step reads"
     unvaried = replay.unvaried_host if twin.agree is True else replay.unvaried
     if unvaried:
         yield f"{listed(list(unvaried), most=3)} could not be varied: give them new values in refresh"

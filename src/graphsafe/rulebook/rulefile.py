@@ -192,7 +192,7 @@ def _identifier(doc: Document, key: str, value: object) -> str:
 def _how(doc: Document, key: str, value: object) -> tuple[str, ...]:
     hows = doc.texts(key, value)
     if not hows:
-        raise doc.error(key, "an empty list matches nothing; leave the key out to match every how")
+        raise doc.error(key, "an empty list matches nothing; omit the key to match every `how`")
     return hows
 
 

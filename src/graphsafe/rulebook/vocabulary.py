@@ -45,13 +45,13 @@ HOWS: Mapping[str, frozenset[str]] = {
 }
 "Event kind -> the words for the ways in which it happens. For `Call`, the rules themselves list the patterns."
 WORDS: Mapping[str, str] = {
-    "expr": "the source text",
+    "expr": "the source code",
     "value": "what is known of the value",
-    "op": "the operation, where the op table knows it",
-    "attribute": "the attribute that is written, of AttrWrite",
-    "uses": "the lines that use a host number, of AttrWrite host-state",
-    "used_as": "what these use it as, of AttrWrite host-state",
-    "codes": "the rules that speak against a declaration, of AttrWrite declared",
+    "op": "the operation, if the op table contains it",
+    "attribute": "for AttrWrite: the attribute that is written",
+    "uses": "for AttrWrite host-state: the lines that use a host number",
+    "used_as": "for AttrWrite host-state: how these lines use it",
+    "codes": "for AttrWrite declared: the rules that contradict a declaration",
 }
 "Placeholder in a message -> the description of the word that replaces it."
 FixName = Literal[

@@ -70,7 +70,7 @@ def _scale(picture: Picture, in_time: float, in_order: float) -> str:
     if picture.timeline.is_measured:
         parts = [f"The width is {ms_text(in_time)}, of a step that was profiled: a little longer than one that is not."]
         if any(not lane.in_time for lane in picture.lanes):
-            parts.append("The plan has no times; its pieces are as wide as they have operations.")
+            parts.append("The plan has no times; the width of a piece is its number of operations.")
     if picture.timeline.left_out:
         parts.append(f"{count(picture.timeline.left_out, 'further operation')} left out.")
     return f'<p class="about">{escaped_text(" ".join(parts))}</p>'

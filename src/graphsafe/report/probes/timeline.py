@@ -17,7 +17,7 @@ GAP_TEXTS: dict[GapCause, str] = {
     "wait": "the host waited, and launched the next work only then",
     "allocation": "the host took or gave back memory of the device",
     "host": "the host was busy before the launch",
-    "device": "the next work was launched in time, and began later",
+    "device": "the next work was launched in time, but began later",
 }
 _MOST_ROWS = 40
 

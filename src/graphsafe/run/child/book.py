@@ -347,7 +347,9 @@ class Book:
             limits.append(("unseen", "steps that run without a graph", unseen))
         more = self._captures - MOST_GRAPHS
         if more > 0:
-            limits.append(("too-many-graphs", f"{more} captures", f"a process's ledger has room for {MOST_GRAPHS}"))
+            limits.append(
+                ("too-many-graphs", f"{more} captures", f"the ledger of a process has room for {MOST_GRAPHS}")
+            )
         return {
             "graphs": [record.facts() for record in list(self.graphs)],
             "failed": list(self.failed),

@@ -15,7 +15,7 @@ _REFUSED = {
     "message": "a graph was refused before its capture began, and the surrounding except goes on without it",
     "fix": "remove the reason, or re-raise; decide by configuration where the eager path is wanted",
 }
-_WHOLE = "Nothing is corrupted. But the steps run eagerly from here on, and nothing says why: "
+_WHOLE = "Nothing is corrupted. But from here on, the steps run eagerly without a message that says why: "
 
 
 def failed_captures(writer: Writer) -> None:

@@ -87,21 +87,21 @@ class _Findings(Writer):
         for (graph, one), *_ in grouped(replaced, lambda pair: line_key(pair[1]["frames"])):
             text = {
                 "message": f"replays of {named(graph)} draw from the generator that `{one['name']}` held before",
-                "why": "A graph draws from the generators that were registered before its capture. Replays do not see "
-                "another one in their place, nor its seed.",
-                "fix": "keep the generator and give it the seed or the state (manual_seed, set_state), or register the "
+                "why": "A graph draws from the generators that were registered before its capture. Replays use neither "
+                "a generator that replaces one of them nor its seed.",
+                "fix": "keep the generator and set its seed or state (manual_seed, set_state), or register the "
                 "new one with a new graph and capture again",
             }
             if not one["is_line_known"]:
-                text["why"] += " The line that put it there is not known: this is the first replay since."
+                text["why"] += " The line that replaced it is not known. This is the first replay after that."
             self.about(graph, "GS502", one["frames"][-1], {}, {"generator": one["name"]}, text=text)
         seeded = [(how, one[how], graph) for graph, one in told for how in _SEEDS if one[how]]
         for (how, frames, graph), *_ in grouped(seeded, lambda one: (one[0], line_key(one[1]))):
             expr = text_at(site(frames[-1]), None)
             text = {
                 "message": f"`{expr}` sets the same seed before each replay of {named(graph)}",
-                "why": "A replay draws from the generator's seed and offset, so each of them draws the same numbers.",
-                "fix": "seed once, before the first replay; or give each replay another seed",
+                "why": "A replay draws from the generator's seed and offset, so every replay draws the same numbers.",
+                "fix": "set the seed once, before the first replay, or set another seed before each replay",
             }
             if how == "between":
                 text["message"] = f"the same seed is set before each replay of {named(graph)}"
@@ -109,7 +109,7 @@ class _Findings(Writer):
                 text = {
                     "message": f"`{expr}` is captured code, which replays of {named(graph)} do not run",
                     "why": "A capture records no seed. Replays advance the generator, so each draws other numbers.",
-                    "fix": "draw the numbers once, before the capture; or seed before each replay",
+                    "fix": "draw the numbers once, before the capture, or seed before each replay",
                 }
             self.about(graph, "GS503", frames[-1], {}, level="warning", text=text)
 
@@ -128,7 +128,7 @@ class _Findings(Writer):
                 continue
             names = listed(f"`{one}`" for one in told["names"])
             text = {
-                "message": f"{names} change places while {named(graph)} is captured, and not when it is replayed",
+                "message": f"{names} are exchanged while {named(graph)} is captured, and not when it is replayed",
                 "why": "Each replay reads and writes the addresses of the capture. The second of two replays in "
                 "a row reads the values that the first one began with, so the step makes no progress.",
                 "fix": "copy the result into the buffer that the step reads, or capture one graph for each order of "
@@ -173,7 +173,7 @@ class _Findings(Writer):
             text = {
                 "message": f"`{expr}` makes a tensor longer after each replay, {one['times']} times",
                 "why": f"Each time, the whole tensor is allocated and copied: {one['copied']:,} bytes in all.",
-                "fix": "write into a buffer of full length, made once; or collect clones in a list and join them once",
+                "fix": "write into one buffer of full length, or collect clones in a list and join them once",
             }
             self.add("GS402", frame, {}, {"bytes": one["copied"]}, level="note", number=one["times"], text=text)
 
@@ -204,7 +204,7 @@ class _Findings(Writer):
             told = [(one.facts["held_outputs"][how], one) for one in self.process.graphs]
             for same in grouped((one for one in told if one[0]), lambda one: line_key(one[0])):
                 frame, graphs = same[0][0][-1], [graph for _, graph in same]
-                because = f"Here the program {does}: each replay of {all_named(graphs)} writes over the one before."
+                because = f"Here the program {does}: each replay of {all_named(graphs)} overwrites the previous one."
                 data = {"graphs": [one.name for one in graphs], "how": how}
                 words = {"expr": text_at(site(frame), None), "value": "earlier results are held"}
                 text = {}
@@ -312,7 +312,7 @@ class _Findings(Writer):
                 "value": f"that size is captured, and the same loop made {before} of it until the graph was turned off",
             }
             frame = last(step["off_at"])
-            text = {"fix": "turn the graph on again, or say once that steps run eagerly from then on"}
+            text = {"fix": "turn the graph on again, or log once that steps run eagerly from then on"}
             self.add("GS616", frame, words, data, certain=False, number=steps, text=text)
 
     def eager(self) -> None:

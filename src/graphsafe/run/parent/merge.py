@@ -40,12 +40,12 @@ from graphsafe.version import __version__
 
 _MOST_TURNS = 1000
 _UNWATCHED = (
-    "no Python process with graphsafe installed imported torch; programs of another environment are not watched, nor "
-    "is `python -I`, -E or -S, which ignore PYTHONPATH or sitecustomize"
+    "no Python process that has graphsafe imported torch; programs of another environment are not watched, nor "
+    "are `python -I`, -E and -S, which ignore PYTHONPATH or sitecustomize"
 )
 _ALWAYS = {
     "graphs that C++ code captures or replays": "the Python methods of torch.cuda.CUDAGraph are watched",
-    "memory that no tensor of the program holds": "its life cannot be watched: other allocators, workspaces",
+    "memory that no tensor of the program holds": "it cannot be followed: memory of other allocators, workspaces",
 }
 "Part of a run that is never seen -> the reason."
 

@@ -81,7 +81,7 @@ def _incomparable(first: SeenProcess, other: SeenProcess) -> str | None:
 
 def _cut(first: SeenProcess, other: SeenProcess) -> str | None:
     whole = first.order.is_whole and other.order.is_whole
-    return None if whole else "graphs took turns too often to keep them all; only the first ones are compared"
+    return None if whole else "graphs took turns too often to record all replays; only the first ones are compared"
 
 
 def _parting(first: SeenProcess, other: SeenProcess, collective: bool) -> Parting | None:

@@ -243,9 +243,9 @@ class CudaSight(Sight):
 
     def limits(self) -> list[tuple[str, str, str]]:
         if not _has_gpu():
-            return [("no-gpu", "this process", "it has not used a GPU; `--device sim` simulates one")]
+            return [("no-gpu", "this process", "the process has not used a GPU; `--device sim` simulates one")]
         kernels = "a kernel's arguments do not say whether it reads or writes: the access of its memory is `both`"
-        eager = "`--device sim` alone sees eager operations, the numbers that captured ones read, and inputs' sizes"
+        eager = "only `--device sim` sees eager operations, the numbers that captured code read, and input sizes"
         found = [
             ("unseen", "what kernels do with memory", kernels),
             ("unseen", "old numbers, weights kept elsewhere, copies of pinned memory, shared buffers", eager),
@@ -255,7 +255,7 @@ class CudaSight(Sight):
         if unordered is not None:
             found.append(("unseen", "the order of refills and replays", unordered))
         if self._order is not None and sys.version_info < (3, 12):
-            why = "before Python 3.12 PyTorch's trace, which `--waits` needs, can turn them into SystemError, or crash"
+            why = "before Python 3.12, PyTorch's trace (for `--waits`) can turn them into SystemError or crash"
             found.append(("disturbed", "exceptions of calls with new tensors as arguments", why))
         return found
 

@@ -177,7 +177,7 @@ class SimSight(Sight):
         found += [("unknown-operation", what, unknown) for what in self._world.unknown]
         found.append(("simulated", "a pool's bytes", "how a graph's pool reuses memory is not simulated"))
         if self._stacks:
-            why = "pools are not simulated; the lines that made tensors are known without --stacks"
+            why = "pools are not simulated; the lines that made tensors are recorded without --stacks too"
             found.append(("simulated", "a pool's bytes by line", why))
         return found
 
