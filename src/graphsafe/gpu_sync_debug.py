@@ -1,8 +1,9 @@
 """The functions of vLLM's module of the same name, built on `graphsafe.forbid`. Only the import has to be changed.
 
-There are differences. A checked call runs to its end; then all its lines are reported, each with its rule and a repair.
-The error is `graphsafe.Forbidden`. Waits on the threads of autograd count too. As in vLLM, VLLM_GPU_SYNC_CHECK (`warn`
-or `error`) is read only once, and nothing is checked before `enable_gpu_sync_check()` is called.
+It differs from vLLM's module in this: a checked call runs to its end; then all its lines are reported, each with its
+rule and a repair. The error is `graphsafe.Forbidden`. Waits on the threads of autograd count too. As in vLLM,
+VLLM_GPU_SYNC_CHECK (`warn` or `error`) is read only once, and nothing is checked before `enable_gpu_sync_check()` is
+called.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The baseline of a project: known findings, in a file that people can edit, which its scans leave out."""
+"""The baseline of a project: a file of known findings, which scans leave out and people can edit."""

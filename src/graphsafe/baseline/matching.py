@@ -85,8 +85,8 @@ class Scope:
     paths: Sequence[Path]
     "The scanned paths, absolute and with links resolved."
     is_enabled: Callable[[str, str], bool]
-    """Returns whether a code is searched for in a file, given by its path from the root. It is True for a code that no
-    rule has."""
+    """Returns whether a scan searches for a code in a file. The file is given by its path from the root. It is True for
+    a code that no rule has."""
     possible: bool
 
     def covers(self, entry: Entry) -> bool:

@@ -182,7 +182,7 @@ def put_outputs(
 
 
 def refuse_trace(outputs: Sequence[Output], form: str | None) -> None:
-    """Raise RequestError, which names the option, if a trace is requested of something that has no timeline."""
+    """Raise RequestError, which names the option, if the user asks for a trace of something other than a capture."""
     for output in outputs:
         if output.form_or(form, "") == "trace":
             option = "--format trace" if output == Output(None, None) else f"-o {output.file or 'trace'}"

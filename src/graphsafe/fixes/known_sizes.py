@@ -159,7 +159,7 @@ def _viewed(code: Code, node: ast.expr) -> _Size | None:
 
 
 def _is_negative(code: Code, node: ast.expr) -> bool:
-    """Return whether a node is not a size, or can be -1 as far as the code shows."""
+    """Return whether a node is a constant that is no size, or a name to which the file assigns -1."""
     if isinstance(node, ast.Constant):
         return type(node.value) is not int or node.value < 0
     if isinstance(node, ast.UnaryOp):

@@ -1,4 +1,5 @@
-"""Replaces solvers that check on the host whether they succeeded by variants that leave the answer on the device."""
+"""Replaces solvers such as `torch.linalg.inv`, which check on the host whether they succeeded, by variants without this
+check."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _RISK = "all steps share the buffer, and it follows the module to its dtype"
 def hoist(code: Code, finding: Finding) -> Fix | None:
     """Fix `torch.tensor([1, 2], device=d)` in a method to `self.literal`, a new non-persistent buffer.
 
-    The fix is unsafe: all steps share the buffer, and it changes its device and floating dtype with the module.
+    The fix is unsafe: all steps share the buffer, which follows the module to other devices and floating dtypes.
     """
     for node in code.at(finding.location):
         found = _constants(code, node)

@@ -14,7 +14,8 @@ _RISK = "such an optimizer cannot step on the CPU"
 def capturable(code: Code, finding: Finding) -> Fix | None:
     """Fix `Adam(…)` to `Adam(…, capturable=True)`, if the file creates the optimizer in only one place.
 
-    The fix is unsafe: the device then computes with the count, and such an optimizer cannot step on the CPU.
+    The fix is unsafe: the device then does the arithmetic with the step count, and such an optimizer cannot step on the
+    CPU.
     """
     for node in code.at(finding.location):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

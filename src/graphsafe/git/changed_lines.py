@@ -26,7 +26,7 @@ _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """A revision of a repository with which files are compared."""
+    """The files of a repository at a revision, with which the present files are compared."""
 
     repository: git.Repository
     revision: str

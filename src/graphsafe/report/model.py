@@ -76,7 +76,7 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One cause on one line."""
+    """A fault, or another thing to report, with one cause on one line."""
 
     code: str
     rule: str

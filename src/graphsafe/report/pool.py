@@ -1,4 +1,4 @@
-"""Judges from their numbers how the buckets of a device share one pool, and describes the pool in words."""
+"""Judges how the buckets of a device share one pool, from measured numbers alone, and describes the pool in words."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _cropped(text: str, start: int, end: int, room: int) -> tuple[str, int, int]
 def _window(start: int, end: int, room: int) -> int:
     """Return the first cell to show of a line that is too long.
 
-    This is 0 if the span is then visible, otherwise a cell a little before the span.
+    It is 0 if the span is visible then. Otherwise it is a little before the span.
     """
     if end + len(_CUT) <= room:
         return 0

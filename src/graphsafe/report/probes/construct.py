@@ -1,4 +1,4 @@
-"""The effect on the device of building the step."""
+"""How building the step affects the device."""
 
 from __future__ import annotations
 

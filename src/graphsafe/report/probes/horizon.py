@@ -12,7 +12,8 @@ from graphsafe.report.text import count
 Under = Literal["further steps", "clocks a day later", "other inputs on the host", "other values in host memory"]
 """The condition that changed before the step.
 
-It is the number of the step alone, the clocks, inputs on the host, or host memory to which the step itself writes.
+It is only the number of the step, or the clocks, the inputs on the host, or host memory to which the step itself
+writes.
 """
 Aspect = Literal["operation", "count", "number", "shape", "memory"]
 

@@ -126,8 +126,8 @@ def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
 def waits_by_line(waits: Sequence[Operation]) -> list[tuple[str, ...]]:
     """Group the waits by line and call.
 
-    Return for each group the line, the call, the number of waits, their time, and how long the device worked meanwhile,
-    the longest first.
+    Return for each group, the longest first: the line, the call, the number of waits, their time, and how long the
+    device worked meanwhile.
     """
     found: dict[tuple[str, str], list[Operation]] = {}
     for wait in waits:

@@ -1,4 +1,4 @@
-"""Watches captures and replays by wrapping the methods of `CUDAGraph`, which every way to capture calls.
+"""Watches captures and replays by wrapping the methods of `CUDAGraph`. Every way to capture a graph calls them.
 
 `make_graphed_callables` is wrapped too, because it may fail before it captures. Dynamo calls each wrapper without
 tracing its lines, as it does with the wrapped method.

@@ -54,7 +54,8 @@ class Key:
         self.sizes: Sequence[int] = ()
         "The sizes in bytes of the memory outside the pool that the graph uses."
         self._fitted: set[tuple[CodeType, str, int]] = set()
-        "Function, variable and value: at an earlier replay, an object in this variable had the captured value."
+        """Triples of a function, a variable and the id of a frozen value: at an earlier replay, an object in the
+        variable had the captured value."""
         self._codes = {frame.f_code for frame in frames}
         self._owner = weak_to(locals_of(frames[0]).get("self")) if frames else None
         read = {one.id for node in walk.body for one in ast.walk(node) if is_read(one)}
@@ -102,7 +103,7 @@ class Key:
         variables = ((one, one.now(frames)) for one in self._variables)
         more = (Changed(one.name, _shown(one.value), _shown(now)) for one, now in variables if is_more(now, one.value))
         larger = next(more, None)
-        # If another graph has exactly these values, the program did not choose this graph by them.
+        # If another graph has exactly these values, the program chose this graph on purpose.
         is_chosen = found is not None or larger is None or any(other.fits(frames) for other in keys)
         return found if is_chosen else larger
 
@@ -143,7 +144,8 @@ class Key:
         return None
 
     def _handled(self, one: Frozen, frames: Sequence[FrameType]) -> Iterator[Any]:
-        """Yield the values of other objects of the same class, if these values cannot have chosen the graph.
+        """Yield the values that other objects of the same class have, if the program cannot have chosen the graph by
+        them.
 
         Such an object is in a parameter of a function that led to the capture. It may also be in a variable of a
         function that ignores the value, if that variable had the captured value at an earlier replay.

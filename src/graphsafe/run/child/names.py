@@ -61,7 +61,7 @@ class Name:
 
 
 def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
-    """Return names of the tensors to which the variables of `frames` lead, by storage number.
+    """Return the names of the tensors that can be reached from the variables of `frames`, by storage number.
 
     `frames` begins with the innermost frame, and the shortest names come first. Call it with torch functions disabled.
     """
@@ -90,7 +90,7 @@ def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
 
 
 def names_now(frame: FrameType) -> dict[int, list[Name]]:
-    """Return the names of the tensors to which the variables of `frame` and of the user's functions around it lead."""
+    """Return the names of the tensors that can be reached from the variables of `frame` and of its callers."""
     with torch._C.DisableTorchFunction():
         return names_in(user_frames_now(frame))
 

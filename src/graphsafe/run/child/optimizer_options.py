@@ -46,7 +46,10 @@ class OptimizerOption:
 
 
 class SteppedOptimizers:
-    """Records the optimizers that a capture steps, with the calls of the step, from its creation until `end`."""
+    """Records the optimizers that are stepped during a capture, with the calls that led to the step.
+
+    It records from its creation until `end` is called.
+    """
 
     def __init__(self) -> None:
         self._stepped: dict[int, tuple[torch.optim.Optimizer, tuple[CallSite, ...]]] = {}

@@ -76,7 +76,8 @@ class Memory:
         return self.is_there and int(storage.data_ptr()) == self.address
 
     def leaving(self, frames: tuple[CallSite, ...]) -> None:
-        """Record that a line, to which the calls `frames` led, is about to move a tensor to another storage."""
+        """Record that a line is about to move a tensor to another storage. `frames` are the calls that led to the
+        line."""
         self._left = frames
         self._note(frames)
 

@@ -17,7 +17,7 @@ def rank() -> int | None:
 
 
 def has_subgroups() -> bool:
-    """Return whether the process is in a group of more than one rank that does not contain all ranks."""
+    """Return whether the process is in a group that contains several ranks, but not all."""
     distributed = _initialized()
     if distributed is None:
         return False

@@ -153,8 +153,8 @@ class GraphRecord:
     def repeats(self, earlier: GraphRecord) -> bool:
         """Return whether both graphs do the same work, but one input is another tensor of equal size.
 
-        A variable of a function must hold this input, because the graphs of two layers, for example, also differ only
-        in their weights.
+        This input must be in a variable of a function. Otherwise, the graphs of two equal layers would match too,
+        because they differ only in their weights.
         """
         ours, theirs = ({use.memory: use for use in one.uses} for one in (self, earlier))
         new = [use for memory, use in ours.items() if memory not in theirs]

@@ -1,8 +1,8 @@
-"""Finds writes to memory that graphs read, if no stream orders these writes relative to the replays.
+"""Finds writes to memory that graphs read, if nothing orders the write and the replay.
 
-Each stream has a clock, which says how much work of every other stream is done before the stream's next work begins.
-When a stream waits for an event, the clock of the event is merged into the clock of the stream. When the host waits,
-the clock is merged for all later work.
+Each stream has a clock. It says how much of the work of every other stream is surely done before the stream's next work
+begins. When a stream waits for an event, the clock of the event is merged into the clock of the stream. When the host
+waits, the clock is merged for all later work.
 """
 
 from __future__ import annotations

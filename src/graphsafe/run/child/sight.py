@@ -104,7 +104,7 @@ class Sight(Protocol):
     """Watches the graphs of one kind of device. Methods with a body are defaults."""
 
     graph: Any
-    "The class `CUDAGraph`, whose methods every way to capture calls."
+    "The class `CUDAGraph`. Every way to capture a graph calls its methods."
     evidence: Literal["measured", "predicted"]
 
     def device(self) -> str:

@@ -194,7 +194,8 @@ def is_read(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
-    """Yield the nodes of the branches that do not run if the branch that contains a line runs."""
+    """Yield the nodes of the branches that do not run when `line` runs: the `else` if the line is in the `if`, and vice
+    versa."""
     for node in (one for one in ast.walk(function) if isinstance(one, ast.If)):
         arms = [arm for arm in (node.body, node.orelse) if arm]
         held = [arm for arm in arms if arm[0].lineno <= line <= (arm[-1].end_lineno or arm[-1].lineno)]

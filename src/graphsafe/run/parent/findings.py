@@ -121,7 +121,7 @@ class _Findings(Writer):
             self.about(graph, "GS504", frame, {"expr": text_at(site(frame), None)}, region="captured")
 
     def rotated(self) -> None:
-        """Add findings for buffers that captured code exchanges, if a replay was repeated with the same values."""
+        """Add findings for buffers that captured code exchanges, if two replays in a row began with the same values."""
         for graph in self.process.graphs:
             told = graph.facts["rotated"]
             if told is None:

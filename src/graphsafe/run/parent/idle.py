@@ -54,7 +54,7 @@ class Nvml:
         return cls(library)
 
     def busy(self) -> dict[str, int]:
-        """Return the percentage of its last window in which each GPU ran a kernel, by UUID.
+        """Return, by UUID, the percentage of each GPU's last window in which the GPU ran a kernel.
 
         A window lasts between a sixth of a second and a second. A GPU that does not report this (in MIG mode) is left
         out.

@@ -76,7 +76,8 @@ def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
 
 
 def _line_of(frame: Facts, variable: str) -> int | None:
-    """Return the last line up to the running one at which the function assigns a variable, or None."""
+    """Return the last line of a function, not after its running line, that assigns a variable. Return None if there is
+    none."""
     place = site(frame)
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = (one for one in ast.walk(tree_of(file_lines(place.path))) if isinstance(one, functions))

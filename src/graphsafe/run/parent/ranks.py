@@ -43,7 +43,7 @@ def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
 
     Graphs with collectives are compared first. If their order is the same, all graphs are compared. Of several
     differences, only the earliest is returned. Ranks that captured different graphs, or that captured on several
-    threads, are not compared, which is recorded as a limit.
+    threads, are not compared; a limit says so.
     """
     known = [one for one in seen if one.facts.get("rank") is not None and one.graphs]
     found, limits = [], []

@@ -33,7 +33,8 @@ for number in numbers:
 signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 sys.stdin.read()
 """
-"The code of the witness. Until graphsafe ends, it writes the number of each signal that it receives as a byte."
+"""The code of the witness. Until graphsafe ends, it writes one byte for each signal that it receives: the number of the
+signal."""
 
 
 class _Witness:

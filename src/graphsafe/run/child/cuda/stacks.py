@@ -25,7 +25,7 @@ def record_stacks() -> None:
 
 
 def makers() -> dict[int, CallSite]:
-    """Return the address of each block in use with the line of the user's code that allocated it."""
+    """Return address of a block in use -> the line of the user's code that allocated it."""
     return {int(block["address"]): line for _, block in _blocks() if (line := innermost_line(block)) is not None}
 
 

@@ -306,7 +306,8 @@ def attribute_or_property(value: Any, name: str) -> Any:
 def _computed(
     node: ast.expr, run: Callable[..., Any] | None, parts: Sequence[Origin], kinds: tuple[type, ...] = (object,)
 ) -> Origin:
-    """Return the origin of a value that `run` computes from `parts`, whose values must have one of these types."""
+    """Return the origin of a value that `run` computes from the values of `parts`. These must have one of the types
+    `kinds`."""
 
     def compute(values: Sequence[Any]) -> Any:
         if run is None or any(one is MISSING or not isinstance(one, kinds) for one in values):

@@ -29,7 +29,7 @@ class Variable:
     name: str
     value: Any
     line: int
-    "The line of the function at which it led to the capture."
+    "The line of this function that led to the capture."
 
     def now(self, frames: Sequence[FrameType]) -> Any:
         """Return the variable's value in the innermost running call of its function, or None if it cannot be compared

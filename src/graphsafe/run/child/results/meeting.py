@@ -33,7 +33,8 @@ class Meetings:
 
     def __init__(self) -> None:
         self._first: dict[GraphRecord, dict[int, tuple[Span, int]]] = {}
-        "Graph -> the `id` of a frame -> the position of its call, and the number of references to the outputs."
+        """Graph -> the `id` of a frame -> the position of the frame's call, and the number of references to the graph's
+        outputs."""
         self._times: Counter[tuple[GraphRecord, CallSite]] = Counter()
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:

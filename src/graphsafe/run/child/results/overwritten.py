@@ -2,8 +2,8 @@
 
 The memory of a result may also be temporary memory of a graph that was captured earlier into the same pool. A replay of
 the earlier graph then overwrites the result. This is harmless if the program no longer needs the result. So reads are
-watched from a replay of the earlier graph until the result's own graph is replayed again, while variables hold the
-result. `sys.monitoring` (from Python 3.12 on) reports each line that runs.
+watched while variables hold the result, from a replay of the earlier graph until the next replay of the result's own
+graph. `sys.monitoring` (from Python 3.12 on) reports each line that runs.
 """
 
 from __future__ import annotations

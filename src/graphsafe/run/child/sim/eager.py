@@ -239,7 +239,7 @@ class Asked:
             self._given += [] if place is None else [place]
 
     def replaying(self, graph: CUDAGraph) -> None:
-        """Count, for each graph with the size of the input, that another graph is replayed instead."""
+        """Count that this graph is replayed with an input of another graph's size, for each such other graph."""
         given, self._given = self._given, []
         if not 0 < len(given) < _MOST_COPIES:
             return
