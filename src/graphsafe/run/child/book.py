@@ -127,8 +127,7 @@ class Book:
         return True
 
     def ended(self, graph: Any, record: GraphRecord, frame: FrameType) -> None:
-        """Read the contents of a captured graph. Variables of `frame` and of its callers give names to the graph's
-        tensors."""
+        """Read a captured graph. Variables of `frame` and of its callers give names to its tensors."""
         self.graphs.append(record)
         record.seconds = (time.time_ns() - record.begun) / 1e9
         frames = user_frames_now(frame)
@@ -251,8 +250,7 @@ class Book:
         self._tell(False)
 
     def _overwriting(self, record: GraphRecord) -> None:
-        """Look for results of earlier replays that this replay is about to overwrite and that the program reads
-        later."""
+        """Look for earlier results that this replay is about to overwrite and that the program reads later."""
         frames, sites = self._running()
         found = self._results.replaying(record, frames, sites)
         if not found and record.outputs.overwritten is None:
@@ -283,8 +281,7 @@ class Book:
         return [stack for record in list(self.graphs) if record.number == graph for stack in list(record.stacks)]
 
     def ordering(self) -> Callable[[GraphRecord], None] | None:
-        """Return the function to call before each replay, or None if the order of writes and replays is not
-        followed."""
+        """Return the function to call before each replay, or None if the order of replays is not followed."""
         follow = self.sight.ordering()
         if follow is None:
             return None
@@ -306,8 +303,7 @@ class Book:
             self._tell(False)
 
     def reading(self, storages: Callable[[], Collection[int]]) -> None:
-        """Record that the running line reads storages with an eager operation. `storages` is called only if a read
-        matters."""
+        """Record that the running line reads storages eagerly. `storages` is called only if a read matters."""
         frames = user_frames_now(sys._getframe(1)) if self._results.is_watching or self._frozen else []
         if self._results.is_watching and self._results.read(storages(), frames):
             self._tell(False)
