@@ -6,7 +6,8 @@ import sys
 
 _is_main = sys.argv[:1] == ["-m"] and ("-m", "graphsafe") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
 if _is_main and sys.path[:1] in ([""], [os.getcwd()]):
-    # `python -m` has put the working directory first on the path, where a project's `typing.py` would hide Python's.
+    # `python -m` has put the working directory first on the path. A `typing.py` of the project there would hide
+    # Python's.
     del sys.path[0]
 
 from importlib import import_module
@@ -68,7 +69,7 @@ _ON_FIRST_USE = {
     "ledger": "graphsafe.run.watching",
     "watch": "graphsafe.run.watching",
 }
-"Name -> the module that defines it, for names that cost time to import."
+"Name -> the module that defines it, for names whose import takes time."
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Functions that do what the commands do: `graphsafe.scan` and `graphsafe.capture`."""
+"""Functions that do the same as the commands: `graphsafe.scan` and `graphsafe.capture`."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def scan(
     cache: bool = True,
     jobs: int | None = None,
 ) -> Report:
-    """Lint files and folders, without importing or running any of them; without paths, the working directory. A list of
-    paths is accepted, too; an empty one means no file.
+    """Lint files and folders, without importing or running them. Without paths, scan the working directory.
 
-    The options are those of `graphsafe scan`. `buffers` holds an editor's unsaved contents, by path; such a scan caches
-    nothing. Each finding holds its fixes as `edits`. Suppressed findings are in the report, with `suppressed` set.
-    `jobs` is the number of processes that read files; None means one per core if there is enough to read.
+    A path may also be a list of paths. An empty list means no file. The options are those of `graphsafe scan`.
+    `buffers` contains an editor's unsaved contents, by path; a scan with buffers caches nothing. Each finding contains
+    its fixes as `edits`. Suppressed findings are in the report, with `suppressed` set. `jobs` is the number of
+    processes that read files. With None, there is one per core if there is enough to read.
 
-    Raises RequestError for a path that does not exist, a bad configuration, an unknown rule or git revision.
+    Raises RequestError for a path that does not exist, an invalid configuration, or an unknown rule or git revision.
     """
     from graphsafe.scan_request.request import ScanRequest, joined, refusal_of, run_scan
     from graphsafe.scan_request.settings import Asked
@@ -77,7 +77,8 @@ def scan(
 
 
 def _many(value: Any) -> tuple[Any, ...]:
-    """Return the values of a list; a single text, path, number or device counts as a list of one, None as none."""
+    """Return the values of a list. A single string, path, number or device counts as a list of one, and None as an
+    empty list."""
     if value is None:
         return ()
     return (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
@@ -107,19 +108,19 @@ def capture(
     plan: bool = False,
     timeline: bool = False,
 ) -> Report:
-    """Run one step of a target, capture it, replay it on changed inputs, and say whether it is ready.
+    """Run one step of a target, capture it, replay it on changed inputs, and return whether it is ready.
 
-    `target` is `FILE.py:FACTORY`, `package.module:FACTORY`, or the name of a configured target; or an object: the step
-    itself (a function or a module) if `args` or `kwargs` are given, else a factory or a module with `example_inputs`.
-    An object is sent to separate processes (with cloudpickle), together with its tensors. If all tensors are on the
-    host, they are put on the device; otherwise the default device is the tensors' device.
+    `target` is `FILE.py:FACTORY`, `package.module:FACTORY`, the name of a configured target, or an object. With `args`
+    or `kwargs`, the object is the step itself (a function or a module). Otherwise it is a factory, or a module with
+    `example_inputs`. An object is sent to separate processes with its tensors (by cloudpickle). If all tensors are on
+    the host, they are moved to the device. Otherwise the default device is the device of the tensors.
 
-    The options are those of `graphsafe capture`; `inputs` are texts such as `ids:i64[4,1]=0..31999`. Everything runs in
-    separate processes: this one neither imports the target nor touches a GPU. Nothing is written.
+    The options are those of `graphsafe capture`. `inputs` are strings such as `ids:i64[4,1]=0..31999`. Everything runs
+    in separate processes: this process neither imports the target nor uses a GPU. Nothing is written to disk.
 
-    Every failure of the target is an answer: `report.verdict`, and a limit of kind `bad-request` if it cannot be
-    imported, built or stepped. Raises RequestError for a malformed option, for an object that cannot be sent, and where
-    there is no torch.
+    If the target fails, `report.verdict` says so. If it cannot be imported, built or stepped, the report has a limit of
+    the kind `bad-request`. Raises RequestError for an invalid option, for an object that cannot be sent, and if torch
+    is not installed.
     """
     from graphsafe.capture.api import capture_target
     from graphsafe.capture.given import written
@@ -165,10 +166,10 @@ def assert_ready(
     kwargs: Mapping[str, object] | None = None,
     **options: Any,
 ) -> Report:
-    """Prove a step or a factory ready, for tests; takes what `graphsafe.capture` takes.
+    """Prove in a test that a step or a factory is ready. The arguments are those of `graphsafe.capture`.
 
-    Raises NotReady (an AssertionError) with the lines that stand in the way, the user's own first; also if the verdict
-    is inconclusive.
+    Raises NotReady (an AssertionError) if the verdict is another one, even if it is inconclusive. The message shows the
+    lines to blame, the user's own lines first.
     """
     from graphsafe.guard.findings import NotReady, failure_text
 
@@ -180,16 +181,16 @@ def assert_ready(
 
 
 def capture_requests(text: str | None, **options: object) -> list[CaptureRequest]:
-    """Return a request for the target that `text` names, or for every configured one.
+    """Return a request for the target that `text` names, or for every configured target if `text` is None.
 
-    A configured target is found by its name only; a factory given as `FILE.py:FACTORY` gets no configured options.
-    Devices and buckets that are not given come from the target's configuration. Raises RequestError.
+    A configured target is found only by its name: a factory that is given as `FILE.py:FACTORY` gets no configured
+    options. Devices and buckets that are not given are taken from the target's configuration. Raises RequestError.
     """
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.config import config_over
 
     if options["plan"] and options["nproc"] is not None:
-        raise RequestError("capture --plan: it plans the step of one process, not of several ranks")
+        raise RequestError("capture --plan: only the step of one process can be planned, not the step of several ranks")
     if text is None:
         config = config_over(Path.cwd())
         if not config.targets:

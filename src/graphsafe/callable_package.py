@@ -1,4 +1,4 @@
-"""Makes packages callable: `graphsafe.scan` is both a package of modules and the function that uses them."""
+"""Makes packages callable: `graphsafe.scan` is both a package of modules and a function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """A package that can be called: Python binds it to its name, so it would hide the function of that name."""
+    """A package that can be called.
+
+    Python binds the package to its name, so it would hide a function with the same name.
+    """
 
     _function: Callable[[], Callable[..., Any]]
 
@@ -22,6 +25,6 @@ class _CallablePackage(ModuleType):
 
 
 def make_callable(package: ModuleType, function: Callable[[], Callable[..., Any]]) -> None:
-    """Make a call of `package` run what `function` returns, which is asked at each call."""
+    """Make a call of `package` call the function that `function` returns. `function` is called each time."""
     package.__class__ = _CallablePackage
     vars(package)["_function"] = function

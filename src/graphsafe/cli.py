@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Everything heavy is imported by the command that needs it."""
+"""The command line: parses, calls and prints. Each command imports the heavy modules that it needs."""
 
 from __future__ import annotations
 
@@ -38,12 +38,15 @@ from graphsafe.errors import RequestError
 from graphsafe.version import __version__
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"The OSError numbers of a write to a full or failing disk."
+"The numbers of the OSError that a write to a full or failing disk raises."
 
 
 def run() -> int:
-    """Run `main` as the whole work of this process. Garbage collection is off: a large scan leaves reference cycles,
-    and collecting them would take 3 % of its time."""
+    """Run `main` as the whole work of this process.
+
+    Garbage collection is disabled: a large scan leaves reference cycles, and collecting them would take 3 % of its
+    time.
+    """
     gc.disable()
     code = main()
     # Python's last collection at exit skips frozen objects.
@@ -54,10 +57,10 @@ def run() -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0: nothing stands in the way. 1: something does. 2: the request is wrong. 3: graphsafe itself failed.
+    0: nothing prevents a graph. 1: something does. 2: the request is wrong. 3: graphsafe itself failed.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # None if the process that started graphsafe closed the stream
+        if getattr(sys, name) is None:  # None if the parent process closed the stream
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif hasattr(getattr(sys, name), "reconfigure"):
             getattr(sys, name).reconfigure(errors="backslashreplace")
@@ -97,11 +100,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 _WITHOUT_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
-"Raised by newer versions of click to show the help."
+"Newer versions of click raise it to show the help."
 
 
 def _usage_error(error: click.UsageError) -> str:
-    """Return in one line which words of the command line are wrong, and where the right ones are listed."""
+    """Return in one line what is wrong with the command line, and which help lists the correct words."""
     path = error.ctx.command_path if error.ctx is not None else "graphsafe"
     text = error.format_message().rstrip(".")
     command = path.partition(" ")[2]
@@ -110,7 +113,7 @@ def _usage_error(error: click.UsageError) -> str:
 
 
 def _discard_output() -> None:
-    """Drop what stdout still buffers: Python would try to write it again at exit, and print an error."""
+    """Drop the output that stdout still buffers. Python would try again to write it at exit, and print an error."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -121,15 +124,15 @@ def commands() -> None:
     """Can one step of your PyTorch code be captured and replayed as a CUDA graph?
 
     \b
-    graphsafe scan src/                 name the lines that stand in the way
+    graphsafe scan src/                 find the lines that prevent a CUDA graph
     graphsafe capture model.py:build    run the step and prove it
     graphsafe run -- python serve.py    watch the graphs of a running program
-    graphsafe explain GS101             what a rule means and what to write
+    graphsafe explain GS101             read what a rule means and what to write
 
     scan needs neither torch nor a GPU. Without a GPU, capture runs on a simulated device.
 
     \b
-    Exit codes: 0 nothing stands in the way, 1 something does,
+    Exit codes: 0 nothing prevents a graph, 1 something does,
     2 the request is wrong, 3 graphsafe itself failed.
     """
 
@@ -138,10 +141,10 @@ for command in (scan, capture, run_command, diff):
     commands.add_command(command)
 
 
-@commands.command(short_help="Explain rules, CUDA error codes and the texts of errors.")
+@commands.command(short_help="Explain rules, CUDA error codes and error messages.")
 @click.argument("words", metavar="CODE|ERROR", nargs=-1, required=True)
 def explain(words: tuple[str, ...]) -> None:
-    """Explain a rule, a family of rules, a CUDA error code, or the text of an error.
+    """Explain a rule, a family of rules, a CUDA error code, or an error message.
 
     \b
     graphsafe explain GS101
@@ -159,7 +162,7 @@ def explain(words: tuple[str, ...]) -> None:
 @commands.group(invoke_without_command=True)
 @click.pass_context
 def rules(context: click.Context) -> None:
-    """List the rulebook; `rules test` runs the cases inside rule files."""
+    """List the rules. `rules test` runs the cases in rule files."""
     if context.invoked_subcommand is None:
         from graphsafe.rulebook.book import rulebook_of
 
@@ -172,9 +175,9 @@ def rules(context: click.Context) -> None:
 @rules.command("test")
 @click.argument("packs", metavar="[PACK]...", nargs=-1, type=PATH)
 def rules_test(packs: tuple[Path, ...]) -> int:
-    """Run the cases inside rule files.
+    """Run the cases in rule files.
 
-    PACK is a file or a folder; without one, graphsafe's own rules are run.
+    PACK is a file or a folder. Without PACK, the cases of graphsafe's own rules are run.
     """
     from graphsafe.rule_cases import run_cases
 
@@ -189,14 +192,14 @@ def rules_test(packs: tuple[Path, ...]) -> int:
     return FINDINGS if failed else OK
 
 
-@commands.command(short_help="Turn saved reports into another form, or join them.")
+@commands.command(short_help="Convert saved reports to another format, or join them.")
 @click.argument("files", metavar="[merge] FILE...", nargs=-1, required=True, type=PATH)
 @form_option(has_timeline=True)
 @outputs_option()
 def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...]) -> None:
-    """Turn a saved JSON report or ledger into another form.
+    """Convert a saved JSON report or ledger to another format.
 
-    `report merge` joins several reports, as those of `capture --shard`.
+    `report merge` joins several reports, such as those of `capture --shard`.
 
     \b
     graphsafe report graphsafe-report.json
@@ -221,7 +224,8 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
 def config(paths: tuple[Path, ...]) -> None:
     """Show the settings for PATH, and where each value comes from.
 
-    Without PATH, for the working directory. `graphsafe scan --show-settings` also counts the options of a scan.
+    Without PATH, show those for the working directory. `graphsafe scan --show-settings` also shows the effect of a
+    scan's options.
     """
     from graphsafe.scan_request.request import ScanRequest, parts_of
 
@@ -244,7 +248,8 @@ def schema() -> None:
 def lsp() -> None:
     """Serve an editor (language server protocol).
 
-    Findings while you type, the rule's page on hover, and fixes as code actions. Needs `graphsafe[lsp]`.
+    The editor shows findings while you type, the page of a rule on hover, and fixes as code actions. Needs
+    `graphsafe[lsp]`.
     """
     import importlib.util
 

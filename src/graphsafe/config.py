@@ -1,4 +1,4 @@
-"""A project's configuration: `[tool.graphsafe]` in pyproject.toml, or the whole of graphsafe.toml."""
+"""The configuration of a project: `[tool.graphsafe]` in pyproject.toml, or the whole of graphsafe.toml."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from graphsafe.files import MAX_HANDWRITTEN, read_regular, saved
 from graphsafe.report.model import LEVELS, REGIONS, Level, Region
 
 AxisValue = int | float | str | bool
-"A value that a factory's keyword argument takes in one bucket."
+"A value that a keyword argument of a factory has in one bucket."
 
 SUPPORT_LEVELS = ("NEVER", "UNIFORM_SINGLE_TOKEN_DECODE", "UNIFORM_BATCH", "ALWAYS")
-"""Levels of support for CUDA graphs, in vLLM's terms, each of which includes the batches of the level before: none,
-batches of one token per request, batches of equally many tokens per request, all batches."""
+"""Levels of support for CUDA graphs, with vLLM's names. Each includes the batches of the previous level.
+
+The levels are: no batches, batches of one token per request, batches with the same number of tokens per request, all
+batches.
+"""
 
 DEVICE = re.compile(r"(cuda|sim)(:\d+)?|all")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?")
@@ -30,15 +33,16 @@ _ROOT_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
 
 class ConfigError(RequestError):
-    """The configuration is malformed: one line with the file, the key and the reason."""
+    """Raised if the configuration is invalid. The message is one line with the file, the key and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionPattern:
-    """The functions that an entry of `hot-paths` or `cold-paths` names: `where:function`, both shell patterns.
+    """The functions that an entry of `hot-paths` or `cold-paths` names: `where:function`. Both parts are shell
+    patterns.
 
     `where` is a dotted module (`engine.runner`), a file (`engine/runner.py`) or a folder (`engine/`), relative to the
-    project root; without `:function` it names every function there. `*` also matches dots and slashes.
+    project root. Without `:function`, the entry names every function there. `*` also matches dots and slashes.
     """
 
     where: str
@@ -46,17 +50,19 @@ class FunctionPattern:
     compiled: bool = False
     "Whether this hot path runs under torch.compile, so that `is_compiling()` is True."
     region: Region = "captured"
-    "The region of this hot path: `step` for host code around the graphs."
+    "The region of this hot path. It is `step` for host code around the graphs."
 
     def names(self, path: str, module: str, function: str) -> bool:
-        """Return whether the pattern matches a function and writes out its name, without `*`."""
+        """Return whether the pattern matches a function and contains its full name, without `*`."""
         return function == self.function and self.matches(path, module, function)
 
     def matches(self, path: str, module: str, function: str) -> bool:
-        """Return whether the pattern names a function. `path` is relative to the project root with forward slashes,
-        `function` is the qualified name."""
+        """Return whether the pattern matches a function.
+
+        `path` is relative to the project root, with forward slashes. `function` is the qualified name.
+        """
         where = self.where + "*" if self.where.endswith("/") else self.where
-        # A path also counts as a dotted name from the root, as if every folder on it were a package.
+        # A path also counts as a dotted name from the root, as if each of its folders were a package.
         from_root = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         return fnmatchcase(function, self.function) and any(
             fnmatchcase(name, where) for name in (path, module, from_root)
@@ -69,19 +75,19 @@ class Target:
 
     name: str
     factory: str
-    "`FILE.py:FACTORY` or `package.module:FACTORY`; a file is relative to the project root."
+    "`FILE.py:FACTORY` or `package.module:FACTORY`. A file is relative to the project root."
     devices: tuple[str, ...] = ()
-    "The device, as on the command line; empty means the first GPU, or the simulated device without one."
+    "The devices, as on the command line. If empty, it is the first GPU or, without a GPU, the simulated device."
     buckets: Mapping[str, tuple[AxisValue, ...]] = field(default_factory=dict)
     breaks: bool = False
-    "Whether eager breaks between captured regions are accepted: ready-with-breaks is then a success."
+    "Whether eager breaks between captured regions are accepted. Then `ready-with-breaks` is a success."
     compiled: bool = False
     "Whether the step runs under torch.compile, so that `is_compiling()` is True."
     declared: str | None = None
-    "The declared support for CUDA graphs, a level of `SUPPORT_LEVELS`, for a step whose classes do not declare it."
+    "The declared level of support (one of `SUPPORT_LEVELS`), for a step whose classes do not declare it."
 
     def factory_from(self, root: Path, folder: Path) -> str:
-        """Return the factory as one would type it in `folder`, given the project's root."""
+        """Return the factory as a user would type it in `folder`. `root` is the project root."""
         where, _, factory = self.factory.rpartition(":")
         return f"{os.path.relpath(root / where, folder)}:{factory}" if where.endswith(".py") else self.factory
 
@@ -91,34 +97,36 @@ class Config:
     """A project's configuration, with the defaults filled in."""
 
     root: Path
-    "The project root: the folder of the configuration, else the nearest folder that looks like a project."
+    "The project root: the folder of the configuration. Without one: the nearest folder that looks like a project."
     source: Path | None = None
     "The file that was read, or None."
     keys: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    "The keys that the file has, sorted."
+    "The keys that are in the file, sorted."
     hot_paths: tuple[FunctionPattern, ...] = ()
     cold_paths: tuple[FunctionPattern, ...] = ()
     select: tuple[str, ...] = ()
-    "Codes or their beginnings (`GS1`); empty means every rule."
+    "Codes or their beginnings (`GS1`). If empty, every rule is selected."
     ignore: tuple[str, ...] = ()
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     "Shell pattern of a path from the root -> codes or their beginnings."
     levels: Mapping[str, Level] = field(default_factory=dict)
-    "Codes or their beginnings -> the level of their findings, in place of the rulebook's."
+    "Code or its beginning -> the level of its findings, which replaces the rulebook's level."
     fail_level: Level = "error"
     region: Region | None = None
-    "Report only findings of this region, and those without a region; None means all."
+    "Only findings in this region, and findings without a region, are reported. None means all."
     exclude: tuple[str, ...] = ()
-    "Paths that scan does not read: patterns as in .gitignore, from the root."
+    "Paths that a scan does not read. They are patterns as in .gitignore, from the root."
     rule_packs: tuple[Path, ...] = ()
     settings: tuple[str, ...] = ()
-    "Environment variables to record in a report, besides graphsafe's own list."
+    "Environment variables that reports record, in addition to graphsafe's own list."
     targets: Mapping[str, Target] = field(default_factory=dict)
 
 
 def load_config(start: Path) -> Config:
-    """Return the configuration for `start`, a file or folder: the nearest at or above it, up to the root of its
-    repository. Raises ConfigError."""
+    """Return the configuration for `start`, a file or a folder. Raises ConfigError.
+
+    It is the nearest configuration at or above `start`, up to the root of the repository.
+    """
     start = start.resolve()
     folder = start if start.is_dir() else start.parent
     marked: Path | None = None
@@ -140,14 +148,14 @@ def config_over(path: Path) -> Config:
 
 
 def has_own_config(folder: Path) -> bool:
-    """Return whether a folder has a configuration. Raises ConfigError, but only for a file that names graphsafe."""
+    """Return whether a folder has a configuration. Raises ConfigError, but only for a file that mentions graphsafe."""
     named = saved(folder / "pyproject.toml", MAX_HANDWRITTEN) or b""
     may_have = b"graphsafe" in named or os.path.exists(folder / "graphsafe.toml")
     return may_have and _table_in(folder) is not None
 
 
 def is_project_root(folder: Path) -> bool:
-    """Return whether a folder looks like the top of a project."""
+    """Return whether a folder looks like the root of a project."""
     return any(os.path.exists(folder / marker) for marker in _ROOT_MARKERS)
 
 
@@ -171,7 +179,7 @@ def read_toml(path: Path, failure: type[RequestError] = ConfigError) -> dict[str
 
 
 def parsed_toml(data: str | bytes, where: str, failure: type[RequestError] = ConfigError) -> dict[str, Any]:
-    """Return the content of a TOML text. Raises `failure`, whose message names `where`."""
+    """Return the content of a TOML document. Raises `failure`, whose message names `where`."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -180,7 +188,7 @@ def parsed_toml(data: str | bytes, where: str, failure: type[RequestError] = Con
         return tomllib.loads(data if isinstance(data, str) else data.decode("utf-8"))
     except RecursionError:
         raise failure(f"{where}: nested too deeply") from None
-    except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
+    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
         raise failure(f"{where}: {error}") from None
 
 
@@ -194,7 +202,7 @@ def _from_table(root: Path, source: Path, table: object) -> Config:
 
 
 def _hot_function(doc: Document, key: str, value: object) -> FunctionPattern:
-    """Read a text or a table: `{ path = "engine/", region = "step" }`."""
+    """Read a string or a table: `{ path = "engine/", region = "step" }`."""
     if not isinstance(value, dict):
         return _function(doc, key, value)
     keys = {"path": _function, "compiled": Document.boolean, "region": word_of(REGIONS)}
@@ -254,14 +262,16 @@ def _buckets(doc: Document, key: str, value: object) -> Mapping[str, tuple[AxisV
 
 
 def values_in_range(text: str) -> tuple[int, ...] | None:
-    """Return the values of a range: `8..32:8` is 8, 16, 24, 32, with the end if a step reaches it. None if the text is
-    no range. Raises ValueError for an empty or endless range."""
+    """Return the values of a range: `8..32:8` is 8, 16, 24, 32. The end is included if a step reaches it.
+
+    Return None if the string is no range. Raises ValueError for an empty or too long range.
+    """
     match = _RANGE.fullmatch(text)
     if match is None:
         return None
     first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
     if last < first or not step > 0 or (last - first) // step >= _MOST_VALUES:
-        raise ValueError(f"a range has 1 to {_MOST_VALUES} values")
+        raise ValueError(f"a range must have 1 to {_MOST_VALUES} values")
     return tuple(range(first, last + 1, step))
 
 

@@ -18,12 +18,14 @@ from graphsafe.report.text import count
 from graphsafe.scan.sources.source import MAX_BYTES
 
 _STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")
-"""If there are several runs, the strongest answer counts: a fault that one run saw exists, even if another run did not
-see it."""
+"""If there are several runs, the first status in this order counts.
+
+A fault that one run has seen exists, even if another run has not seen it.
+"""
 
 
 def captures_in(paths: Sequence[Path]) -> list[Report]:
-    """Return the reports of captures that files hold. Raises RequestError."""
+    """Return the reports of captures that are in files. Raises RequestError."""
     found = [report for path in paths for report in read_reports(path)]
     if any(report.command != "capture" for report in found):
         raise RequestError("scan --with: give reports of graphsafe capture")
@@ -31,8 +33,10 @@ def captures_in(paths: Sequence[Path]) -> list[Report]:
 
 
 def confirmed(report: Report, captures: Sequence[Report], hot: Mapping[str, Collection[tuple[int, int]]]) -> Report:
-    """Return the report, in which each finding has the status that the runs give it. The runs prove nothing for other
-    inputs."""
+    """Return the report with the status that the runs give to each finding.
+
+    The runs prove nothing for other inputs.
+    """
     known = frozenset(finding.fingerprint for finding in report.findings)
     findings = [replace(finding, status=_status(finding, captures, known)) for finding in report.findings]
     return replace(report, findings=tuple(findings), hot_lines=_hot_lines(captures, hot))
@@ -49,7 +53,7 @@ def summary(report: Report) -> str:
 
 
 def _hot_lines(captures: Sequence[Report], hot: Mapping[str, Collection[tuple[int, int]]]) -> HotLines | None:
-    """Count the hot statements that ran; None if no report says which lines ran."""
+    """Count the hot statements that ran. Return None if no report says which lines ran."""
     if all(report.executed is None for report in captures):
         return None
     executed: dict[str, list[ExecutedFile]] = {}
@@ -71,7 +75,10 @@ def _hot_lines(captures: Sequence[Report], hot: Mapping[str, Collection[tuple[in
 
 
 def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[str]) -> JoinStatus | None:
-    """Return the combined answer of the runs; None if they reached the place but cannot see such faults."""
+    """Return the status that the runs together give to a prediction.
+
+    Return None if they reached its place but cannot see faults of this kind.
+    """
     found = [one for report in captures for one in report.findings if _is_about(one, prediction, known)]
     said = ["confirmed" if one.source != "scan" else one.status for one in found]
     decided = [status for status in said if status is not None]
@@ -81,8 +88,11 @@ def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[st
 
 
 def _is_about(seen: Finding, prediction: Finding, known: frozenset[str]) -> bool:
-    """Return whether a finding is about the prediction: their fingerprints, which survive moved lines, are equal. A
-    finding whose fingerprint no prediction has may also match a prediction of another rule on its line."""
+    """Return whether a finding of a run is about a prediction.
+
+    It is if the fingerprints, which stay the same when lines move, are equal. If no prediction has the finding's
+    fingerprint, it may also be about a prediction of another rule on its line.
+    """
     if seen.fingerprint in known:
         return seen.fingerprint == prediction.fingerprint
     return seen.source != "scan" and same_cause(prediction, seen)

@@ -32,24 +32,29 @@ if TYPE_CHECKING:
     from graphsafe.scan_request.settings import Setting
 
 _MOST = 8
-"Number of functions or uses that are listed one by one."
+"At most this many functions or uses are listed."
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print lines, without characters that control the terminal and commands that a CI system would obey: names,
-    messages and settings come from files that anybody may have written. Functions that colour their own text do not use
-    this."""
+    """Print lines. Characters that control the terminal and commands of CI systems are made harmless.
+
+    Names, messages and settings are from files that anybody may have written. Functions that colour their output do not
+    use this function.
+    """
     click.echo("\n".join(without_commands(printable(line)) for line in text.split("\n")), err=err)
 
 
 def complain(line: str) -> None:
-    """Print one line on stderr, without control characters. If stderr cannot be written, the line is dropped."""
+    """Print one line on stderr, without control characters. If stderr cannot be written, drop the line."""
     with contextlib.suppress(OSError):
         say(f"graphsafe: {printable(line)}", err=True)
 
 
 def check_writable(output: Path | None, option: str = "-o") -> None:
-    """Check an option's output file before the work, since a capture takes minutes. Raises RequestError."""
+    """Raise RequestError if the output file of an option cannot be written.
+
+    It is called before the work begins, because a capture takes minutes.
+    """
     if output is not None and (output.is_dir() or not os.access(output.absolute().parent, os.W_OK)):
         raise RequestError(f"{option} {output}: cannot be written")
 
@@ -61,8 +66,10 @@ def put(
     rules: Callable[[], RuleTexts],
     source: Lines | None = None,
 ) -> None:
-    """Write reports in one form, to a file or to stdout; `source` gives the code that is shown. Raises RequestError if
-    the file cannot be written."""
+    """Write reports in one format, to a file or to stdout. Raises RequestError if the file cannot be written.
+
+    `source` returns the lines of code that are shown.
+    """
     from graphsafe.report.forms import render
     from graphsafe.report.source import file_lines
 
@@ -74,7 +81,7 @@ def put(
 
 
 def put_text(text: str, output: Path | None) -> None:
-    """Write text that can be shown as it is, to a file or to stdout. Raises RequestError."""
+    """Write a string unchanged to a file or to stdout. Raises RequestError."""
     from graphsafe.files import write_atomically
 
     if output is None:
@@ -87,7 +94,7 @@ def put_text(text: str, output: Path | None) -> None:
 
 
 def put_ledger_on_stderr(ledger: Ledger, rules: Callable[[], RuleTexts]) -> None:
-    """Show a ledger without mixing it with what its program has printed."""
+    """Print a ledger on stderr, so that it is not mixed with the output of the program."""
     from graphsafe.report.forms import render
 
     with contextlib.suppress(OSError):
@@ -115,7 +122,7 @@ def _put_summary(reports: Report | Sequence[Report] | Ledger) -> None:
 
 
 def put_summary(named: Sequence[tuple[str, Report]]) -> None:
-    """Print a line per target: name, verdict, seconds and devices."""
+    """Print a line for each target: its name, verdict, seconds and devices."""
     from graphsafe.report.capture_text import summary_lines
     from graphsafe.report.text import painter
 
@@ -123,14 +130,14 @@ def put_summary(named: Sequence[tuple[str, Report]]) -> None:
 
 
 def put_written(written: Written, file: Path) -> None:
-    """Print how many findings a new baseline holds."""
+    """Print how many findings a new baseline contains."""
     more = [f"{written.new} new"] * bool(written.new) + [f"{written.gone} gone"] * bool(written.gone)
     text = f"{count(written.findings, 'finding')}{f' ({listed(more)})' if more else ''}"
     say(f"{from_here(str(file))}: {text}")
 
 
 def put_added(added: Added) -> None:
-    """Print where comments were added, and where no comment could be added."""
+    """Print where comments were added, and which findings could get none."""
     files = f" in {count(added.files, 'file')}" if added.files else ""
     say(f"{count(added.findings, 'finding')} ignored{files}")
     for failure in added.failures:
@@ -138,15 +145,18 @@ def put_added(added: Added) -> None:
 
 
 def put_fixed(fixed: Fixed) -> None:
-    """Print on stderr which findings were repaired, and which could not be."""
+    """Print on stderr how many findings were repaired, and which could not be."""
     say(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
     for line in (*fixed.risks, *fixed.failures):
         complain(line)
 
 
 def put_diff(lines: Iterable[bytes]) -> None:
-    """Print a diff. On a terminal, control characters in the files' text are left out; into a pipe, the diff is
-    unchanged, as `git apply` needs it."""
+    """Print a diff.
+
+    On a terminal, control characters of the files are replaced. Into a pipe, the diff is printed unchanged, because
+    `git apply` needs it so.
+    """
     for line in lines:
         if is_live(sys.stdout):
             say(line.decode("utf-8", "replace").rstrip("\r\n"))
@@ -174,7 +184,7 @@ def put_statistics(report: Report) -> None:
 
 
 def put_settings(rows: Iterable[Setting]) -> None:
-    """Print a line per setting: name, value, and where the value comes from."""
+    """Print a line for each setting: its name, its value, and where the value comes from."""
     for row in rows:
         value = wrapped(row.value, max(_width(), 40), f"{row.name}: ", "    ", cut=False)
         origin = f"({row.origin})"
@@ -183,7 +193,7 @@ def put_settings(rows: Iterable[Setting]) -> None:
 
 
 def put_page(markdown: str) -> None:
-    """Print a page: rendered on a terminal, plain Markdown into a pipe. The address of each link is shown."""
+    """Print a page. It is rendered on a terminal, and plain Markdown in a pipe. The address of each link is shown."""
     if _colour(sys.stdout):
         from rich.console import Console
         from rich.markdown import Markdown
@@ -195,9 +205,11 @@ def put_page(markdown: str) -> None:
 
 
 def put_hotness(found: Sequence[Hotness]) -> None:
-    """Print why functions are hot or not. If there are many, print the first ones, and how to select fewer."""
+    """Print why functions are hot or not. If there are many, print the first ones and how to select fewer."""
     blocks = ["\n".join(_hotness(each)) for each in found[:_MOST]]
-    more = f"{len(found) - _MOST} more have that name: put the class or the file before it, as in the above."
+    more = (
+        f"{len(found) - _MOST} more have this name. To select one, write its class or file before the name, as above."
+    )
     say("\n\n".join([*blocks, more] if len(found) > _MOST else blocks))
 
 
@@ -217,7 +229,7 @@ def _hotness(found: Hotness) -> Iterator[str]:
             called = callee.partition("::")[2]
             yield f"  {from_here(path)}:{edge.line}: {caller or 'the module level'} calls {called}{behind}"
         if any(edge.guarded for edge in found.chain):
-            yield "  Every way to it is guarded, so its findings are notes at most."
+            yield "  Every path to it is guarded, so its findings are notes at most."
         if found.further_roots:
             yield f"  {count(found.further_roots, 'more root')} can reach it."
     else:
@@ -244,7 +256,7 @@ def _mending(found: Hotness) -> str:
 
 
 class StatusLine:
-    """One line on stderr that says what is going on; it is erased at the end."""
+    """One line on stderr that says what is being done. It is erased at the end."""
 
     def __init__(self) -> None:
         self.from_here = False
@@ -259,10 +271,10 @@ class StatusLine:
 
 
 class ProgressBar:
-    """A progress bar on stderr, shown only for long runs."""
+    """A progress bar on stderr, which only long runs show."""
 
     PATIENCE = 2.0
-    "Seconds before the bar appears."
+    "The number of seconds before the bar is shown."
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -289,14 +301,15 @@ class ProgressBar:
 
 
 def _colour(stream: TextIO) -> bool:
-    """Return whether to colour a stream, decided as in Python: by NO_COLOR, then FORCE_COLOR, then the terminal."""
+    """Return whether to use colour on a stream. As in Python, NO_COLOR decides first, then FORCE_COLOR, then the
+    terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or is_live(stream)
 
 
 def is_live(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal that can colour text and move its cursor."""
+    """Return whether a stream is a terminal that can show colours and move its cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 

@@ -1,4 +1,4 @@
-"""Checks the values of a configuration or rule file; an error names the file and the key."""
+"""Checks the values in a configuration or a rule file. An error names the file and the key."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ from graphsafe.errors import RequestError, nearest
 
 Word = TypeVar("Word", bound=str)
 Convert = Callable[["Document", str, object], Any]
-"Takes a key's full name and its value; returns the checked value."
+"Takes the full name of a key and its value, and returns the checked value."
 
 _CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]")
-"Control characters: paths do not contain them, and in a printed text they could move the cursor."
+"Matches control characters. Paths do not contain them, and when printed, they could move the cursor."
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file that is checked. Every method takes a key's full name and a value, and raises `failure` with one line."""
+    """A file whose content is checked.
+
+    Every method takes the full name of a key and its value, and raises `failure` with one line.
+    """
 
     source: str
     failure: type[RequestError]
     prefix: str = ""
-    "The prefix of every key in an error: `tool.graphsafe.`."
+    "The beginning of every key in an error message, such as `tool.graphsafe.`."
 
     def error(self, key: str, reason: str) -> RequestError:
         where = f"{self.prefix}{key}".rstrip(".")
         return self.failure(f"{self.source}: {where}: {reason}" if where else f"{self.source}: {reason}")
 
     def read(self, key: str, value: object, converts: Mapping[str, Convert], required: Sequence[str] = ()) -> Any:
-        """Check a table with known keys, by its full name (empty for the whole file); return it with checked values."""
+        """Check a table with known keys, and return it with checked values. `key` is "" for the whole file."""
         within = f"{key}." if key else ""
         read = {}
         for name, item in self.table(key, value).items():
@@ -52,7 +55,7 @@ class Document:
         return value
 
     def items(self, key: str, value: object) -> list[tuple[str, Any]]:
-        """Check a list; return (full name, item) pairs."""
+        """Check a list, and return its items with their full names."""
         if not isinstance(value, list):
             raise self.error(key, f"expected a list, got {_shown(value)}")
         return [(f"{key}[{i}]", item) for i, item in enumerate(value)]
@@ -96,12 +99,12 @@ class Document:
 
 
 def word_of(words: Sequence[str]) -> Convert:
-    """Return a check that a value is one of some words."""
+    """Return a check that a value is one of these words."""
     return lambda doc, key, value: doc.one_of(key, value, words)
 
 
 def list_of(convert: Convert) -> Convert:
-    """Return a check of a list whose items pass `convert`; its result is a tuple."""
+    """Return a check of a list whose items pass `convert`. Its result is a tuple."""
     return lambda doc, key, value: tuple(convert(doc, *item) for item in doc.items(key, value))
 
 
@@ -127,6 +130,6 @@ def number_from(least: int) -> Convert:
 def _shown(value: object) -> str:
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits; lists in lists in lists
+    except (ValueError, RecursionError):  # a number with thousands of digits, or lists that are nested too deeply
         return f"a {type(value).__name__} too large to show"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,5 +1,7 @@
-"""The entry point of the command. It is small, so that Ctrl-C is handled even during the imports: `capture` then ends
-with an inconclusive report, as it does later, and any other command ends with one line."""
+"""The entry point of the command. It is small, so that Ctrl-C is handled even during the imports.
+
+`capture` then ends with an inconclusive report, as it does later. All other commands end with one line.
+"""
 
 import sys
 

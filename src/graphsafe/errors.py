@@ -1,4 +1,4 @@
-"""The exception for a user's mistake."""
+"""The exception for mistakes of the user."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ _MOST_ALIKE = 50
 
 
 class RequestError(Exception):
-    """The request is wrong: no such file, an unknown key, a malformed rule. The message is one line; the exit code is
-    2."""
+    """Raised if the request is wrong: no such file, an unknown key, an invalid rule.
+
+    The message is one line, and the exit code is 2.
+    """
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a hint such as ` (did you mean "hot-paths"?)`, or nothing if no known word is similar."""
+    """Return a hint such as ` (did you mean "hot-paths"?)`, or "" if no known word is similar."""
     matches = get_close_matches(word, list(known), n=_MOST_ALIKE, cutoff=0.5)
     if not matches:
         return ""
-    # Of words that are equally similar, the one that differs in the fewest places: GS101 for GS1O1, not GS711.
+    # If several words are equally similar, take the one with the fewest changed places: GS101 for GS1O1, not GS711.
     best = max(matches, key=lambda one: (SequenceMatcher(None, one, word).ratio(), sum(map(eq, one, word))))
     return f' (did you mean "{best}"?)'

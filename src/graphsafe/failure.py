@@ -1,4 +1,4 @@
-"""The text to send to the developers when graphsafe itself fails."""
+"""The text to send to the developers if graphsafe itself fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _OURS = os.path.dirname(os.path.abspath(__file__))
 
 
 def in_one_line(error: BaseException) -> str:
-    """Describe an error, even if its own text fails: `graphsafe failed: KeyError: 'x' (capture/compare.py:40)`."""
+    """Describe an error: `graphsafe failed: KeyError: 'x' (capture/compare.py:40)`. It works even if `str(error)`
+    fails."""
     try:
         text = " ".join(str(error).split())
     except Exception:
@@ -28,8 +29,8 @@ def in_one_line(error: BaseException) -> str:
 
 
 def what_to_report(error: BaseException, arguments: Sequence[str]) -> str:
-    """Return a short text: the failure, its place, the versions and the command. The text contains no source lines of
-    the user."""
+    """Return a short text with the failure, its place, the versions and the command. It contains no source code of the
+    user."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     return "\n".join(
         [

@@ -11,16 +11,17 @@ import sys
 from pathlib import Path
 
 MAX_HANDWRITTEN = 4_000_000
-"The largest number of bytes of a configuration, a rule file or an ignore file. Files that people write are smaller."
+"The largest size in bytes of a configuration, a rule file or an ignore file. Files that people write are smaller."
 CHUNK = 65_536
-"The number of bytes to read at once from a file that claims to be empty, as files in /proc do."
+"The number of bytes to read at once from a file whose size is given as 0, as in /proc."
 
 
 def read_regular(path: str | Path, most: int) -> bytes:
-    """Return the content of a regular file of at most `most` bytes. Raises OSError; its `strerror` says what is wrong.
+    """Return the content of a regular file of at most `most` bytes. Raises OSError, whose `strerror` says what is
+    wrong.
 
-    A FIFO could block forever, and a device may have no end. The file is opened without blocking and checked only then,
-    so that it cannot be replaced in between.
+    Reading a FIFO could block forever, and a device may have no end. The file is opened without blocking and checked
+    after that, so that it cannot be replaced in between.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -29,7 +30,7 @@ def read_regular(path: str | Path, most: int) -> bytes:
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         if status.st_size > most:
             raise OSError(errno.EFBIG, f"larger than {most // 1_000_000} MB", str(path))
-        # Read to the current end of the file; one read is enough for most files.
+        # Read until the end of the file. For most files, one read is enough.
         return b"".join(iter(lambda: os.read(descriptor, max(status.st_size + 1, CHUNK)), b""))
     finally:
         os.close(descriptor)
@@ -44,11 +45,11 @@ def saved(path: str | Path, most: int) -> bytes | None:
 
 
 def write_atomically(path: Path, content: str | bytes, *, before: bytes | None = None) -> None:
-    """Write a temporary file beside `path` and rename it, so that nobody ever sees half a file.
+    """Write a temporary file beside `path` and rename it, so that nobody ever sees a partial file.
 
-    A link is followed, and a file that is replaced keeps its mode. A device or a pipe is written directly, since
-    renaming would replace it. If `before` is given, the file is replaced only if `before` is still its content. Raises
-    OSError.
+    A link is followed, and the new file has the mode of the file that it replaces. A device or a pipe is written
+    directly, because renaming would replace it. If `before` is given, the file is replaced only if its content is still
+    `before`. Raises OSError.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8")
     if before is None and path.exists() and not path.is_file():
@@ -70,12 +71,12 @@ def write_atomically(path: Path, content: str | bytes, *, before: bytes | None =
 
 
 def leads_out(file: Path, folder: Path) -> bool:
-    """Return whether a file lies outside of a folder once links are followed."""
+    """Return whether a file is outside a folder when links are followed."""
     return not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
 
 
 def ensure_working_directory(path: str) -> None:
-    """Create the working directory again if it has been removed, so that the report can be written into it."""
+    """Create the working directory again if it has been removed, so that the report can be written there."""
     try:
         os.getcwd()
     except OSError:
@@ -85,21 +86,25 @@ def ensure_working_directory(path: str) -> None:
 
 
 def from_here(path: str) -> str:
-    """Return a path as reports write it: from the working directory, with forward slashes; unchanged if that folder has
-    been removed or is on another drive."""
+    """Return a path as reports write it: relative to the working directory, with forward slashes.
+
+    If the working directory has been removed or is on another drive, the path stays as it is.
+    """
     with contextlib.suppress(OSError, ValueError):
         path = os.path.relpath(path)
     return Path(path).as_posix()
 
 
 def with_real_folder(path: str | os.PathLike[str]) -> Path:
-    """Return a file's path as a scan names it: links in its folder's path are followed, but if the file is a link
-    itself, it keeps its name."""
+    """Return the path that a scan gives to a file.
+
+    Links in the path of its folder are followed. If the file itself is a link, it keeps its name.
+    """
     return Path(path).parent.resolve() / Path(path).name
 
 
 def user_cache() -> Path:
-    """Return the folder of graphsafe's caches for this user; it need not exist."""
+    """Return the folder of graphsafe's caches for this user. It need not exist."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":

@@ -1,8 +1,9 @@
-"""The functions of vLLM's module of this name, built on `graphsafe.forbid`: only the import has to change.
+"""The functions of vLLM's module of the same name, built on `graphsafe.forbid`. Only the import has to be changed.
 
-Differences: a checked call runs to its end, then all its lines are reported, each with its rule and a repair; the error
-is `graphsafe.Forbidden`. Waits on autograd's threads count too. As in vLLM, VLLM_GPU_SYNC_CHECK (`warn` or `error`) is
-read once, and nothing is checked before `enable_gpu_sync_check()`.
+It differs from vLLM's module in this: a checked call runs to its end; then all its lines are reported, each with its
+rule and a repair. The error is `graphsafe.Forbidden`. Waits on the threads of autograd count too. As in vLLM,
+VLLM_GPU_SYNC_CHECK (`warn` or `error`) is read only once, and nothing is checked before `enable_gpu_sync_check()` is
+called.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ _enabled = False
 
 
 def enable_gpu_sync_check() -> None:
-    """Check from now on. Call it in a worker that has warmed up."""
+    """Check from now on. Call it in a worker when it has warmed up."""
     global _enabled
     _enabled = True
 
 
 def gpu_sync_allowed(first_only: bool = False) -> AbstractContextManager[None]:
-    """Exempt a block from the check around it, also from `graphsafe.forbid`.
+    """Exempt a block from the check around it, and from `graphsafe.forbid`.
 
     With `first_only`, only the first entry from a call site is exempt.
     """
@@ -52,10 +53,10 @@ def gpu_sync_allowed(first_only: bool = False) -> AbstractContextManager[None]:
 
 
 def with_gpu_sync_check(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Check each call of a function on the thread that calls it; a call within a checked call belongs to the outer
-    call.
+    """Check each call of a function, on the thread that calls it. A call inside a checked call counts as part of the
+    outer call.
 
-    In mode `error` a call raises Forbidden when it ends.
+    In the mode `error`, a call raises Forbidden when it ends.
     """
     if _MODE is None:
         return function

@@ -1,5 +1,7 @@
-"""Holds the contents of files that findings name, read once, so that repairs and further scans work on them before
-anything is written."""
+"""Holds the contents of the files that findings name.
+
+Each file is read once, so that repairs and further scans work on the contents before anything is written.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,27 @@ Scan = Callable[[Mapping[Path, bytes]], Report]
 
 
 class HeldFiles:
-    """The contents of a project's files, by the paths that locations give. Links to one file share its content."""
+    """The contents of a project's files, by the paths of locations. Links to one file share its content."""
 
     def __init__(self, root: Path) -> None:
-        """`root` is the project's folder. A file outside of it, reached by a link or by `..`, is not held."""
+        """Hold no file yet. `root` is the project's folder. Files outside it, reached by a link or by `..`, are never
+        held."""
         self._root = os.path.realpath(root)
         self._real: dict[str, str] = {}
         self._before: dict[str, bytes] = {}
         self._now: dict[str, bytes] = {}
         self.failures: dict[str, str] = {}
-        "Path -> the reason why a file is not held, or why it is no longer changed."
+        "Path -> why the file is not held, or why it is no longer changed."
 
     def scanned(self, scan: Scan, named: Callable[[Report], Iterable[Finding]], report: Report) -> Report:
-        """Scan again until the report matches the held contents of every file that `named` findings name."""
+        """Scan again until the report was made from the held contents of every file that has a finding in
+        `named(report)`."""
         while self._hold(finding.location.path for finding in named(report)):
             report = scan(self.buffers())
         return report
 
     def _hold(self, paths: Iterable[str]) -> bool:
-        """Read the files that are not held yet; return whether there were any."""
+        """Read the files that are not held yet. Return whether there were any."""
         unread = [path for path in dict.fromkeys(paths) if path not in self._real and path not in self.failures]
         for path in unread:
             real = os.path.realpath(path)
@@ -51,8 +55,10 @@ class HeldFiles:
         return any(path in self._real for path in unread)
 
     def by_file(self, findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
-        """Return the findings in held files, by path; if there are several links to a file, only the findings of the
-        first link."""
+        """Return the findings in held files, by path.
+
+        If there are several links to a file, only the findings of the first link are returned.
+        """
         first = {real: path for path, real in reversed(self._real.items())}
         found: dict[str, list[Finding]] = {}
         for finding in findings:
@@ -72,14 +78,16 @@ class HeldFiles:
         return {with_real_folder(path): self._now[real] for path, real in self._real.items()}
 
     def changed(self) -> Mapping[str, tuple[bytes, bytes]]:
-        """Return the contents before and after of the files that have changed."""
+        """Return the changed files: path -> its content before and after."""
         first = {real: path for path, real in reversed(self._real.items())}
         pairs = {path: (self._before[real], self._now[real]) for real, path in sorted(first.items())}
         return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
     def write(self) -> bool:
-        """Write the changed files; return whether all were written; if not, `failures` says why. A file that somebody
-        has saved since is left alone."""
+        """Write the changed files. Return whether all were written; if not, `failures` says why.
+
+        A file that somebody has saved meanwhile is not written.
+        """
         is_whole = True
         for path, (before, after) in self.changed().items():
             try:

@@ -1,6 +1,6 @@
 """Writes `# graphsafe: ignore[GS101] reason` on the lines of findings, and changes nothing else in a file.
 
-Comments are inserted into the text itself, so every other byte stays as it is. A file is written only if its tokens,
+Comments are inserted into the content itself, so every other byte stays as it is. A file is written only if its tokens,
 except for comments, are the same before and after.
 """
 
@@ -19,7 +19,7 @@ from graphsafe.scan.sources.source import Unreadable, editable_lines
 from graphsafe.scan.sources.suppress import comment_in, line_ends
 
 _OWN = "GS90"
-"The beginning of codes that concern files, suppressions and baselines, not lines."
+"The beginning of the codes of findings that are about files, suppressions and baselines. No comment suppresses these."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +30,30 @@ class Added:
     "The number of findings that have a comment now."
     files: int
     failures: tuple[str, ...]
-    "Findings that could not get a comment, with the reason, a line each."
+    "The findings that could not get a comment and the files that could not be written, each with the reason."
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The end of a line where a comment may stand, and the comment that is there."""
+    """The end of a line at which a comment can be added, and the comment that is already there."""
 
     column: int
-    "The comment's column, from 0; without a comment, the column after the code."
+    "The column of the comment, from 0. Without a comment: the column after the code."
     comment: str
 
 
 def check_reason(reason: str) -> None:
-    """Raise RequestError for a reason that does not fit into a comment."""
+    """Raise RequestError for a reason that cannot be part of a comment."""
     read = comment_in(f"# graphsafe: ignore[X] {reason}", 1, 1)
     if not reason.isprintable() or read is None or read.reason != reason.strip() or not reason.strip():
         raise RequestError("--add-ignore: a reason is one line of text without ` # ` in it")
 
 
 def add_ignores(scan: Scan, root: Path, failing: Callable[[Report], list[Finding]], reason: str) -> Added:
-    """Write comments with a reason for the findings of a scan that `failing` names. Existing comments are extended.
-    Only files of the project in `root` are written, with the lines that were read before, even if somebody has saved
-    the file since."""
+    """Write comments with a reason for the findings that `failing` returns. Existing comments are extended.
+
+    Only files of the project in `root` are written, and a file that somebody has saved meanwhile is not.
+    """
     files = HeldFiles(root)
     first = scan({})
     found = failing(files.scanned(scan, failing, first))
@@ -74,7 +75,7 @@ def add_ignores(scan: Scan, root: Path, failing: Callable[[Report], list[Finding
 
 
 def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> bytes:
-    """Return the file with comments. Raises Unreadable."""
+    """Return the file's content with comments. Raises Unreadable."""
     encoding, lines, ends = editable_lines(data)
     before = "\n".join(lines)
     places = _places(before, lines)
@@ -88,7 +89,7 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> bytes:
         code = lines[line - 1][: place.column]
         lines[line - 1] = code.rstrip() + "  " + _merged(place.comment, named, reason)
     if _words(before) != _words("\n".join(lines)):
-        raise Unreadable("comments would change more than comments here; not written")
+        raise Unreadable("adding comments would change more than comments in this file; not written")
     after = "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
     try:
         return after.encode(encoding)
@@ -97,7 +98,7 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> bytes:
 
 
 def _merged(comment: str, codes: Collection[str], reason: str) -> str:
-    """Return the comment with a suppression of `codes`, in place of an existing one or at the end."""
+    """Return the comment with a suppression of `codes`. It replaces an existing suppression, or is added at the end."""
     known = comment_in(comment, 1, 0)
     if known is None:
         return f"{comment.rstrip()}  # graphsafe: ignore[{', '.join(sorted(codes))}] {reason}".lstrip()
@@ -109,7 +110,8 @@ def _merged(comment: str, codes: Collection[str], reason: str) -> str:
 
 
 def _places(text: str, lines: Sequence[str]) -> Mapping[int, _Place]:
-    """Return the lines, from 1, that a comment can end: not inside of a string, and not before a backslash."""
+    """Return the places of comments by line, from 1. A line that ends inside a string or with a backslash can have
+    none."""
     places: dict[int, _Place] = {}
     for token in line_ends(_tokens(text)):
         line, column = token.start
@@ -121,7 +123,7 @@ def _places(text: str, lines: Sequence[str]) -> Mapping[int, _Place]:
 
 
 def _words(text: str) -> list[tuple[int, str]]:
-    """Return the tokens of a text without comments and line ends."""
+    """Return the tokens of a source, except comments and line ends."""
     left_out = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE)
     return [(token.type, token.string) for token in _tokens(text) if token.type not in left_out]
 

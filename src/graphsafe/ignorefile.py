@@ -1,8 +1,8 @@
-"""Patterns of .gitignore files. Each pattern is checked by itself, so that an invalid pattern does not disable the
-others.
+"""Matches paths with the patterns of .gitignore files.
 
-All patterns of a file form one automaton. The automaton's state is a number with one bit for each position in each
-pattern. A character of a path moves all bits at once, so the time to match a path depends only on its length.
+Each pattern is checked by itself, so that an invalid pattern does not disable the other patterns. All patterns of a
+file form one automaton. Its state is a number with one bit for each position in each pattern. A character of a path
+moves all bits at once, so the time to match a path depends only on its length.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 MAX_SIZE = 100_000
-"The largest number of characters in all patterns of a file; a bracket counts as a hundred."
+"The largest number of characters in all patterns of a file. A bracket counts as a hundred characters."
 _TOKEN = re.compile(
     r"""
       (?P<stars>\*+)
@@ -43,12 +43,12 @@ _KINDS = {
 
 
 class _NoPatternError(ValueError):
-    """The error for a line that no path could match."""
+    """Raised for a line that no path could match."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bracket:
-    """One of several characters: `[a-z]`."""
+    """A set of characters in brackets: `[a-z]`."""
 
     ranges: tuple[tuple[str, str], ...]
     kinds: tuple[str, ...]
@@ -75,25 +75,25 @@ class _Bracket:
 
 
 _Place = str | _Bracket | None
-"One character of a pattern: a given character, a character of a bracket, or any character within a name (None)."
+"One character of a pattern: a given character, one from a bracket, or any character within a name (None)."
 
 
 @dataclass(slots=True)
 class _Pattern:
-    """The pattern of one line: the characters of a path in order, and the places before which further characters may
-    stand."""
+    """The pattern of one line: the characters of a path in order, and the positions at which further characters may be
+    inserted."""
 
     places: list[_Place] = field(default_factory=list)
     names_before: set[int] = field(default_factory=set)
-    "Places before which folders may stand: `**/`."
+    "Positions before which folders may be inserted: `**/`."
     more_before: set[int] = field(default_factory=set)
-    "Places before which more of a name may stand: `*`."
+    "Positions before which more of a name may be inserted: `*`."
     is_negated: bool = False
     is_for_folders: bool = False
 
     @classmethod
     def parsed(cls, line: str) -> _Pattern | None:
-        """Return the pattern of a line; None for a comment or a blank line. Raises _NoPatternError."""
+        """Return the pattern of a line, or None for a comment or a blank line. Raises _NoPatternError."""
         text = _without_last_spaces(line)
         if not text or text.startswith("#"):
             return None
@@ -125,7 +125,7 @@ class _Pattern:
                 self.places.append(token["escaped"] or token["plain"] or None)
         if end != len(name) or not name:
             raise _NoPatternError
-        if len(self.places) == start:  # a name that consists of stars still needs one character
+        if len(self.places) == start:  # a name of only stars still needs one character
             self.places.append(None)
 
 
@@ -136,7 +136,7 @@ def _without_last_spaces(line: str) -> str:
 
 
 class IgnorePatterns:
-    """The patterns of one file. The last matching pattern decides; everything in an ignored folder is ignored."""
+    """The patterns of one file. The last matching pattern decides. Everything in an ignored folder is ignored."""
 
     def __init__(self, patterns: Sequence[_Pattern]) -> None:
         self._plain: dict[str, list[int]] = defaultdict(list)
@@ -165,8 +165,10 @@ class IgnorePatterns:
         self._last: tuple[str, _State] = ("", _State(self._start, 0, False))
 
     def match(self, path: str, is_folder: bool = False) -> bool | None:
-        """Return True if a path, relative to the file's folder, is ignored, False if a `!` includes it again, None
-        otherwise."""
+        """Return True if a path is ignored, False if a `!` includes it again, and None otherwise.
+
+        The path is relative to the folder of the file.
+        """
         folder, slash, name = path.rpartition("/")
         state = self._inside(folder + slash)
         if state.is_ignored:
@@ -175,8 +177,10 @@ class IgnorePatterns:
         return self._verdict(at, is_folder)
 
     def _inside(self, folder: str) -> _State:
-        """Return the state after a folder's path and its slash; the last result is kept, since a walk through a folder
-        asks for it again."""
+        """Return the state after a folder's path and its slash.
+
+        The last state is kept, because a walk through a folder needs it again for each file.
+        """
         known, state = self._last
         if not folder.startswith(known):
             known, state = "", _State(self._start, 0, False)
@@ -200,7 +204,7 @@ class IgnorePatterns:
         return None if last == 0 else not self._negated >> (last - 1) & 1
 
     def _places_of(self, character: str) -> int:
-        """Return the places that are reached by a character."""
+        """Return the positions that a character reaches."""
         plain = self._plain.get(character, [])
         if character == "/":
             return _bits(plain)
@@ -210,16 +214,16 @@ class IgnorePatterns:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The places that have been reached in a path."""
+    """The positions that have been reached in a path."""
 
     at: int
     within: int
-    "Places that are reached again after the next slash."
+    "Positions that are reached again after the next slash."
     is_ignored: bool
 
 
 def read_patterns(lines: Sequence[str]) -> tuple[IgnorePatterns, list[tuple[int, str]]]:
-    """Return the valid patterns, and for each invalid one its line number (from 1) and the mistake."""
+    """Return the valid patterns, and the line number (from 1) and the mistake of each invalid pattern."""
     good: list[_Pattern] = []
     faults: list[tuple[int, str]] = []
     size = 0
@@ -240,7 +244,7 @@ def read_patterns(lines: Sequence[str]) -> tuple[IgnorePatterns, list[tuple[int,
 
 
 def problem_of(pattern: str) -> str | None:
-    """Return the reason why a pattern is ignored, or None if it is valid, a comment, or blank."""
+    """Return why a pattern is ignored, or None if it is valid, a comment or blank."""
     faults = read_patterns([pattern])[1]
     return faults[0][1] if faults else None
 

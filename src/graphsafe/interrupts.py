@@ -8,19 +8,19 @@ from contextlib import contextmanager
 
 
 def hold_interrupts() -> None:
-    """Delay Ctrl-C until `release_interrupts`, because no code can handle it yet."""
+    """Delay Ctrl-C until `release_interrupts` is called, because no code can handle it yet."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
 
 
 def release_interrupts() -> None:
-    """Stop delaying Ctrl-C; if it was pressed meanwhile, handle it at once."""
+    """Stop delaying Ctrl-C. If it was pressed meanwhile, it is handled at once."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
 
 class Ended:
-    """The signal that asked the command to end, and whether it may interrupt the current work."""
+    """The signal that asked the command to end, and whether a signal may interrupt the current work."""
 
     def __init__(self) -> None:
         self.by: int | None = None
@@ -28,7 +28,7 @@ class Ended:
 
     @contextmanager
     def breaks_off(self) -> Iterator[None]:
-        """Let a signal raise KeyboardInterrupt inside the block; a signal that came earlier raises it at once."""
+        """Let a signal raise KeyboardInterrupt inside the block. If a signal has come before, raise it at once."""
         self._breaks_off = True
         try:
             if self.by is not None:
@@ -46,8 +46,10 @@ class Ended:
 
 @contextmanager
 def ended_by_signals() -> Iterator[Ended]:
-    """Record the first SIGTERM, SIGHUP or Ctrl-C, and ignore further ones, so that the report is written. Work inside
-    the block goes on, except for the part under `Ended.breaks_off`."""
+    """Record the first SIGTERM, SIGHUP or Ctrl-C, and ignore later ones, so that the report is written.
+
+    Work inside the block is not interrupted, except in a block of `Ended.breaks_off`.
+    """
     ended = Ended()
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}

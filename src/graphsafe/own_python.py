@@ -1,7 +1,7 @@
-"""Starts Python processes of graphsafe's own, which import nothing from the folder where they are started.
+"""Starts Python processes that run graphsafe's own code. They import nothing from the folder in which they are started.
 
 Python puts that folder first on the path, and a project may have its own `json.py` or `click.py` there. Python's option
-`-I` would also ignore PYTHONPATH, through which graphsafe itself may be found, and `-P` needs Python 3.11.
+`-I` would also ignore PYTHONPATH, which may be needed to find graphsafe itself, and `-P` needs Python 3.11.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ def command(code: str, *arguments: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of processes that run the user's code. Unless the user says otherwise, waiting threads of
-    OpenMP sleep: spinning threads would take the cores from other children that compute at the same time."""
+    """Return the environment of processes that run the user's code.
+
+    Unless the user has set OMP_WAIT_POLICY, waiting threads of OpenMP sleep. Threads that spin would take the cores
+    from other children that compute at the same time.
+    """
     return {"OMP_WAIT_POLICY": "passive", **os.environ, "GRAPHSAFE": "1"}
 
 
 def can_spawn_safely() -> bool:
-    """Return whether `safe_spawning` works: from Python 3.11 on."""
+    """Return whether `safe_spawning` works, which it does from Python 3.11 on."""
     return sys.version_info >= (3, 11)
 
 
 @contextmanager
 def safe_spawning() -> Iterator[None]:
-    """Make processes that `multiprocessing` starts afresh leave out the working directory."""
+    """Keep the working directory off the path of new processes that `multiprocessing` starts in the block."""
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:

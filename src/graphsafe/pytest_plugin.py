@@ -1,5 +1,7 @@
-"""The pytest plugin: proofs of factories as tests, and tests that run where there is no GPU. The plugin does nothing
-until it is used. Collecting does not import torch, which is imported when a test runs."""
+"""The pytest plugin: proofs of factories as tests, and tests that also run on machines without a GPU.
+
+The plugin does nothing until it is used. torch is imported when a test runs, not when tests are collected.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,10 @@ def _asked(config: pytest.Config) -> str | None:
 
 @pytest.fixture
 def graphsafe_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
-    """The device of a test: a GPU, or without one a simulated device, which is `cuda` to all code of the test."""
+    """The device of a test.
+
+    It is a GPU or, without a GPU, a simulated device, which is `cuda` to all code of the test.
+    """
     import torch
 
     asked = _asked(request.config) or "cuda"
@@ -71,8 +76,8 @@ def graphsafe_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
-    """Enter a simulated device of its own around a test and its fixtures, so that a capture that is left open does not
-    affect other tests."""
+    """Give a test and its fixtures their own simulated device, so that a capture that stays open does not affect other
+    tests."""
     index = _played(item)
     if index is None:
         return (yield)
@@ -84,7 +89,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 
 
 def _played(item: pytest.Item) -> int | None:
-    """Return the simulated device that the test process simulates for a test, or None."""
+    """Return the number of the simulated device on which a test runs, or None if it runs on no simulated device."""
     if not isinstance(item, pytest.Function):
         return None
     asked = _asked(item.config)
@@ -103,8 +108,8 @@ def _played(item: pytest.Item) -> int | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> pytest.Item | None:
-    """Collect a marked factory of a module or a class, whatever its name is."""
-    function = getattr(obj, "__func__", obj)  # of a static or a class method
+    """Collect a marked factory in a module or a class, whatever its name is."""
+    function = getattr(obj, "__func__", obj)  # for a static or a class method
     if not isinstance(collector, (pytest.Module, pytest.Class)) or not isinstance(function, FunctionType):
         return None
     marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "graphsafe"]
@@ -119,13 +124,13 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 
 
 def _named_arguments(function: Callable[..., object]) -> list[str]:
-    """Return the arguments that are given by name only; `device` is left out, since the mark takes `devices`."""
+    """Return the keyword-only arguments of a function. `device` is left out, because the mark takes `devices`."""
     parameters = inspect.signature(function).parameters.values()
     return [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "device"]
 
 
 class Worse(AssertionError):
-    """A step is worse than graphsafe.lock says."""
+    """Raised if a step is worse than graphsafe.lock says."""
 
 
 class Factory(pytest.Item):
@@ -169,13 +174,15 @@ class Factory(pytest.Item):
         from graphsafe.api import capture
 
         asked = _asked(self.config)
-        # A method is called on a new object of its class, as in every test of pytest.
+        # A method is called on a new object of its class, as for every test of pytest.
         build = getattr(self.parent.obj(), self.name) if isinstance(self.parent, pytest.Class) else self.factory
         return capture(build, device=self._devices if asked is None else (asked,), **self._options)
 
     def _against_lock(self, report: Report) -> tuple[str, ...]:
-        """Return the regressions since the lock was written. Warn if nothing is checked, because the step need not be
-        ready and the lock has no entry of this factory."""
+        """Return the regressions since the lock was written.
+
+        Warn if nothing is checked, because the step need not be ready and the lock has no entry for the factory.
+        """
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.config import config_over
         from graphsafe.lock import file
@@ -206,7 +213,7 @@ class Factory(pytest.Item):
         return found.worse
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show the terminal form of a report; frames of pytest or graphsafe would add nothing."""
+        """Show a report in the format of the terminal. Frames of pytest or graphsafe would add nothing."""
         from graphsafe.errors import RequestError
         from graphsafe.guard.findings import NotReady
 
@@ -218,7 +225,7 @@ class Factory(pytest.Item):
         return self.path, inspect.getsourcelines(self.factory)[1] - 1, self.name
 
 
-# The lock: one process writes it, to which the workers of pytest-xdist report.
+# The lock. Only one process writes it, to which the workers of pytest-xdist send their results.
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""Runs the cases inside rule files: each is scanned as a project of one file."""
+"""Runs the cases in rule files. Each is scanned as a project with one file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphsafe.scan.api import scan_paths
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one case; `problem` is None if it passed."""
+    """The result of one case. `problem` is None if the case passed."""
 
     code: str
     kind: Literal["bad", "good"]
@@ -56,7 +56,7 @@ def _problem(rule: Rule, case: Case, rulebook: Rulebook) -> str | None:
 
 
 def _difference(rule: Rule, case: Case, report: Report) -> str | None:
-    """Compare a case with its report. Only this rule's findings count, and notes only if the case expects notes."""
+    """Compare a case with its report. Only this rule's findings count. Notes count only if the case expects notes."""
     expected = expected_lines(rule.code, case.code)
     found = {
         finding.location.line

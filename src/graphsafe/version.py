@@ -1,4 +1,4 @@
-"""The version of graphsafe, and the folder that it is installed in."""
+"""The version of graphsafe, and the folder in which it is installed."""
 
 import os
 

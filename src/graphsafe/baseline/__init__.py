@@ -1,1 +1,1 @@
-"""Known findings of a project: they are recorded in a file that people edit, and left out of its scans."""
+"""The baseline of a project: a file of known findings, which scans leave out and people can edit."""

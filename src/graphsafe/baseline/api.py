@@ -1,4 +1,4 @@
-"""Applies a baseline to a scan's report, and writes a new one."""
+"""Applies a baseline to a scan's report, and writes a new baseline."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from graphsafe.scan.linting.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Numbers of findings in a new baseline."""
+    """The numbers of findings in a new baseline."""
 
     findings: int
     new: int
-    "Number of the findings that the old baseline did not have."
+    "The number of findings that the old baseline did not contain."
     gone: int
-    "Number of the old baseline's findings that are left out, since the scan did not find them."
+    "The number of findings in the old baseline that the scan did not find. They are left out."
 
 
 def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence: Confidence) -> Scope:
@@ -42,7 +42,7 @@ def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence:
 def apply(
     report: Report, file: Path, scope: Scope, rulebook: Rulebook, *, must_exist: bool, source: Lines = read_lines
 ) -> Report:
-    """Return the report without known findings; without a file, the report itself. Raises BaselineError."""
+    """Return the report without known findings, or unchanged if there is no baseline file. Raises BaselineError."""
     entries = read_baseline(file)
     shown = from_here(str(file))
     if entries is None:
@@ -55,13 +55,13 @@ def apply(
 
 
 def check_place(file: Path, root: Path) -> None:
-    """Raise BaselineError for a baseline file that is a link to somewhere outside of its project folder, `root`."""
+    """Raise BaselineError if the baseline file is a link to a place outside its project folder, `root`."""
     if leads_out(file, root):
         raise BaselineError(f"{from_here(str(file))}: leads out of the project; give --baseline to write it")
 
 
 def write(report: Report, file: Path, scope: Scope) -> Written:
-    """Record the report's findings; entries outside of the scan's extent stay in the file. Raises BaselineError."""
+    """Record the report's findings. Entries that the scan does not cover are kept. Raises BaselineError."""
     before = read_baseline(file) or []
     matches = matched(report, before, scope)
     entries = recorded(matches)

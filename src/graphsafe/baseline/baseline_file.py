@@ -1,4 +1,5 @@
-"""A baseline's file: TOML, sorted, with one block per finding, so that people can edit it and git can merge it."""
+"""The file of a baseline. It is sorted TOML with one block per finding, so that people can edit it and git can merge
+it."""
 
 from __future__ import annotations
 
@@ -19,38 +20,38 @@ from graphsafe.report.model import Confidence
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity of a finding. It has no line number, so that code above it may change."""
+    """The identity of a finding. It has no line number, so that code above the finding may change."""
 
     path: str
     "The path from the project root, with forward slashes."
     function: str
-    "The function's qualified name; empty at module level."
+    """The function's qualified name. It is "" at module level."""
     code: str
     text: str
-    "The code under the finding, without changes that a formatter makes."
+    "The code of the finding, normalised so that a formatter does not change it."
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Up to `count` findings of one identity."""
+    """Up to `count` findings with one identity."""
 
     identity: Identity
     count: int = 1
     confidence: Confidence | None = None
-    "The confidence: `possible` for a finding that only a scan with `--confidence possible` reports."
+    "It is `possible` for a finding that only a scan with `--confidence possible` reports, otherwise None."
     owner: str | None = None
     reason: str | None = None
     expires: datetime.date | None = None
-    "The last day on which the entry holds."
+    "The last day on which the entry is valid."
     line: int = 1
-    "The line where the entry begins in its file."
+    "The line of the file at which the entry begins."
 
     def is_expired(self, today: datetime.date) -> bool:
         return self.expires is not None and today > self.expires
 
 
 NAME = "graphsafe-baseline.toml"
-"The file's name, in the folder of the configuration."
+"The name of the file, which is in the folder of the configuration."
 VERSION = 1
 _HEAD = f"""\
 # Findings that a scan leaves out. `graphsafe scan --write-baseline` writes this file anew; it keeps owner, reason and
@@ -61,7 +62,8 @@ _BLOCK = re.compile(r"^[ \t]*\[\[[ \t]*finding[ \t]*\]\]", re.MULTILINE)
 
 
 class BaselineError(RequestError):
-    """The file is malformed, or of an unknown version: one line with the file, the key and the reason."""
+    """Raised if the file is invalid or has an unknown version. The message is one line with the file, the key and the
+    reason."""
 
 
 def read_baseline(path: Path) -> list[Entry] | None:
@@ -90,7 +92,7 @@ def write_baseline(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def baseline_text(entries: Iterable[Entry]) -> str:
-    """Return the file's text, the same whatever the order of the entries."""
+    """Return the content of the file. It does not depend on the order of the entries."""
     return "\n".join([_HEAD, *sorted(map(_block, entries))])
 
 
@@ -112,7 +114,7 @@ def _block(entry: Entry) -> str:
 
 
 def _value(value: str | int | datetime.date) -> str:
-    """Write a value. JSON's strings are valid TOML, except that TOML escapes DEL."""
+    """Return a value as TOML. A JSON string is a valid TOML string, but TOML also escapes DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     return str(value)
@@ -121,7 +123,7 @@ def _value(value: str | int | datetime.date) -> str:
 def _with_lines(entries: Sequence[Entry], path: Path) -> list[Entry]:
     text = path.read_text(encoding="utf-8")
     starts = [text.count("\n", 0, found.start()) + 1 for found in _BLOCK.finditer(text)]
-    if len(starts) != len(entries):  # the file has another style, or a reason contains text that looks like a block
+    if len(starts) != len(entries):  # the file has another style, or a reason contains a string that looks like a block
         return list(entries)
     return [replace(entry, line=line) for entry, line in zip(entries, starts, strict=True)]
 
@@ -133,7 +135,7 @@ def _entry(document: Document, key: str, value: object) -> Entry:
 
 
 def _any_text(document: Document, key: str, value: object) -> str:
-    """Check a string, which may be empty, because a finding may be about a whole file."""
+    """Check a string. It may be empty, because a finding may be about a whole file."""
     return value if value == "" else document.text(key, value)
 
 

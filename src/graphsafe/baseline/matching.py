@@ -1,4 +1,4 @@
-"""Matches findings with the entries of a baseline, and tells which entries are left over."""
+"""Matches findings with the entries of a baseline, and finds the entries that match no finding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphsafe.rulebook.book import UNREADABLE
 from graphsafe.rulebook.rule import Rule
 
 MOST = 100
-"The largest number of characters of an entry's code; longer code is replaced by its beginning and a hash."
+"The largest number of characters of the code in an entry. Longer code is cut, and a hash is added."
 _STRING_OR_COMMENT = re.compile(
     r"""(?P<string>\"{3}(?s:.)*?\"{3}|'{3}(?s:.)*?'{3}|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")|\#[^\n]*"""
 )
@@ -30,7 +30,7 @@ _TRAILING_COMMA = re.compile(r",(?=[)\]}])")
 
 
 def span_text(location: Location, lines: Sequence[str] | None) -> str:
-    """Return the code; empty if the place cannot be read."""
+    """Return the code of a location in normalised form, or "" if it cannot be read."""
     if lines is None or not 0 < location.line <= location.end_line <= len(lines):
         return ""
     spanned = [*lines[location.line - 1 : location.end_line]]
@@ -40,7 +40,7 @@ def span_text(location: Location, lines: Sequence[str] | None) -> str:
 
 
 def normalised(code: str) -> str:
-    """Remove comments, line breaks, space around operators and brackets, and commas before a closing bracket."""
+    """Remove comments, line breaks, spaces around operators and brackets, and commas before a closing bracket."""
     parts: list[str] = []
     end = 0
     for found in _STRING_OR_COMMENT.finditer(code):
@@ -51,7 +51,7 @@ def normalised(code: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return the text as one line of printable characters, of bounded length; different texts still give different
+    """Return a string as one line of printable characters with bounded length. Different strings still give different
     lines."""
     line = "".join(character if character.isprintable() else "?" for character in text)
     if len(line) <= MOST and line == text:
@@ -61,31 +61,32 @@ def shortened(text: str) -> str:
 
 
 def _tight(code: str) -> str:
-    """Remove all space except between words."""
+    """Remove all spaces except those between words."""
     return re.sub(r"(?<!\w) | (?!\w)", "", _SPACE.sub(" ", code))
 
 
 def _requoted(string: str) -> str:
-    """Write `'a'` as `"a"` if it has no quote or backslash inside."""
+    """Return `'a'` as `"a"`, unless it contains a quote or a backslash."""
     inside = string[1:-1]
     return f'"{inside}"' if string[:1] == "'" and not re.search(r"""['"\\\n]""", inside) else string
 
 
 STALE = "GS903"
 _PARTIAL = frozenset(("nearest-roots", "unread-ways", "internal-error"))
-"Kinds of limits under which a scan may miss an existing finding."
+"The kinds of limits with which a scan may miss findings that exist."
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The extent of a scan: an entry inside it that matches no finding is left over."""
+    """The extent of a scan. An entry inside it that matches no finding is stale."""
 
     root: Path
     "The project root, with links resolved."
     paths: Sequence[Path]
-    "The scanned paths, absolute, with links resolved."
+    "The scanned paths, absolute and with links resolved."
     is_enabled: Callable[[str, str], bool]
-    "Returns whether a code is looked for in a file, by its path from the root, or is no rule's."
+    """Returns whether a scan searches for a code in a file. The file is given by its path from the root. It is True for
+    a code that no rule has."""
     possible: bool
 
     def covers(self, entry: Entry) -> bool:
@@ -100,19 +101,22 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Findings and entries that belong together."""
+    """Findings with their entries, and the entries that match no finding."""
 
     held: Sequence[tuple[Finding, Identity, Entry | None]]
     "Every finding in order, with its identity, and its entry if it has one."
     left: Sequence[tuple[Entry, int]]
     "Entries that the scan should have found, with the number of findings that it did not find."
     unjudged: Sequence[tuple[Entry, int]]
-    "Entries that the scan did not look for, with the number of their findings."
+    "Entries that the scan did not search for, with the number of their findings."
 
 
 def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = read_lines) -> Matches:
-    """Match every finding with at most one entry: one of the same identity, else one whose function or file was
-    renamed. Renames only match entries that would be left over, so a copy of accepted code is a new finding."""
+    """Match every finding with at most one entry.
+
+    This is an entry with the same identity, or one whose function or file was renamed. An entry can only be matched by
+    a rename if nothing else matches it, so a copy of accepted code is a new finding.
+    """
     findings = [finding for finding in in_order(report.findings) if finding.code != STALE]
     source = lru_cache(maxsize=64)(source)
     identities = [_identity(finding, scope.root, source) for finding in findings]
@@ -129,7 +133,7 @@ def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Line
     def gone(entry: Entry) -> bool:
         return not is_partial and (judged(entry) or not (scope.root / entry.identity.path).exists())
 
-    # A finding that a comment suppresses needs no entry, so it only gets an entry that would be left over.
+    # A finding that a comment suppresses needs no entry. So it only gets an entry that no other finding matches.
     order = sorted(range(len(findings)), key=lambda number: findings[number].suppressed is not None)
     rounds: Sequence[tuple[Callable[[Identity], Hashable], Callable[[Entry], bool]]] = (
         (lambda at: at, lambda entry: True),
@@ -165,14 +169,16 @@ def _identity(finding: Finding, root: Path, source: Lines) -> Identity:
 def _from_root(path: str, root: Path) -> str:
     with contextlib.suppress(ValueError):  # another drive on Windows
         path = Path(os.path.relpath(path, root)).as_posix()
-    # TOML cannot write every byte of a name that is not UTF-8.
+    # TOML cannot represent every byte of a name that is not UTF-8.
     return path.encode("utf-8", "replace").decode("utf-8")
 
 
 def without_known(report: Report, matches: Matches, file: str, stale: Rule | None, today: datetime.date) -> Report:
-    """Return the report with known findings suppressed, and with a finding for each entry of `file` that is left over.
-    Findings of an expired entry stay, and say so. `stale` is the rule about entries that are left over, or None if that
-    rule is not selected."""
+    """Return the report with known findings suppressed, and with a finding for each stale entry of `file`.
+
+    Findings of an expired entry are not suppressed, and their message says so. `stale` is the rule about stale entries,
+    or None if that rule is not selected.
+    """
     findings = [_judged(finding, entry, today) for finding, _, entry in matches.held]
     if stale is not None:
         findings += _stale(matches.left, file, stale)
@@ -180,7 +186,7 @@ def without_known(report: Report, matches: Matches, file: str, stale: Rule | Non
 
 
 def recorded(matches: Matches) -> list[Entry]:
-    """Return the entries of a new baseline: findings that are not suppressed, with what people wrote about them."""
+    """Return the entries of a new baseline: the unsuppressed findings, with what people have written about them."""
     counts: Counter[tuple[Identity, Entry | None, bool]] = Counter()
     for finding, identity, entry in matches.held:
         if finding.suppressed is None:

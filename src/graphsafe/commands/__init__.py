@@ -1,1 +1,1 @@
-"""The commands with many options, one module each, and their common parts."""
+"""The commands with many options, each in its own module, and the parts that they share."""

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _WITH_TIMELINE = frozenset(("html", "trace"))
-"Forms that show the step in time."
+"Formats that show the step in time."
 _SEVERAL: Mapping[str, Any] = {"type": click.IntRange(min=2), "metavar": "N"}
 
 
 def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Command]:
-    """Return a repeatable option (`--device`), whose values a function of graphsafe.capture.request parses."""
+    """Return a repeatable option, such as `--device`. A function of graphsafe.capture.request parses its values."""
 
     def parsed(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Any, ...]:
         from graphsafe.capture import request
@@ -59,40 +59,57 @@ def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Comma
 
 @click.command(cls=ReportsRefusals, short_help="Run one step, capture and replay it, and compare.")
 @click.argument("target", required=False)
-@click.option("--all", "all_targets", is_flag=True, help="Every target under [tool.graphsafe.targets].")
+@click.option("--all", "all_targets", is_flag=True, help="Capture every target under [tool.graphsafe.targets].")
 @click.option("--allow-none", is_flag=True, help="With --all: succeed if no target is configured.")
-@click.option("--locked", is_flag=True, help="With --all: fail only if something got worse than graphsafe.lock says.")
-@click.option("--update-lock", is_flag=True, help="With --all: write graphsafe.lock anew.")
-@click.option("--shard", metavar="K/N", help="With --all: every N-th target, from the K-th; see `report merge`.")
+@click.option("--locked", is_flag=True, help="With --all: fail only if something is worse than in graphsafe.lock.")
+@click.option("--update-lock", is_flag=True, help="With --all: write the results into graphsafe.lock.")
+@click.option(
+    "--shard",
+    metavar="K/N",
+    help="With --all: capture only every N-th target, beginning with the K-th. See `report merge`.",
+)
 @_repeatable(
     "device",
     "DEVICE",
-    "cuda, cuda:N, all, sim or sim:N; repeatable. Default: the first GPU, or the simulated device.",
+    "cuda, cuda:N, all, sim or sim:N. Default: the first GPU, or without a GPU the simulated device. Repeatable.",
 )
 @_repeatable(
     "bucket",
     "AXIS=V,V",
-    "Values of a keyword argument of the factory: batch=1,2,4 or batch=8..64:8; repeatable.",
+    "Values of a keyword argument of the factory: batch=1,2,4 or batch=8..64:8. Repeatable.",
 )
 @click.option(
-    "--sample", **_SEVERAL, help="Prove N of many buckets by themselves, and capture all of them in one pool."
+    "--sample", **_SEVERAL, help="Prove only N of many buckets separately, but capture all buckets in one pool."
 )
-@_repeatable("input", "SPEC", "An argument of a module without example inputs: ids:i64[4,1]=0..31999; repeatable.")
+@_repeatable("input", "SPEC", "An argument for a module without example inputs: ids:i64[4,1]=0..31999. Repeatable.")
 @click.option("--warmup", type=click.IntRange(min=0), default=3, show_default=True, help="Steps before the capture.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True, help="Seconds, a child."
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300,
+    show_default=True,
+    help="Seconds that one child process may take.",
 )
-@click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
-@click.option("--nproc", **_SEVERAL, help="Run the target in N ranks of one process group, a device each.")
+@click.option(
+    "--replays",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Also replay N times, to find memory that grows and results that drift.",
+)
+@click.option("--nproc", **_SEVERAL, help="Run the target in N ranks of one process group, each on its own device.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--shapes", is_flag=True, help="Predict from shapes alone: a large model without weights or values.")
-@click.option("--watch", is_flag=True, help="Run again on each save, until Ctrl-C; torch is imported once.")
-@click.option("--plan", is_flag=True, help="Find which parts can be captured where the whole step cannot.")
+@click.option("--shapes", is_flag=True, help="Predict from shapes alone, without computing values. For large models.")
 @click.option(
-    "--emit", type=PATH, metavar="FILE", help="Write the code that applies the plan, on breakable-cuda-graphs."
+    "--watch", is_flag=True, help="Run again whenever a file is saved, until Ctrl-C. torch is imported only once."
+)
+@click.option("--plan", is_flag=True, help="If the whole step cannot be captured, find the parts that can.")
+@click.option(
+    "--emit", type=PATH, metavar="FILE", help="Write the code that applies the plan. It uses breakable-cuda-graphs."
 )
 @click.option(
-    "--emit-for", type=click.Choice(["vllm", "sglang"]), help="With --emit: the functions to mark in that engine."
+    "--emit-for",
+    type=click.Choice(["vllm", "sglang"]),
+    help="With --emit: write the functions to mark in this engine instead.",
 )
 @click.option("--check", is_flag=True, help="With --plan: run the emitted code and compare it with eager steps.")
 @form_option(has_timeline=True)
@@ -113,8 +130,8 @@ def capture(
     """Run one step of TARGET, capture it, replay it on changed inputs, and say whether it is ready.
 
     TARGET is FILE.py:FACTORY or package.module:FACTORY, or the name of a configured target. The factory takes the
-    device and returns (callable, args), or (callable, args, kwargs), or a module. The report is always written, into
-    graphsafe-report.json where no -o FILE is given.
+    device and returns (callable, args), or (callable, args, kwargs), or a module. The report is always written. Without
+    -o FILE, it is written into graphsafe-report.json.
 
     \b
     graphsafe capture model.py:build_layer --device cuda:1
@@ -153,9 +170,9 @@ def capture(
         if launched is not None and nproc not in (None, launched.size):
             raise RequestError(f"capture --nproc {nproc}: a launcher has started {launched.size} ranks")
         if watch and (launched is not None or locked or update_lock):
-            raise RequestError("capture --watch: takes neither ranks of a launcher nor a lock")
+            raise RequestError("capture --watch: cannot be used with a launcher's ranks or with a lock")
     if launched is not None:
-        release_interrupts()  # with a launcher, ranks first wait for each other
+        release_interrupts()  # with a launcher, the ranks first wait for each other
         if launched.rank > 0:
             return launched.follow()
     shown = {*printed, *(output.form_or(form, "json") for output in files)}
@@ -190,7 +207,7 @@ def capture(
 
 
 def _watch(asked: Callable[[], list[CaptureRequest]], prove: Callable[..., int]) -> int:
-    """Prove the same again whenever a file of the project changes; all children fork from one process."""
+    """Prove the same targets again whenever a file of the project changes. All children are forked from one process."""
     from graphsafe.capture.api import kept_server
     from graphsafe.scan_request.watch import state_of, wait_for_change
 
@@ -202,7 +219,7 @@ def _watch(asked: Callable[[], list[CaptureRequest]], prove: Callable[..., int])
                 click.clear()
             try:
                 prove(asked(), ended=ended, kept=kept)
-            except RequestError as error:  # a configuration that is being edited
+            except RequestError as error:  # the user may be editing the configuration
                 complain(str(error))
             if ended.by is not None:
                 return OK
@@ -267,14 +284,14 @@ def _prove(
         for report, request in zip(reports, requests, strict=True)
     )
     if not all(passes.values()):
-        code = max(code, FINDINGS)  # also for a target of the lock that is gone
+        code = max(code, FINDINGS)  # also if the lock contains a target that no longer exists
     if fault is not None and fault.__cause__ is not None:
         raise fault.__cause__
     return code
 
 
 def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> None:
-    """Print on stderr what only the terminal form shows: that no GPU was found, and why a verdict is inconclusive."""
+    """Print on stderr what only the terminal format shows: that no GPU was found, and why a verdict is inconclusive."""
     from graphsafe.capture.request import BAD_REQUEST as BAD_TARGET
     from graphsafe.report.verdict import judge
 
@@ -291,7 +308,10 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
 
 
 def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
-    """Return the options of requests. Raises RequestError for options that exclude each other or --shapes."""
+    """Return the options of requests.
+
+    Raises RequestError for options that exclude each other or --shapes.
+    """
     emit, check, plan = asked["emit"], asked["check"], asked["plan"]
     if asked["emit_for"] is not None and emit is None:
         raise RequestError("capture: --emit-for needs --emit FILE")
@@ -317,7 +337,10 @@ def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
 
 
 def _capture_code(report: Report, breaks: bool, passes: bool | None) -> int:
-    """Return the exit code of one target. `passes` is the lock's answer, None if the lock does not have this target."""
+    """Return the exit code of one target.
+
+    `passes` is the result of the comparison with the lock, or None if the lock does not contain the target.
+    """
     from graphsafe.capture.request import BAD_REQUEST as BAD
     from graphsafe.capture.request import INTERNAL
 

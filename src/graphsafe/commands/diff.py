@@ -13,13 +13,18 @@ from graphsafe.console import check_writable, put_text, say
 @click.command()
 @click.argument("before", type=PATH)
 @click.argument("after", type=PATH)
-@click.option("--format", "form", type=click.Choice(["terminal", "html"]), help="Default: text, or what -o FILE says.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "html"]),
+    help="Default: terminal, or the format of FILE's suffix.",
+)
 @click.option("-o", "--output", type=PATH, metavar="FILE", help="Write to FILE instead of stdout.")
 def diff(before: Path, after: Path, form: str | None, output: Path | None) -> int:
-    """Say in words what changed from one saved JSON report to another.
+    """Describe what has changed from one saved JSON report to another.
 
-    Verdicts, buckets, probes, times, memory, findings, and the environment; as a page, also both steps in time, one
-    above the other. Exit code 1 if something got worse: a verdict, or a new error or warning.
+    Verdicts, buckets, probes, times, memory, findings and the environment are compared. An HTML page also shows the
+    timelines of both steps. The exit code is 1 if something got worse: a verdict, or a new error or warning.
 
     \b
     graphsafe diff main.json graphsafe-report.json

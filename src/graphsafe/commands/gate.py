@@ -1,4 +1,4 @@
-"""Runs `graphsafe capture --all` as a gate: compares with the lock, and spreads targets over machines."""
+"""Runs `graphsafe capture --all` as a gate, which compares with the lock, and divides targets among machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 OF_TESTS = "::"
-"Text that occurs only in the names of targets in test files, whose entries pytest writes."
+"The names of targets in test files contain this, and no other names do. pytest writes their entries."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,17 @@ class Gate:
 
     path: Path
     is_updated: bool
-    "Whether to rewrite the lock, instead of comparing with it."
+    "Whether the lock is written instead of compared."
     is_whole: bool
     "Whether all targets have run, so that entries without a target can be removed."
 
     def passes(self, requests: Sequence[CaptureRequest], reports: Sequence[Report], again: Again) -> dict[str, bool]:
-        """Compare the reports with the lock, or write them into it, and report the result on stderr. Return for each
-        target in the lock whether nothing got worse; False for a target that is gone. If a target is only slower,
-        `again` proves it once more. A target without an entry for the devices here is left out. Raises RequestError."""
+        """Compare the reports with the lock, or write them into it. The result is reported on stderr.
+
+        Return, for each target in the lock, whether nothing has become worse. The value is False for a target that no
+        longer exists. A target without an entry for the devices of this machine is left out. If a target has only
+        become slower, `again` proves it once more. Raises RequestError.
+        """
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.lock import file
         from graphsafe.lock.proven import proven_by
@@ -99,7 +102,7 @@ class Gate:
         _report_gone(gone)
         outcome |= dict.fromkeys(gone, False)
         worse += len(gone)
-        meant = "; if they are meant, --update-lock records them" if worse else ""
+        meant = "; if they are intended, --update-lock records them" if worse else ""
         result = f"{count(entries, 'entry')} compared, {count(worse, 'change')} for the worse{meant}"
         say(f"{self.path.name}: {result}", err=True)
         return outcome
@@ -125,8 +128,10 @@ def _of_target(
 
 
 def any_is_gone(root: Path) -> bool:
-    """Report the targets that the lock of a project without targets still has. Raises RequestError for a lock that
-    cannot be read."""
+    """Report the targets that are still in the lock of a project without targets.
+
+    Return whether there are any. Raises RequestError if the lock cannot be read.
+    """
     from graphsafe.lock import file
 
     gone = sorted(name for name in file.read(root / file.NAME) if OF_TESTS not in name)
@@ -140,7 +145,7 @@ def _report_gone(names: Sequence[str]) -> None:
 
 
 def gate_for(requests: Sequence[CaptureRequest], locked: bool, update_lock: bool, part: Shard) -> Gate | None:
-    """Return the gate, or None if there is nothing to do. Raises RequestError for a lock that cannot be read."""
+    """Return the gate, or None if there is nothing to do. Raises RequestError if the lock cannot be read."""
     if not (locked or update_lock) or not requests:
         return None
     from graphsafe.lock.file import NAME, check_place, read

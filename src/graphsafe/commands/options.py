@@ -1,4 +1,4 @@
-"""Options that several commands share, functions that apply them, and the reports of refused captures."""
+"""Options that several commands share, functions that apply them, and functions that write outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class _Form(click.ParamType[str]):
-    """The name of a report form. The registry of forms is imported only when the option is used."""
+    """The name of a report's format. The registry of formats is imported only when the option is used."""
 
     name = "form"
 
@@ -54,13 +54,14 @@ class _Form(click.ParamType[str]):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The destination of a report: a file, or stdout if `file` is None; with its own form, if one was given."""
+    """The destination of a report: a file, or stdout if `file` is None. It has its own format if one was given."""
 
     file: Path | None
     form: str | None
 
     def form_or(self, asked: str | None, otherwise: str) -> str:
-        """Return the output's own form, else the form of --format, else the form that the file's name implies."""
+        """Return the output's own format, or else the format of --format, or else the format that the file's name
+        implies."""
         from graphsafe.report.forms import form_of
 
         known = form_of(self.file.name) if self.file is not None else None
@@ -94,16 +95,16 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def form_option(
-    *, has_timeline: bool, help: str = "The form on stdout (default: terminal), and of -o FILE."
+    *, has_timeline: bool, help: str = "The format on stdout (default: terminal), and of -o FILE."
 ) -> Callable[[_Command], _Command]:
-    """Return the option for the form; only a command with a timeline offers `trace`."""
+    """Return the option for the format. Only a command with a timeline offers `trace`."""
     return click.option("--format", "form", type=_Form(has_timeline=has_timeline), help=help)
 
 
 def outputs_option(instead_of: str = "stdout") -> Callable[[_Command], _Command]:
     """Return the option for the destinations."""
-    says = f"Write to FILE instead of {instead_of}, in FORM or what its suffix names; "
-    says += "-o FORM and -o - are stdout. Repeatable."
+    says = f"Write to FILE instead of {instead_of}, in the format FORM or the one of its suffix. "
+    says += "-o FORM and -o - write to stdout. Repeatable."
     return click.option("-o", "--output", "outputs", multiple=True, type=_Output(), help=says)
 
 
@@ -114,30 +115,30 @@ quiet_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=lambda context, parameter, is_quiet: context.meta.update({_QUIET: is_quiet}),
-    help="One line per finding. No progress, and no messages except errors.",
+    help="Print one line per finding, no progress, and no messages except errors.",
 )
 
 
 def is_quiet() -> bool:
-    """Return whether the running command was given -q."""
+    """Return whether -q was given to the running command."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_QUIET))
 
 
 def usual_form() -> str:
-    """Return the form for stdout if none is named."""
+    """Return the format for stdout if none is given."""
     return "concise" if is_quiet() else "terminal"
 
 
 def refuse(refusals: Mapping[str, bool]) -> None:
-    """Raise RequestError with the first message whose condition holds."""
+    """Raise RequestError with the first message whose condition is true."""
     for message, holds in refusals.items():
         if holds:
             raise RequestError(message)
 
 
 def check_outputs(outputs: Sequence[Output]) -> None:
-    """Raise RequestError before the work for files that cannot be written."""
+    """Raise RequestError, before any work, if a file cannot be written."""
     from graphsafe.console import check_writable
 
     for output in outputs:
@@ -145,8 +146,10 @@ def check_outputs(outputs: Sequence[Output]) -> None:
 
 
 def own_output(file: Path) -> Output:
-    """Return the output to a file that the user did not name. Raises RequestError for a link to another folder, since a
-    repository may contain one."""
+    """Return the output to a file that the user did not name.
+
+    Raises RequestError if the file is a link to another folder, because a repository may contain such a link.
+    """
     from graphsafe.files import leads_out
 
     if leads_out(file, file.parent):
@@ -162,7 +165,7 @@ def put_outputs(
     rules: Callable[[], RuleTexts],
     source: Lines | None = None,
 ) -> None:
-    """Write to every output, or to stdout if there is none. A file that cannot be written does not stop the others."""
+    """Write to every output, or to stdout if there is none. If a file cannot be written, the others still are."""
     from graphsafe.console import put
 
     failures = []
@@ -179,7 +182,7 @@ def put_outputs(
 
 
 def refuse_trace(outputs: Sequence[Output], form: str | None) -> None:
-    """Raise RequestError, with the name of the option, if a trace is requested of something without a timeline."""
+    """Raise RequestError, which names the option, if the user asks for a trace of something other than a capture."""
     for output in outputs:
         if output.form_or(form, "") == "trace":
             option = "--format trace" if output == Output(None, None) else f"-o {output.file or 'trace'}"
@@ -194,7 +197,7 @@ def _has_timeline(reports: Report | Sequence[Report] | Ledger) -> bool:
 
 
 def rule_texts(config: Config) -> Callable[[], RuleTexts]:
-    """Return a loader of the rules' texts, for the forms that show them."""
+    """Return a function that loads the texts of the rules, for the formats that show them."""
 
     def load() -> RuleTexts:
         from graphsafe.rulebook.book import rulebook_of

@@ -1,4 +1,4 @@
-"""A refused request of `graphsafe capture` leaves a report that says why, in the place of an older one."""
+"""Writes a report that says why a request of `graphsafe capture` was refused. It replaces an older report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPORT_FILE = "graphsafe-report.json"
 
 
 class ReportsRefusals(click.Command):
-    """A command that also leaves the report if the words of its command line cannot be parsed."""
+    """A command that also leaves such a report if its command line cannot be parsed."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -34,7 +34,10 @@ class ReportsRefusals(click.Command):
 
 
 def _leave_report(params: Mapping[str, Any], others: Sequence[str], why: str) -> None:
-    """Leave a report where the words that could be parsed say. Of an unknown option, the target may be the value."""
+    """Write the report to the files that the parsed words name.
+
+    The value of an unknown option may be taken for the target.
+    """
     named = [word for word in (params["target"], *others) if word and not word.startswith("-")]
     target = max(named, key=lambda word: ":" in word, default=None)
     with contextlib.suppress(RequestError):
@@ -44,23 +47,23 @@ def _leave_report(params: Mapping[str, Any], others: Sequence[str], why: str) ->
 
 
 def report_files(outputs: Sequence[Output]) -> list[Output]:
-    """Return the files that get the report. Raises RequestError."""
+    """Return the files to which the report is written. Raises RequestError."""
     files = [Output(absolute(output.file), output.form) for output in outputs if output.file is not None]
     return files or [own_output(absolute(Path(REPORT_FILE)))]
 
 
 def absolute(path: Path) -> Path:
-    """Return an absolute path, which stays valid if the working directory disappears. Raises RequestError."""
+    """Return an absolute path, which stays valid if the working directory is deleted. Raises RequestError."""
     try:
         return path.absolute()
     except OSError:
-        raise RequestError("the working directory does not exist any more") from None
+        raise RequestError("the working directory no longer exists") from None
 
 
 def refusals_reported(
     target: str | None, all_targets: bool, form: str | None, files: Sequence[Output]
 ) -> AbstractContextManager[None]:
-    """Write a report of a request that is refused in this block. A request that names no target has none."""
+    """Write a report if a request is refused in this block. A request that names no target has no report."""
     if target is None and not all_targets:
         return nullcontext()
     return _reported("--all" if all_targets or target is None else target, all_targets, form, files)
@@ -76,6 +79,6 @@ def _reported(target: str, is_list: bool, form: str | None, files: Sequence[Outp
         from graphsafe.config import Config
 
         report = refused(CaptureRequest(target, Config(root=Path.cwd())), str(error))
-        with contextlib.suppress(RequestError):  # the refusal itself is what the user must read
+        with contextlib.suppress(RequestError):  # the user must read the refusal itself
             put_outputs([report] if is_list else report, form, files, "json", dict)
         raise

@@ -32,14 +32,20 @@ LEDGER_FILE = "graphsafe-ledger.json"
     "devices",
     multiple=True,
     metavar="DEVICE",
-    help="cuda, cuda:N, all, or sim, sim:N without a GPU; repeatable. Default: all GPUs. cuda:N shows only its graphs.",
+    help="cuda, cuda:N, all, or without a GPU sim or sim:N. cuda:N shows only this GPU. Default: all GPUs. Repeatable.",
 )
-@click.option("--waits", is_flag=True, help="Also report lines that wait for the device between replays, and how long.")
 @click.option(
-    "--stacks", is_flag=True, help="Also the lines that allocate, on a GPU; costs an eager step a fifth of its time."
+    "--waits", is_flag=True, help="Also report lines that wait for the device between replays, and how long they wait."
+)
+@click.option(
+    "--stacks",
+    is_flag=True,
+    help="Also record the lines that allocate on a GPU. An eager step then takes a fifth longer.",
 )
 @click.option("--fail", is_flag=True, help="Exit with 1 if an error was found.")
-@form_option(has_timeline=False, help="The form on stdout, and of -o FILE. Without it, the ledger is shown on stderr.")
+@form_option(
+    has_timeline=False, help="The format on stdout, and of -o FILE. Without it, the ledger is shown on stderr."
+)
 @outputs_option(instead_of=LEDGER_FILE)
 def run(
     program: tuple[str, ...],
@@ -52,9 +58,9 @@ def run(
 ) -> int:
     """Run PROGRAM unchanged, watch every CUDA graph that its Python processes capture, and write the ledger.
 
-    The ledger says who captured each graph, how often it was replayed, and what has become of the memory that it uses;
-    which captures failed, and which steps ran without a graph. It is written into graphsafe-ledger.json where no
-    -o FILE is given, and shown on stderr. The exit code is the program's.
+    The ledger says which line captured each graph, how often the graph was replayed, and whether the memory that it
+    uses still exists. It also lists captures that failed and steps that ran without a graph. It is shown on stderr and
+    written into graphsafe-ledger.json, or into the files of -o. The exit code is the program's.
 
     \b
     graphsafe run -- python serve.py --port 8000

@@ -50,12 +50,12 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     return tuple(values)
 
 
-@click.command(short_help="Name the lines that stand in the way of a CUDA graph.")
+@click.command(short_help="Find the lines that prevent a CUDA graph.")
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=PATH)
 @form_option(has_timeline=False)
 @outputs_option()
 @quiet_option
-@_codes_option("--select", "Only these rules: GS101,GS2. Replaces the configured selection.")
+@_codes_option("--select", "Use only these rules: GS101,GS2. Replaces the configured selection.")
 @_codes_option("--extend-select", "Also use these rules, even if the configuration ignores them.")
 @_codes_option("--ignore", "Leave out these rules, whatever else is selected.")
 @click.option(
@@ -63,68 +63,80 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     multiple=True,
     callback=_patterns,
     metavar="PATTERN",
-    help="Do not read these files either: as in .gitignore, from the project root; repeatable.",
+    help="More files to leave out: patterns as in .gitignore, from the project root. Repeatable.",
 )
-@click.option("--fail-level", type=LEVEL, help="Exit with 1 from this level on (default: error).")
+@click.option(
+    "--fail-level", type=LEVEL, help="Exit with 1 if a finding has this level or a higher one (default: error)."
+)
 @click.option(
     "--region",
     type=click.Choice(["captured", "step"]),
-    help="Only findings in code that a graph will hold, or only those in host code around it (default: both).",
+    help="Report only findings in code that a graph captures, or only those in host code around it (default: both).",
 )
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option(
     "--confidence",
     type=click.Choice(["likely", "possible"]),
     default="likely",
-    help="Also report findings that are only possible (default: likely).",
+    help="With `possible`, also report findings that are only possible (default: likely).",
 )
 @click.option(
     "--baseline",
     type=PATH,
     metavar="FILE",
-    help="Known findings to leave out (default: graphsafe-baseline.toml beside the configuration, if it exists).",
+    help="The file of known findings to leave out (default: graphsafe-baseline.toml beside the configuration).",
 )
 @click.option(
-    "--write-baseline", is_flag=True, help="Instead of a report: record the findings as known, to leave them out."
+    "--write-baseline",
+    is_flag=True,
+    help="Instead of a report: record the findings as known. Later scans leave them out.",
 )
 @click.option(
     "--add-ignore",
     metavar="REASON",
     help="Instead of a report: write `# graphsafe: ignore[CODE] REASON` on the lines that fail the scan.",
 )
-@click.option("--fix", is_flag=True, help="Apply repairs that have one right answer, and report the other findings.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff-fixes: also repairs that can change a result.")
-@click.option("--diff-fixes", is_flag=True, help="Instead of a report: the changes that --fix would make, as a diff.")
+@click.option("--fix", is_flag=True, help="Apply the repairs that are surely right, and report the remaining findings.")
 @click.option(
-    "--diff", metavar="REV", help="Only findings on lines changed since the git revision REV, or since leaving it."
+    "--unsafe-fixes", is_flag=True, help="With --fix or --diff-fixes: also apply repairs that can change a result."
 )
 @click.option(
-    "--stdin-filename", type=PATH, metavar="FILE", help="With `-`: the file of the project that stdin stands for."
+    "--diff-fixes", is_flag=True, help="Instead of a report: print the changes that --fix would make, as a diff."
 )
+@click.option(
+    "--diff",
+    metavar="REV",
+    help="Report only findings on lines that this branch has changed since the git revision REV.",
+)
+@click.option("--stdin-filename", type=PATH, metavar="FILE", help="With `-`: the file whose content stdin contains.")
 @click.option(
     "--with",
     "captures",
     type=PATH,
     multiple=True,
     metavar="FILE",
-    help="A report of `graphsafe capture`: which findings that run confirmed, refuted or never reached; repeatable.",
+    help="A report of `graphsafe capture`. It marks findings as confirmed, refuted or never reached. Repeatable.",
 )
 @click.option("--watch", is_flag=True, help="Scan again whenever a file of the project changes, until Ctrl-C.")
-@click.option("--statistics", is_flag=True, help="Instead of a report: how many findings each rule has.")
-@click.option("--show-settings", is_flag=True, help="Instead of a report: the settings, and where each comes from.")
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep results of earlier scans.")
+@click.option("--statistics", is_flag=True, help="Instead of a report: print how many findings each rule has.")
+@click.option(
+    "--show-settings", is_flag=True, help="Instead of a report: print the settings, and where each comes from."
+)
+@click.option("--no-cache", is_flag=True, help="Do not use results of earlier scans, and store none.")
 @click.option(
     "--cache-dir",
     "cache",
     type=PATH,
     metavar="DIR",
-    help="Keep results in DIR (default: .graphsafe_cache in a project).",
+    help="Store results in DIR (default: .graphsafe_cache in the project).",
 )
-@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one per core).")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="The number of processes (default: one per core)."
+)
 @click.option(
     "--explain-path",
     metavar="FUNC",
-    help="Instead of a report: why FUNC is hot or not. FILE.py:NAME, module:NAME or NAME; a name's end is enough.",
+    help="Instead of a report: print why FUNC is hot or not. FUNC is FILE.py:NAME, module:NAME or NAME, or its end.",
 )
 def scan(
     paths: tuple[Path, ...],
@@ -146,11 +158,11 @@ def scan(
     watch: bool,
     **asked: Any,
 ) -> int:
-    """Lint the hot path: name the lines that stand in the way of a CUDA graph.
+    """Find the lines that prevent a CUDA graph.
 
-    PATH is a file or a folder; without one it is the working directory, and `-` is what stdin holds. Nothing is
-    imported and nothing is run. Findings are limited to code that a step reaches, for example from the `forward` of a
-    module; configure more with hot-paths in pyproject.toml, or mark a function with `# graphsafe: hot`.
+    PATH is a file or a folder. Without PATH, the working directory is scanned; `-` stands for stdin. Nothing is
+    imported or run. Only code that a step reaches is checked, for example from the `forward` of a module. To add more
+    code, use hot-paths in pyproject.toml, or mark a function with `# graphsafe: hot`.
 
     \b
     graphsafe scan src/
@@ -161,7 +173,7 @@ def scan(
     graphsafe scan --diff main             # only lines that this branch changed
     graphsafe scan --write-baseline        # later scans report what is new
     graphsafe scan src/ --with graphsafe-report.json
-    graphsafe scan --fix                   # repair what has one right answer
+    graphsafe scan --fix                   # repair what is surely right
     graphsafe scan --add-ignore "not in a captured region"
     """
     from graphsafe.commands.scan_modes import ScanModes, complain_of_limits
@@ -194,7 +206,8 @@ def scan(
             f"scan: give either {' or '.join(named)}": len(named) > 1,
             f"scan {mode} prints text; it takes neither --format nor -o": mode is not None
             and (form not in (None, "terminal") or bool(outputs)),
-            "scan --watch: takes neither `-` nor what changes files": watch and (bool(buffers) or writes),
+            "scan --watch: cannot be used with `-` or with options that change files": watch
+            and (bool(buffers) or writes),
             "scan -: takes no --write-baseline, --add-ignore, --fix, --diff or --explain-path": bool(buffers)
             and (writes or diff is not None or explain_path is not None),
             f"scan: give either --fix or {mode}": fix and mode not in (None, "--statistics"),
@@ -268,13 +281,16 @@ def _watch(paths: Sequence[Path]) -> int:
 
 
 def _shows_edits(form: str | None, outputs: Sequence[Output]) -> bool:
-    """Return whether one of the wanted forms shows repairs."""
+    """Return whether one of the requested formats shows repairs."""
     asked = {output.form_or(form, "terminal") for output in outputs} if outputs else {form or "terminal"}
     return bool(asked & {"json", "sarif"})
 
 
 def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:
-    """Return the content of stdin by the absolute path of its file; empty if stdin is not asked for."""
+    """Return the content of stdin by the absolute path of the file for which it stands.
+
+    The mapping is empty if stdin is not scanned.
+    """
     if Path("-") not in paths:
         if name is not None:
             raise RequestError("scan --stdin-filename: give `-` as the path")

@@ -31,7 +31,7 @@ _TOLD = ("no-root", "internal-error", "not-python", "unmatched-setting")
 
 
 class ScanModes:
-    """A request, one part per configuration. Raises RequestError."""
+    """A request, with one part for each configuration. All methods raise RequestError."""
 
     def __init__(self, request: ScanRequest, buffers: Buffers, exit_zero: bool) -> None:
         self.request = request
@@ -79,7 +79,7 @@ class ScanModes:
         return joined(reports), code
 
     def fix(self, unsafe: bool, is_written: bool) -> Outcome:
-        """Repair and report the remaining findings, or show what would change and report all findings."""
+        """Repair the code and report the remaining findings, or show what would change and report all findings."""
         from graphsafe.fixes.apply import diff, fix_all, write
 
         code, reports = OK, []
@@ -96,7 +96,7 @@ class ScanModes:
         return joined(reports), max(code, self._judged(reports))
 
     def report(self, hot: dict[str, set[tuple[int, int]]] | None = None) -> Outcome:
-        """Report the findings; `hot` takes the statements of hot code by the absolute paths of their files."""
+        """Report the findings. The statements of hot code are added to `hot`, by the absolute paths of their files."""
         reports = [self._scanned(part, hot=hot) for part in self.parts]
         return joined(reports), self._judged(reports)
 
@@ -111,7 +111,7 @@ class ScanModes:
         is_known: bool = True,
         hot: dict[str, set[tuple[int, int]]] | None = None,
     ) -> Report:
-        """Scan with the held contents in place of the saved files."""
+        """Scan with the contents in `held` in place of the saved files."""
         try:
             return run_part(
                 part,
@@ -128,8 +128,10 @@ class ScanModes:
 
 
 def complain_of_limits(report: Report) -> None:
-    """Print the limits that the user has to know on stderr, whatever form the report has; with --quiet, print only
-    limits that make a report without findings meaningless."""
+    """Print on stderr the limits that the user has to know, whatever format the report has.
+
+    With --quiet, print only limits that make a report without findings meaningless.
+    """
     for limit in report.limits:
         if limit.kind in (_TOLD[:3] if is_quiet() else _TOLD):
             complain(f"{limit.what}: {limit.why}")

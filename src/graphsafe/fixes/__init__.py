@@ -1,1 +1,1 @@
-"""Repairs with one right answer: the edits for a finding, and their application to files."""
+"""Fixes: the edits that repair a finding, and their application to files."""

@@ -17,7 +17,7 @@ from graphsafe.report.model import Edit, Finding, Report, unsuppressed
 from graphsafe.scan.sources.source import Unreadable, editable_lines
 
 MAX_ROUNDS = 10
-"The largest number of successive scans: one fix can make another fix possible on the same line or around it."
+"Files are scanned and fixed at most this many times: a fix can make another fix possible on or around its line."
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Fixed:
     first: Report
     "The report before the fixes."
     report: Report
-    "The report of the findings that remain."
+    "The report after the fixes, with the findings that remain."
     held: HeldFiles
     made: Sequence[Finding]
 
     @property
     def count(self) -> int:
-        """Number of findings that were fixed in files that could be written."""
+        """The number of findings that were fixed in files that could be written."""
         files = self.files
         return sum(one.location.path in files for one in self.made)
 
     @property
     def risks(self) -> Sequence[str]:
-        """Return the cases in which unsafe fixes give another result, one per line."""
+        """The cases in which unsafe fixes change a result, one per line."""
         files = self.files
         return [
             f"{at.path}:{at.line}: unsafe: {risk}"
@@ -49,23 +49,25 @@ class Fixed:
 
     @property
     def files(self) -> Mapping[str, tuple[bytes, bytes]]:
-        """Return contents before and after, by the paths that locations give."""
+        """The contents of the files before and after, by the paths in the report."""
         return self.held.changed()
 
     @property
     def failures(self) -> Sequence[str]:
-        """Return the findings that could not be fixed, each on a line with its reason."""
+        """The files that could not be fixed, each with the reason."""
         return [f"{path}: {why}" for path, why in self.held.failures.items()]
 
 
 def fixable(report: Report, unsafe: bool) -> list[Finding]:
-    """Return the findings that have edits of the wanted kind."""
+    """Return the findings that have edits, safe ones or also unsafe ones."""
     return [one for one in unsuppressed(report) if one.edits and (unsafe or one.data.get("edits") == SAFE)]
 
 
 def fix_all(scan: Scan, root: Path, unsafe: bool) -> Fixed:
-    """Apply fixes to the held files of the project in `root` and scan these again until no fix is left; files may
-    change meanwhile, and the first report may come from a cache. Nothing is written to disk."""
+    """Apply fixes to the files of the project in `root`, and scan again until no fix is left.
+
+    Nothing is written to disk. Files may change meanwhile, and the first report may come from a cache.
+    """
     wanted = partial(fixable, unsafe=unsafe)
     files = HeldFiles(root)
     made: list[Finding] = []
@@ -94,7 +96,7 @@ def _fix_once(findings: Iterable[Finding], files: HeldFiles) -> list[Finding]:
 
 
 def apart(findings: Iterable[Finding]) -> tuple[list[Edit], list[Finding]]:
-    """Return edits that do not overlap, chosen from the top of the file, and the findings that they repair."""
+    """Return edits that do not overlap, chosen from the top of the file down, and the findings that they repair."""
     edits: list[Edit] = []
     taken: list[Finding] = []
     for finding in findings:
@@ -110,8 +112,10 @@ def _overlap(one: Edit, other: Edit) -> bool:
 
 
 def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
-    """Return a file after edits; its encoding and line ends stay. Raises Unreadable, also if the result is not
-    Python."""
+    """Return a file's content after edits. Its encoding and line ends are kept.
+
+    Raises Unreadable if the file cannot be edited or if the result is not Python.
+    """
     encoding, lines, ends = editable_lines(data)
     newline = max(set(ends), key=ends.count) if ends else "\n"
     for edit in sorted(edits, key=lambda edit: (edit.line, edit.column), reverse=True):
@@ -131,12 +135,12 @@ def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def write(fixed: Fixed, scan: Scan) -> Fixed:
-    """Write the files; if one cannot be written, report the findings of a new scan."""
+    """Write the files. If one of them cannot be written, return the findings of a new scan."""
     return fixed if fixed.held.write() else replace(fixed, report=scan({}))
 
 
 def diff(fixed: Fixed) -> Iterator[bytes]:
-    """Yield the changes line by line as a unified diff for `git apply` and `patch`."""
+    """Yield the changes line by line, as a unified diff for `git apply` and `patch`."""
     for path, (before, after) in sorted(fixed.files.items()):
         old, new = (data.split(b"\n") for data in (before, after))
         for lines in (old, new):

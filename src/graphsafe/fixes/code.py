@@ -1,7 +1,7 @@
-"""The text of a file that a fix works on (its tree, the nodes at a place, and the nodes around it), and a fix: edits of
-one file that repair one finding.
+"""The source of a file that a fix edits: its syntax tree, the nodes at a place and the nodes around a node.
 
-`ast` finds the place, since it has positions and is fast; libcst rewrites the text there (rewriting.py).
+Also the `Fix` itself: edits of one file that repair one finding. `ast` finds the place, because it is fast and has
+positions. libcst rewrites the code there (rewriting.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 class Code:
     def __init__(self, lines: Sequence[str]) -> None:
-        """Parse the lines. Raises SyntaxError, ValueError, RecursionError or MemoryError if `ast` cannot read them."""
+        """Parse the lines. Raises SyntaxError, ValueError, RecursionError or MemoryError if `ast` cannot parse them."""
         self.lines = lines
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -27,7 +27,7 @@ class Code:
 
     @cached_property
     def _parents(self) -> dict[ast.AST, ast.AST]:
-        """Each node -> the node around it, outermost nodes first."""
+        """Node -> the node around it. Outer nodes come first."""
         found: dict[ast.AST, ast.AST] = {}
         waiting: list[ast.AST] = [self.tree]
         for node in waiting:
@@ -45,12 +45,12 @@ class Code:
         return found
 
     def at(self, location: Location) -> list[ast.AST]:
-        """Return the nodes that begin and end with a finding's span, the outermost first."""
+        """Return the nodes whose span is exactly that of a finding, the outermost first."""
         place = (location.line, location.column, location.end_line, location.end_column)
         return [node for node in self._by_line.get(location.line, ()) if self.place(node) == place]
 
     def place(self, node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
-        """Return the first line and column, the last line, and the column after the end, counted from 1 in code
+        """Return the first line and column, the last line, and the column after the end. They count from 1, in code
         points."""
         end_line = node.end_lineno or node.lineno
         return (
@@ -81,7 +81,8 @@ class Code:
         return self.replaced(call, rewriting.call(self.text(call), lambda it: rewriting.with_keyword(it, name, value)))
 
     def added_below(self, node: ast.stmt, text: str) -> Edit:
-        """Return the edit that adds a line under a statement, on whose last line no other statement may be."""
+        """Return the edit that adds a line below a statement. No other statement may be on the statement's last
+        line."""
         line = node.end_lineno or node.lineno
         column = len(self.lines[line - 1]) + 1
         return Edit(line, column, line, column, f"\n{' ' * node.col_offset}{text}")
@@ -100,13 +101,13 @@ class Code:
         return next((outer for outer in self.around(node) if isinstance(outer, Definition)), None)
 
     def owner(self, node: ast.AST) -> ast.ClassDef | None:
-        """Return the class of the method in which a node lies, or None."""
+        """Return the class in whose method a node is, or None."""
         function = self.function(node)
         outer = self.parent(function) if function is not None else None
         return outer if isinstance(outer, ast.ClassDef) else None
 
     def assigned(self, target: str) -> list[ast.expr | None]:
-        """Return the values that the file assigns to a name or attribute; None for an assignment that is not plain."""
+        """Return the values that the file assigns to a name or attribute. An augmented assignment gives None."""
         found: list[ast.expr | None] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Assign):
@@ -118,7 +119,7 @@ class Code:
         return found
 
     def imports(self, name: str) -> bool:
-        """Return whether the module has `import name`."""
+        """Return whether the module contains `import name`."""
         return any(
             isinstance(node, ast.Import) and any(alias.name == name and not alias.asname for alias in node.names)
             for node in self.tree.body
@@ -126,7 +127,7 @@ class Code:
 
 
 def dotted(node: ast.expr) -> str:
-    """Return a dotted name such as `torch.linalg.inv`; empty if the node is not a name."""
+    """Return a dotted name such as `torch.linalg.inv`, or "" if the node is not a name."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -136,7 +137,10 @@ def dotted(node: ast.expr) -> str:
 
 
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    """Return the argument that a call passes for a parameter, by position or by name; None also if `*` hides it."""
+    """Return the argument that a call passes for a parameter, by position or by name.
+
+    Return None if there is none, or if `*` or `**` hides it.
+    """
     if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
         return None
     if position < len(call.args):
@@ -145,7 +149,7 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Return whether a node is a number written in the code: `3`, `-0.5`, `True`."""
+    """Return whether a node is a number in the code: `3`, `-0.5`, `True`, `math.inf`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         node = node.operand
     if isinstance(node, ast.Constant):
@@ -154,8 +158,10 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def is_plain(node: ast.expr) -> bool:
-    """Return whether evaluating a node has no side effect and takes hardly any time: names, attributes, numbers and
-    arithmetic of them."""
+    """Return whether a node has no side effect and takes hardly any time.
+
+    Such nodes are names, attributes, numbers, and arithmetic on them.
+    """
     if isinstance(node, ast.Call):
         sizes = dotted(node.func) in ("len", "int", "float", "bool", "min", "max") or (
             isinstance(node.func, ast.Attribute) and node.func.attr in ("size", "numel", "dim", "item")
@@ -167,7 +173,7 @@ def is_plain(node: ast.expr) -> bool:
 
 
 _PLAIN = (ast.Name, ast.Constant, ast.Attribute, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.Subscript)
-"Syntax that is plain if its parts are."
+"Syntax that is plain if all its parts are plain."
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +182,11 @@ class Fix:
     "The repair as an imperative: `use torch.full`."
     edits: tuple[Edit, ...]
     risk: str = ""
-    """The cases in which the fix changes a result, worded so that they can follow "unsafe:". Empty for a safe fix: with
-    it, the step on the CPU always gives the same result."""
+    """The cases in which the fix changes a result, worded so that they can follow "unsafe:".
+
+    It is empty for a safe fix, with which the step always gives the same result on the CPU.
+    """
 
 
 Proposal = Callable[[Code, Finding], Fix | None]
-"""Returns the fix of a finding, or None if none is known to be right."""
+"""Returns the fix of a finding, or None if no fix is known to be right."""

@@ -1,4 +1,4 @@
-"""Finds out from the text of a file which host numbers are integers (not booleans), and which are never negative."""
+"""Finds out from the source of a file which host numbers are integers (not booleans), and which are never negative."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _Test = Callable[[ast.expr], bool]
 _COUNTING = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.LShift, ast.RShift)
 "Operators that give an integer if their operands are integers or booleans."
 _GROWING = (ast.Add, ast.Mult, ast.FloorDiv, ast.LShift, ast.RShift)
-"Operators that give no negative result if their operands are not negative."
+"Operators whose result is not negative if their operands are not negative."
 _MOST_NAMES = 4
-"The largest number of names that are followed from one to the next."
+"At most this many names are followed from one to the next."
 
 
 def is_integer(code: Code, node: ast.expr, depth: int = 0) -> bool:
-    """Return whether a number used as an index is an integer: a boolean adds a dimension instead."""
+    """Return whether a number that is used as an index is an integer. A boolean as an index would add a dimension."""
     if isinstance(node, ast.Constant):
         return type(node.value) is int
     if isinstance(node, ast.UnaryOp):
@@ -59,7 +59,7 @@ def is_extent(node: ast.expr) -> bool:
 
 
 def overflows_half(node: ast.expr) -> bool:
-    """Return whether a literal is beyond half precision, whose greatest number is 65504.
+    """Return whether a literal is outside the range of half precision, whose largest number is 65504.
 
     A copy from the host turns such a number into infinity. `full` and `fill_` raise "value cannot be converted to type
     c10::Half without overflow" on a GPU (torch 2.11, measured on an H100).
@@ -73,7 +73,7 @@ _HALF = 65504
 
 
 def keeps_meaning(name: str, function: Definition) -> bool:
-    """Return whether a name means the same in the whole function."""
+    """Return whether a name is bound at most once in a function, as a parameter or by an assignment."""
     return len(_binders(name, function)) + _is_parameter(name, function) <= 1
 
 
@@ -130,6 +130,6 @@ def _is_parameter(name: str, function: Definition) -> bool:
 
 
 def _binders(name: str, function: Definition) -> list[ast.expr]:
-    """Return the places where a function binds a name."""
+    """Return the places at which a function binds a name."""
     names = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name)
     return [node for node in names if not isinstance(node.ctx, ast.Load)]

@@ -1,4 +1,4 @@
-"""Changes the assignment of new state in each step into a write to the existing tensor."""
+"""Fixes the replacement of state in each step: the fix writes to the existing tensor instead."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _RISK = (
     "it fails where the other side has a larger shape or a wider dtype, and other holders of the tensor see it change"
 )
 _KEEPS_SHAPE = frozenset("add sub mul div clamp clamp_min clamp_max lerp exp sqrt abs neg tanh sigmoid relu".split())
-"Methods that have an in-place form, and whose result has their receiver's shape if their arguments are smaller."
+"Methods that have an in-place variant, and whose result has the shape of `self` if their arguments are not larger."
 
 
 def update(code: Code, finding: Finding) -> Fix | None:
-    """`self.x = self.x + y` becomes `self.x.add_(y)`, other arithmetic on `self.x` becomes `self.x.copy_(…)`.
+    """Fix `self.x = self.x + y` to `self.x.add_(y)`, and other arithmetic on `self.x` to `self.x.copy_(…)`.
 
-    Not safe: `self.x` keeps its dtype and shape, although arithmetic would have promoted or broadcast it, and other
-    holders of the tensor see it change.
+    The fix is unsafe: `self.x` keeps its dtype and shape, although the arithmetic may promote or broadcast it. Other
+    objects that hold the tensor also see the change.
     """
     for node in code.at(finding.location):
         if isinstance(node, ast.Attribute):
@@ -53,7 +53,7 @@ def _update(code: Code, target: ast.expr, value: ast.expr) -> str | None:
 
 
 def _computes_with(value: ast.expr, name: str) -> bool:
-    """Return whether a value is arithmetic in which the attribute itself is an operand."""
+    """Return whether a value is arithmetic with the attribute itself as an operand."""
     if isinstance(value, ast.BinOp) and type(value.op) in _METHODS:
         return any(dotted(side) == name or _computes_with(side, name) for side in (value.left, value.right))
     return False

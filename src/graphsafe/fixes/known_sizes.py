@@ -1,4 +1,4 @@
-"""Passes the output size to operations whose size depends on data, if the surrounding code gives that size."""
+"""Passes the output size to operations whose output size depends on data, if the surrounding code shows this size."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from graphsafe.fixes.code import Code, Definition, Fix, argument, dotted, is_lit
 from graphsafe.fixes.host_numbers import is_size, keeps_meaning
 from graphsafe.report.model import Finding
 
-_FEWER_CLASSES = "the number of classes no longer depends on the largest number that occurs"
+_FEWER_CLASSES = "the number of classes no longer depends on the largest value in the tensor"
 _CASTS = ("to", "float", "half", "bfloat16", "type_as", "double")
 _MAKES_TABLE = ("empty", "zeros", "ones", "rand", "randn", "full")
 
 
 def classes(code: Code, finding: Finding) -> Fix | None:
-    """`F.one_hot(ids) @ table` becomes `F.one_hot(ids, table.shape[0]) @ table`: any other number of classes would be
-    illegal. `one_hot(x.argmax(-1))` becomes `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe, because the number
-    of classes no longer depends on the largest value in the tensor."""
+    """Fix `F.one_hot(ids) @ table` to `F.one_hot(ids, table.shape[0]) @ table`.
+
+    This is safe, because the product would fail with any other number of classes. `one_hot(x.argmax(-1))` becomes
+    `one_hot(x.argmax(-1), x.shape[-1])`. This is unsafe: the number of classes no longer depends on the largest value
+    in the tensor.
+    """
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] != "one_hot":
             continue
@@ -30,12 +33,12 @@ def classes(code: Code, finding: Finding) -> Fix | None:
             known, risk = _bound(code, node.args[0]), _FEWER_CLASSES
         if known is None:
             return None
-        return Fix("say how many classes there are", (code.with_keyword(node, "num_classes", known),), risk)
+        return Fix("pass the number of classes", (code.with_keyword(node, "num_classes", known),), risk)
     return None
 
 
 def _rows(code: Code, node: ast.expr) -> str | None:
-    """Return the number of rows of the matrix that a product multiplies this node with."""
+    """Return the number of rows of the matrix by which a product multiplies this node."""
     outer = code.parent(node)
     if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
         call = code.parent(outer)
@@ -51,7 +54,8 @@ def _rows(code: Code, node: ast.expr) -> str | None:
 
 
 def _is_matrix(code: Code, table: ast.expr) -> bool:
-    """Return whether a node is the weight of an embedding or layer, or a tensor that the file makes with two sizes."""
+    """Return whether a node is the weight of an embedding or a layer, or a tensor that the file creates with two
+    sizes."""
     name = dotted(table)
     if name.endswith(".weight"):
         return True
@@ -74,7 +78,7 @@ def _has_two_sizes(maker: ast.expr | None) -> bool:
 
 
 def _bound(code: Code, ids: ast.expr) -> str | None:
-    """Return one more than the largest number possible in `x.argmax(-1)` or `x % n`."""
+    """Return one more than the largest number that `x.argmax(-1)` or `x % n` can contain."""
     if isinstance(ids, ast.BinOp) and isinstance(ids.op, ast.Mod) and is_plain(ids.right):
         return code.text(ids.right)
     if not isinstance(ids, ast.Call) or not isinstance(ids.func, ast.Attribute):
@@ -89,8 +93,10 @@ def _bound(code: Code, ids: ast.expr) -> str | None:
 
 
 def nonzero(code: Code, finding: Finding) -> Fix | None:
-    """`mask.nonzero(as_tuple=True)[1].view(b, k)` becomes `mask.nonzero_static(size=b * k)[:, 1].view(b, k)`, since
-    `view` would fail for any other number."""
+    """Fix `mask.nonzero(as_tuple=True)[1].view(b, k)` to `torch.nonzero_static(mask, size=b * k)[:, 1].view(b, k)`.
+
+    With any other number of elements, `view` would fail.
+    """
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call):
             continue
@@ -108,7 +114,7 @@ def nonzero(code: Code, finding: Finding) -> Fix | None:
 
 
 def _subject(code: Code, node: ast.Call) -> str | None:
-    """Return the mask of `nonzero` or of a `where` without values."""
+    """Return the mask of `nonzero`, or of a `where` without values."""
     name = dotted(node.func)
     if name in ("torch.nonzero", "torch.where"):
         keywords = {each.arg for each in node.keywords}
@@ -137,8 +143,10 @@ class _Size:
 
 
 def _viewed(code: Code, node: ast.expr) -> _Size | None:
-    """Return the number of elements that a `view` or `reshape` of this node states, with a risk if a size could be -1;
-    None if a size is -1."""
+    """Return the number of elements that a `view` or `reshape` of this node gives as its sizes.
+
+    Return None if a size is -1. If a size may be -1, the result has a risk.
+    """
     outer = code.parent(node)
     call = code.parent(outer) if isinstance(outer, ast.Attribute) and outer.attr in ("view", "reshape") else None
     if not isinstance(call, ast.Call) or call.func is not outer or call.keywords or len(call.args) < 2:
@@ -151,7 +159,7 @@ def _viewed(code: Code, node: ast.expr) -> _Size | None:
 
 
 def _is_negative(code: Code, node: ast.expr) -> bool:
-    """Return whether a node is not a size, or the code shows that it can be -1."""
+    """Return whether a node is a constant that is no size, or a name to which the file assigns -1."""
     if isinstance(node, ast.Constant):
         return type(node.value) is not int or node.value < 0
     if isinstance(node, ast.UnaryOp):
@@ -161,7 +169,7 @@ def _is_negative(code: Code, node: ast.expr) -> bool:
 
 
 def _given(code: Code, node: ast.expr, name: str) -> Sequence[ast.expr | None]:
-    """Return the values assigned to a name, and the default of a parameter."""
+    """Return the values that are assigned to a name, and its default value if it is a parameter."""
     found = code.assigned(name)
     function = code.function(node)
     if function is not None:
@@ -182,7 +190,8 @@ def _product(code: Code, parts: Sequence[ast.expr]) -> str:
 
 
 def repeats(code: Code, finding: Finding) -> Fix | None:
-    """Pass `output_size` to `repeat_interleave`: from a `view` of its result, or from repeats with a known sum."""
+    """Pass `output_size` to `repeat_interleave`, if a `view` of its result shows the size or if the sum of the repeats
+    is known."""
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not _is_repeat(node):
             continue
@@ -195,12 +204,12 @@ def repeats(code: Code, finding: Finding) -> Fix | None:
         size = (_viewed(code, node) if is_flat else None) or _sum(code, counts)
         if size is None:
             return None
-        return Fix("say how large the result is", (code.with_keyword(node, "output_size", size.text),), size.risk)
+        return Fix("pass the size of the result", (code.with_keyword(node, "output_size", size.text),), size.risk)
     return None
 
 
 def _sum(code: Code, counts: ast.expr) -> _Size | None:
-    """Return the sum of a tensor of equal numbers, or of numbers written in the code."""
+    """Return the sum of the repeats, if they are a tensor of equal numbers or of literal numbers."""
     if not isinstance(counts, ast.Name):
         text = _sum_of(code, counts)
         return _Size(text) if text is not None else None
@@ -216,11 +225,11 @@ def _sum(code: Code, counts: ast.expr) -> _Size | None:
     if not all(keeps_meaning(name, function) for name in {counts.id, *names}):
         return None
     is_kept = _only_counts(code, counts.id, function)
-    return _Size(text, "" if is_kept else f"it fails where `{counts.id}` is written to in between")
+    return _Size(text, "" if is_kept else f"it fails where `{counts.id}` is written in between")
 
 
 def _only_counts(code: Code, name: str, function: Definition) -> bool:
-    """Return whether a function uses a tensor only as the counts of `repeat_interleave`."""
+    """Return whether a function uses a tensor only as the repeats of `repeat_interleave`."""
     used = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name]
     calls = [code.parent(node) for node in used if isinstance(node.ctx, ast.Load)]
     return all(isinstance(each, ast.Call) and _is_repeat(each) for each in calls)

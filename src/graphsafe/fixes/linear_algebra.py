@@ -1,4 +1,5 @@
-"""Replaces solvers that check their success on the host by variants that leave the answer on the device."""
+"""Replaces solvers such as `torch.linalg.inv`, which check on the host whether they succeeded, by variants without this
+check."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ from graphsafe.report.model import Finding
 
 _CHECKED = {"inv": "inv_ex", "solve": "solve_ex", "cholesky": "cholesky_ex"}
 _SHORT = {"inverse": "torch.linalg.inv_ex", "cholesky": "torch.linalg.cholesky_ex"}
-"Function of torch or method of tensors -> the function of torch.linalg that leaves the check out."
+"Function of torch or method of tensors -> the function of torch.linalg without this check."
 
 
 def without_check(code: Code, finding: Finding) -> Fix | None:
-    """`torch.linalg.inv(x)` becomes `torch.linalg.inv_ex(x)[0]`, and the second result of `inv_ex` says whether `inv`
-    would raise."""
+    """Fix `torch.linalg.inv(x)` to `torch.linalg.inv_ex(x)[0]`.
+
+    The second result of `inv_ex` says on the device whether `inv` would raise.
+    """
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -22,7 +25,7 @@ def without_check(code: Code, finding: Finding) -> Fix | None:
             return None
         text = _rewritten(code, node)
         if text is not None:
-            return Fix("leave the check to the device", (code.replaced(node, text),))
+            return Fix("do the check on the device", (code.replaced(node, text),))
     return None
 
 

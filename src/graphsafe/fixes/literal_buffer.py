@@ -1,4 +1,4 @@
-"""Makes a tensor of constants once, as a buffer of the module."""
+"""Creates a tensor of constants only once, as a buffer of the module."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _RISK = "all steps share the buffer, and it follows the module to its dtype"
 
 
 def hoist(code: Code, finding: Finding) -> Fix | None:
-    """`torch.tensor([1, 2], device=d)` in a method becomes `self.literal`, a non-persistent buffer. Not safe: the
-    buffer follows the module to its device and floating dtype, and all steps share it."""
+    """Fix `torch.tensor([1, 2], device=d)` in a method to `self.literal`, a new non-persistent buffer.
+
+    The fix is unsafe: all steps share the buffer, which follows the module to other devices and floating dtypes.
+    """
     for node in code.at(finding.location):
         found = _constants(code, node)
         owner = code.owner(node)
@@ -41,7 +43,7 @@ def hoist(code: Code, finding: Finding) -> Fix | None:
 
 
 def _constants(code: Code, node: ast.AST) -> tuple[ast.expr, str] | None:
-    """Return the expression that a buffer can replace, and the expression that makes the buffer."""
+    """Return the expression that a buffer can replace, and the expression that creates the buffer."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.List) and _all_literal(node.slice):
         return node.slice, f"torch.tensor({code.text(node.slice)})" if code.imports("torch") else ""
     if not isinstance(node, ast.Call):
@@ -78,7 +80,7 @@ def _all_literal(node: ast.expr) -> bool:
 
 
 def _after_super(owner: ast.ClassDef) -> ast.stmt | None:
-    """Return the statement of the constructor after which buffers may be registered."""
+    """Return the statement of the constructor after which buffers can be registered, or None."""
     for method in owner.body:
         if isinstance(method, ast.FunctionDef) and method.name == "__init__" and _is_method(method):
             for statement in method.body:
@@ -100,7 +102,7 @@ def _is_method(function: Definition) -> bool:
 
 
 def _is_changed(method: Definition, name: str) -> bool:
-    """Return whether the method writes into the tensor that a name holds."""
+    """Return whether a method writes to the tensor that a name refers to."""
     for node in ast.walk(method):
         stores = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
         stores = stores or (
@@ -113,8 +115,11 @@ def _is_changed(method: Definition, name: str) -> bool:
 
 
 def _unused(code: Code, name: str) -> str:
-    """Return a name that does not occur in the file. Base classes of other files may have any name, so a local's name
-    alone (`c`, `type`) is never taken."""
+    """Return a name that does not occur in the file.
+
+    The name of a local variable (`c`, `type`) is never used alone, because base classes in other files may have any
+    attribute.
+    """
     words = set(re.findall(r"\w+", "\n".join(code.lines)))
     numbered = (f"{name}_{number}" for number in itertools.count(2))
     return next(each for each in itertools.chain((name,), numbered) if each not in words)

@@ -8,12 +8,15 @@ from graphsafe.fixes.code import Code, Fix, dotted
 from graphsafe.report.model import Finding
 
 _CAPTURABLE = frozenset("Adam AdamW NAdam RAdam Adamax Adadelta ASGD RMSprop Rprop".split())
-_RISK = "on the CPU such an optimizer cannot step"
+_RISK = "such an optimizer cannot step on the CPU"
 
 
 def capturable(code: Code, finding: Finding) -> Fix | None:
-    """`Adam(…)` becomes `Adam(…, capturable=True)` if the file constructs the optimizer in one place. Not safe: the
-    device does the arithmetic of the count, and such an optimizer cannot step on the CPU."""
+    """Fix `Adam(…)` to `Adam(…, capturable=True)`, if the file creates the optimizer in only one place.
+
+    The fix is unsafe: the device then does the arithmetic with the step count, and such an optimizer cannot step on the
+    CPU.
+    """
     for node in code.at(finding.location):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             given = node.args[0] if node.args else node.func.value  # GradScaler.step(optimizer)

@@ -12,15 +12,18 @@ _READS = ("shape", "dtype", "device", "size", "numel", "dim", "is_pinned")
 
 
 def non_blocking(code: Code, finding: Finding) -> Fix | None:
-    """`ids.copy_(pinned)` becomes `ids.copy_(pinned, non_blocking=True)`, and so do `.to` and `.cuda`. Safe if the file
-    only makes and copies the pinned tensor: a later write could overwrite values that the device has not read yet."""
+    """Fix `ids.copy_(pinned)` to `ids.copy_(pinned, non_blocking=True)`, and `.to` and `.cuda` in the same way.
+
+    The fix is safe if the file only creates and copies the pinned tensor. Otherwise, a later write could overwrite
+    values that the device has not read yet.
+    """
     if finding.data.get("memory") != "pinned":
         return None
     for node in code.at(finding.location):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             source = _source(node)
             keywords = {each.arg for each in node.keywords}
-            # A copy that converts goes through pageable memory.
+            # A copy that converts the values uses pageable memory.
             if source is None or len(node.args) > 1 or not keywords <= {"non_blocking", "device"}:
                 return None
             edit = code.with_keyword(node, "non_blocking", "True")
@@ -29,7 +32,7 @@ def non_blocking(code: Code, finding: Finding) -> Fix | None:
 
 
 def _source(node: ast.Call) -> str | None:
-    """Return the name of the pinned tensor that is copied whole."""
+    """Return the name of the pinned tensor that is copied as a whole."""
     assert isinstance(node.func, ast.Attribute)
     if node.func.attr == "copy_":
         return dotted(node.args[0]) or None if len(node.args) == 1 else None
@@ -39,7 +42,7 @@ def _source(node: ast.Call) -> str | None:
 
 
 def _is_only_copied(code: Code, source: str) -> bool:
-    """Return whether the file only makes a tensor, copies it and reads its shape."""
+    """Return whether the file only creates a tensor, copies it and reads its shape."""
     last = source.rpartition(".")[2]
     for node in ast.walk(code.tree):
         if not isinstance(node, (ast.Name, ast.Attribute)) or isinstance(node.ctx, ast.Store):

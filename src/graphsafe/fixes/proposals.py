@@ -17,10 +17,11 @@ SAFE, UNSAFE = "safe", "unsafe"
 
 
 def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Report:
-    """Return the report with `edits`, and a description of them in `data`: `edits` (`safe`, `unsafe`), `edits_title`,
-    and `edits_risk`, which says when unsafe edits change a result.
+    """Return the report with `edits`, and with a description of them in `data`.
 
-    `source` gives the lines that the report is about. A file that the running Python cannot parse gets no edits.
+    The description has the keys `edits` (`safe` or `unsafe`), `edits_title` and `edits_risk`, which says when unsafe
+    edits change a result. `source` returns the lines that were scanned. A file that the running Python cannot parse
+    gets no edits.
     """
     codes: dict[str, Code | None] = {}
     findings = []
@@ -40,7 +41,7 @@ def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Repo
 
 
 def fix_of(finding: Finding, names: Sequence[FixName], code: Code) -> Fix | None:
-    """Return the first of a rule's fixes that applies to the finding, at its first place on the line."""
+    """Return the first of a rule's fixes that applies to the finding."""
     return next((fix for name in names if (fix := FIXES[name](code, finding)) is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""The fixes by the names that rule files give them."""
+"""The fixes by their names in rule files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes one expression through libcst, so that comments, line breaks and spacing inside of it stay."""
+"""Changes one expression with libcst, which keeps the comments, line breaks and spaces inside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _EMPTY = cst.Module(body=[])
 
 
 def call(text: str, change: Callable[[cst.Call], cst.BaseExpression]) -> str:
-    """Return the text of a call after it was changed. Raises cst.ParserSyntaxError."""
+    """Return the source of a call after a change. Raises cst.ParserSyntaxError."""
     node = _expression(text)
     if not isinstance(node, cst.Call):
         raise ValueError(f"not a call: {text}")
@@ -23,7 +23,7 @@ def _expression(text: str) -> cst.BaseExpression:
     except cst.ParserSyntaxError:
         if "\n" not in text:
             raise
-        # The text may span lines because it stands in brackets.
+        # An expression over several lines can only be parsed in parentheses.
         inner = cst.parse_expression(f"({text})")
         return inner.with_changes(lpar=inner.lpar[1:], rpar=inner.rpar[:-1])
 
@@ -58,7 +58,7 @@ def with_first(node: cst.Call, *values: str) -> cst.Call:
 
 
 def with_keyword(node: cst.Call, name: str, value: str) -> cst.Call:
-    """Set `name=value`: replace its old value, or add it after the other arguments."""
+    """Set `name=value`: replace the old value, or add the argument after the other arguments."""
     new = cst.Arg(
         _expression(value),
         keyword=cst.Name(name),
@@ -71,7 +71,7 @@ def with_keyword(node: cst.Call, name: str, value: str) -> cst.Call:
             return node.with_changes(args=args)
     if args:
         last = args[-1]
-        # The new argument gets the same layout as the last one, in case each argument has its own line
+        # The new argument gets the layout of the last one, in case each argument has its own line.
         if isinstance(last.comma, cst.Comma):
             comma = args[-2].comma if len(args) > 1 else None
             before = comma.whitespace_after if isinstance(comma, cst.Comma) else node.whitespace_before_args
@@ -94,7 +94,7 @@ def without_keywords(node: cst.Call, *names: str) -> cst.Call:
 def _parted(
     end: cst.BaseParenthesizableWhitespace, before: cst.BaseParenthesizableWhitespace
 ) -> tuple[cst.BaseParenthesizableWhitespace, cst.BaseParenthesizableWhitespace]:
-    """Return the space before and after the new last argument, so that a comment stays with its line."""
+    """Return the space before and after the new last argument, so that a comment stays on its line."""
     if isinstance(end, cst.ParenthesizedWhitespace) and isinstance(before, cst.ParenthesizedWhitespace):
         plain = cst.TrailingWhitespace(newline=end.first_line.newline)
         return end.with_changes(indent=before.indent, last_line=before.last_line), end.with_changes(first_line=plain)

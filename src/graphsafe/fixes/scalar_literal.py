@@ -1,4 +1,4 @@
-"""Fills a tensor of one number on the device instead of copying it there."""
+"""Fills a tensor with one number on the device instead of copying the number there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDE = frozenset(
 
 
 def full(code: Code, finding: Finding) -> Fix | None:
-    """`torch.tensor(3.0, device=d)` becomes `torch.full((), 3.0, device=d)`; `[0.0, 0.0]` becomes `(2,), 0.0`."""
+    """Fix `torch.tensor(3.0, device=d)` to `torch.full((), 3.0, device=d)`, and `[0.0, 0.0]` to `(2,), 0.0`."""
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call):
             continue
@@ -34,7 +34,7 @@ def full(code: Code, finding: Finding) -> Fix | None:
 
 
 def _moved(node: ast.Call) -> tuple[ast.Call, ast.expr | None] | None:
-    """Return the tensor that `.to(device)` or `.cuda()` moves, and the device; None for other calls."""
+    """Return the tensor that `.to(device)` or `.cuda()` moves, and the device. Return None for other calls."""
     if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Call):
         return None
     given = [*node.args, *(each.value for each in node.keywords)]
@@ -81,7 +81,7 @@ def _full(code: Code, node: ast.Call, device: ast.expr | None, is_number: bool) 
 
 
 def _risk(node: ast.Call) -> str:
-    """Return the risk of a number that half precision cannot hold, if the tensor may be of half precision."""
+    """Return the risk of a number that half precision cannot represent, if the tensor may have half precision."""
     value = _filled(node.args[0])[1]
     named = next((each.value for each in node.keywords if each.arg == "dtype"), None)
     is_method = isinstance(node.func, ast.Attribute) and node.func.attr == "new_tensor"
@@ -92,7 +92,8 @@ def _risk(node: ast.Call) -> str:
 
 
 def _filled(node: ast.expr) -> tuple[Sequence[int], ast.expr | None]:
-    """Return the shape of nested lists and the number that fills all their places; None if the numbers differ."""
+    """Return the shape of nested lists, and the number that all their elements have. The number is None if they
+    differ."""
     if not isinstance(node, (ast.List, ast.Tuple)):
         return (), node
     if not node.elts or len({ast.dump(each) for each in node.elts}) > 1:

@@ -1,4 +1,4 @@
-"""Fills a number into one place of a tensor instead of copying it there from the host."""
+"""Writes a number into one element of a tensor on the device instead of copying it there from the host."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from graphsafe.report.model import Finding
 
 
 def fill(code: Code, finding: Finding) -> Fix | None:
-    """`buf[i] = 7` becomes `buf[i].fill_(7)`. Safe if all indices are integers of the host: then `buf[i]` is a view,
-    and both forms treat a negative or illegal `i` in the same way. With a boolean index `buf[i]` is a copy."""
+    """Fix `buf[i] = 7` to `buf[i].fill_(7)`.
+
+    The fix is safe if all indices are integers on the host. Then `buf[i]` is a view, and both statements treat a
+    negative or invalid `i` in the same way. With a boolean index, `buf[i]` is a copy.
+    """
     if finding.data.get("place") != "one element":
         return None
     for node in code.at(finding.location):
@@ -33,7 +36,7 @@ def fill(code: Code, finding: Finding) -> Fix | None:
 
 
 def _number(value: ast.expr) -> ast.expr | None:
-    """Return the number that is stored, without the host tensor that may wrap it."""
+    """Return the number that is stored, without a host tensor around it."""
     if isinstance(value, ast.Call) and dotted(value.func) == "torch.tensor" and not value.keywords:
         inner = argument(value, 0, "data")
         return inner if inner is not None and is_literal(inner) else None

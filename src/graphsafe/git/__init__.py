@@ -1,1 +1,1 @@
-"""Calls of git, and the lines of a repository that have changed."""
+"""Runs git, and finds the lines of a repository that have changed."""

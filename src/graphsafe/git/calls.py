@@ -1,10 +1,10 @@
 """All calls of git. None of them runs a program that the repository names.
 
-A repository may be hostile: its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
+A repository may be hostile. Its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
 helpers), even through `include`, and a bare repository can be hidden among committed files. So the repository is the
-nearest folder with a `.git`, and git must not search for another one. Git is asked only for stored objects: commits,
-trees, the index and blobs. It never compares the work tree, since that runs filters, and must not fetch missing
-objects. Files are compared by `git diff --no-index` in a temporary folder, which belongs to no repository.
+nearest folder with a `.git`, and git must not search for another one. Git is only asked for stored objects: commits,
+trees, the index and blobs. It never compares the work tree, because that runs filters, and must not fetch missing
+objects. Files are compared by `git diff --no-index` in a temporary folder that belongs to no repository.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from graphsafe.errors import RequestError
 
 PATIENCE = 60.0
-"Seconds allowed for one call: git would wait forever if one of its files were a FIFO."
+"One call may take this many seconds. If one of its files is a FIFO, git would wait forever."
 LINK, SUBMODULE = "120000", "160000"
-"Modes of entries that are not files."
+"The modes of entries that are not files."
 _NO_PROGRAMS = (
     "safe.bareRepository=explicit",
     "core.fsmonitor=false",
@@ -39,23 +39,23 @@ _ENVIRONMENT = {
 _OF_ANOTHER_PLACE = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 )
-"Variables that git sets for hooks; their paths may lead to another repository."
+"Variables that git sets for hooks. They may refer to another repository."
 _PLAIN_DIFF = (
     "--no-index --unified=0 --inter-hunk-context=0 --text --no-color --no-ext-diff --no-textconv --find-renames "
     "--diff-filter=d --src-prefix=a/ --dst-prefix=b/"
 ).split()
-"Options that override the user's configuration of git, so that the output has one hunk per change and nothing else."
+"These options override the user's configuration of git. The output then has one hunk per change and nothing else."
 
 
 class GitError(RequestError):
-    """git is missing, does not answer, or refuses. The message is one line."""
+    """Raised if git is missing, does not answer, or reports an error. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     mode: str
     blob: str
-    "The hash of the content; for a submodule its commit."
+    "The hash of the content. For a submodule, it is the hash of its commit."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Repository:
     """A work tree with a `.git`."""
 
     top: str
-    "The folder: absolute, without links."
+    "The folder as an absolute path without links."
 
     @staticmethod
     def over(folder: Path) -> Repository:
-        """Return the repository of the nearest folder with a `.git`. Raises GitError where there is none."""
+        """Return the repository of the nearest folder with a `.git`. Raises GitError if there is none."""
         real = folder.resolve()
         for parent in (real, *real.parents):
             if os.path.lexists(parent / ".git"):
@@ -85,13 +85,15 @@ class Repository:
         return self._line("rev-parse", "--is-shallow-repository") != "false"
 
     def merge_base(self, commit: str) -> str | None:
-        """Return the commit where HEAD left `commit`, or None if no common ancestor is known here."""
+        """Return the commit at which HEAD left `commit`, or None if no common ancestor is known here."""
         return self._line("merge-base", commit, "HEAD")
 
     def last_change(self, path: str) -> str | None:
-        """Return the commit in HEAD's past that last changed a file, by its path from the top; None if there is none,
-        or if a shallow clone may lack it."""
-        # `log` would run the program that checks signatures, if the configuration asks for it.
+        """Return the commit that last changed a file, before or at HEAD. `path` is relative to the top folder.
+
+        Return None if there is no such commit or if a shallow clone may lack it.
+        """
+        # `git log` would run the program that checks signatures, if the configuration names one.
         found = self._line("rev-list", "-1", "HEAD", "--", f":(literal){path}")
         parents = self._line("rev-list", "-1", "--parents", found) if found else None
         is_cut_off = parents is None or (" " not in parents and self.is_shallow())
@@ -114,7 +116,7 @@ class Repository:
         return dict(_batch(answer, wanted))
 
     def _line(self, *arguments: str) -> str | None:
-        """Return the one line that git answers, or None if it refuses."""
+        """Return the single line of git's output, or None if git reports an error."""
         try:
             return self._ask(*arguments).decode("ascii").strip()
         except GitError:
@@ -132,8 +134,11 @@ class Repository:
 
 
 def diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bytes:
-    """Return the differences of two sets of files as a diff without context; a renamed file is compared with itself.
-    Names are plain words; in the diff they follow `a/before/` and `b/after/`."""
+    """Return the differences between two sets of files as a diff without context. A renamed file is compared with its
+    old content.
+
+    The file names are plain words. In the diff, they follow `a/before/` and `b/after/`.
+    """
     with tempfile.TemporaryDirectory(prefix="graphsafe-") as folder:
         for side, files in (("before", before), ("after", after)):
             os.mkdir(os.path.join(folder, side))
@@ -145,7 +150,10 @@ def diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bytes:
 def _git(
     arguments: Sequence[str], folder: str, environment: Mapping[str, str], given: bytes = b"", differs: int = 0
 ) -> bytes:
-    """Return the output of one call of git; `differs` is an exit code that is not a failure. Raises GitError."""
+    """Return the output of one call of git. Raises GitError.
+
+    `differs` is an exit code that does not mean an error.
+    """
     about = f"--diff: git {arguments[0]}"
     inherited = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_PLACE}
     try:
@@ -171,8 +179,10 @@ def _git(
 
 
 def _program() -> str:
-    """Return the path of git, searched only in absolute folders of PATH, so that no folder of the repository can
-    provide it."""
+    """Return the path of git.
+
+    Only absolute folders of PATH are searched, so that no folder of the repository can provide the program.
+    """
     name = "git.exe" if os.name == "nt" else "git"
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         path = os.path.join(folder, name)
@@ -182,7 +192,7 @@ def _program() -> str:
 
 
 def _batch(answer: bytes, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Read the output of `cat-file --batch`: a line per object, and its content if it exists."""
+    """Read the output of `cat-file --batch`: a line for each object, and the object's content if it exists."""
     at = 0
     for each in wanted:
         end = answer.find(b"\n", at)

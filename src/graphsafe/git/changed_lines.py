@@ -14,11 +14,11 @@ from graphsafe.git import calls as git
 from graphsafe.report.model import Report
 
 Content = Callable[[str], "bytes | None"]
-"""Returns a file's content by its absolute path, or None if it cannot be read."""
+"""Returns a file's content, given its absolute path, or None if the file cannot be read."""
 Lines = Sequence[range]
 EVERY_LINE: Lines = (range(0, 1 << 62),)
 _SHALLOW = (
-    "; this clone is shallow, without the commits of the past: `git fetch --unshallow` gets them, or `fetch-depth: 0` "
+    "; this clone is shallow and lacks older commits: get them by `git fetch --unshallow`, or by `fetch-depth: 0` "
     "in the checkout of a CI job"
 )
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -26,20 +26,21 @@ _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """A revision of a repository, to compare files with."""
+    """The files of a repository at a revision, with which the present files are compared."""
 
     repository: git.Repository
     revision: str
     before: Mapping[str, git.Entry]
-    "The files of the revision, by path from the top."
+    "The files of the revision, by their path from the top folder."
     tracked: Mapping[str, str]
     "The files that git tracks now: path -> mode."
 
     def lines(self, paths: Iterable[str], content: Content) -> dict[str, Lines]:
-        """Return the changed lines of files, by their absolute paths. Raises RequestError.
+        """Return the changed lines of files, given by their absolute paths. Raises RequestError.
 
-        All lines of a file that git does not track are changed, and none of a submodule's. A tracked file that the
-        revision lacks is compared with the most similar file that has disappeared since, as git finds renames.
+        In a file that git does not track, all lines count as changed. In a submodule, no lines do. A tracked file that
+        the revision does not contain is compared with the most similar file that has disappeared since, as git does to
+        find renames.
         """
         found: dict[str, Lines] = dict.fromkeys(paths, ())
         old: dict[str, str] = {}
@@ -112,8 +113,10 @@ def only_changed(report: Report, changes: Changes, content: Content) -> Report:
 
 
 def changes_since(revision: str, paths: Sequence[Path]) -> Changes:
-    """Return the changes since `revision`, or since the commit where this branch left it. Raises RequestError if
-    `paths` do not lie in one repository, or if that repository does not have the revision."""
+    """Return the changes since `revision`, or since the commit at which this branch left it.
+
+    Raises RequestError if `paths` are not in one repository, or if the repository does not have the revision.
+    """
     folders = [path.resolve() if path.is_dir() else path.resolve().parent for path in paths]
     repository = git.Repository.over(folders[0])
     for folder in folders:
@@ -128,7 +131,7 @@ def changes_since(revision: str, paths: Sequence[Path]) -> Changes:
 
 
 def changes_since_last_of(file: Path) -> Changes | None:
-    """Return the changes since the commit that last changed a file; None if that commit is not known."""
+    """Return the changes since the commit that last changed a file, or None if that commit is unknown."""
     try:
         repository = git.Repository.over(file.parent)
         commit = repository.last_change(file.resolve().relative_to(repository.top).as_posix())
@@ -138,7 +141,7 @@ def changes_since_last_of(file: Path) -> Changes | None:
 
 
 def changed_lines(diff: bytes) -> Iterator[tuple[str, Lines]]:
-    """Yield the lines that each file of a diff without context has gained, by its path in the diff."""
+    """Yield, for each file of a diff without context, its path in the diff and the lines that were added."""
     path = ""
     lines: list[range] = []
     rest = iter(diff.split(b"\n"))
@@ -159,7 +162,7 @@ def changed_lines(diff: bytes) -> Iterator[tuple[str, Lines]]:
 
 
 def _with_line_feeds(data: bytes) -> bytes:
-    """Return the content with line feeds as line ends, as git stores it."""
+    """Return the content with line feeds as line ends, which is how git stores it."""
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
 
 

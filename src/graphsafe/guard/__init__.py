@@ -1,1 +1,1 @@
-"""Forbids what a block of the running program must not do: `graphsafe.forbid` and `graphsafe.allow`, in-process."""
+"""`graphsafe.forbid` and `graphsafe.allow`, which forbid operations in a block of the running program."""

@@ -1,7 +1,7 @@
-"""Finds which torch call the running line makes, as the op table spells it, from the stack and the source.
+"""Finds the torch call that the running line makes, in the spelling of the op table, from the stack and the source.
 
-A function mode would see the call, but Dynamo guards on function modes: under such a mode, code that was compiled
-without it would be compiled again, or fail to compile.
+A function mode would see the call, but Dynamo guards on function modes. Code that was compiled without the mode would
+be compiled again under it, or fail to compile.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SPELLED = {
     "torch.cuda.streams": "torch.cuda",
     "torch.distributed.distributed_c10d": "torch.distributed",
 }
-"Module -> the other name under which its functions are known."
+"Module -> the name under which users know its functions."
 _MACHINERY = ("torch._compile", "torch._dynamo", "torch._jit_internal", "torch._ops", "torch._utils", "torch.utils._")
-"""Modules whose frames lie between a call and its watcher on the stack."""
+"""Modules whose frames are between a call and graphsafe on the stack."""
 _BY_BUILTIN = {
     **{name: f"__{name}__" for name in ("int", "float", "complex", "bool", "str", "repr", "format")},
     **dict.fromkeys(("range", "slice"), "__index__"),
@@ -33,7 +33,7 @@ _BY_BUILTIN = {
 
 
 def running_call(frame: FrameType) -> str | None:
-    """Return the call of torch that the user's innermost line makes, or None if it is not known."""
+    """Return the torch call that the user's innermost line makes, or None if it is unknown."""
     between: FrameType | None = None
     at: FrameType | None = frame
     while at is not None and not is_user_file(at.f_code.co_filename):
@@ -47,7 +47,7 @@ def running_call(frame: FrameType) -> str | None:
 
 
 def _of_frame(frame: FrameType) -> str:
-    """Return the name of a function of torch that is written in Python."""
+    """Return the name of a torch function that is written in Python."""
     module = str(frame.f_globals.get("__name__"))
     name: str = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
     if module == "torch._tensor" and "." not in name:
@@ -78,7 +78,7 @@ def _of_source(frame: FrameType) -> str | None:
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:
-    """Return the object that a dotted name means; nothing is called."""
+    """Return the object that a dotted name refers to, without calling anything."""
     if isinstance(node, ast.Name):
         return _names(frame).get(node.id)
     if isinstance(node, ast.Attribute):

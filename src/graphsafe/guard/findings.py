@@ -1,5 +1,8 @@
-"""Turns the events of a forbidden block into findings, in the words of the rulebook; also the exceptions of failed
-assertions in tests, and their texts, with the user's own lines before those of libraries."""
+"""Turns the events of a forbidden block into findings, in the words of the rulebook.
+
+It also contains the exceptions of failed assertions, and their messages, in which the user's own lines come before
+those of libraries.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,18 @@ from graphsafe.rulebook.book import load_rulebook
 
 
 class NotReady(AssertionError):
-    """A step was not proven ready; `report` says why."""
+    """Raised by a test if a step was not proven ready. `report` says why."""
 
     def __init__(self, text: str, report: Report) -> None:
         super().__init__(text)
         self.report = report
 
 
-NotReady.__module__ = "graphsafe"  # users import the class under this module's name
+NotReady.__module__ = "graphsafe"  # users import the class from this module
 
 
 def own_first(findings: list[Finding]) -> list[Finding]:
-    """Order findings so that those in libraries come last: library paths cannot be opened here."""
+    """Sort findings so that those in the user's own files come first. Library files cannot be opened here."""
     return sorted(findings, key=lambda finding: file_lines(finding.location.path) is None)
 
 
@@ -50,25 +53,26 @@ def failure_text(report: Report) -> str:
 
 _TAKES_MEMORY = (
     "Every block that is taken from the device's allocator counts here, the result of an operation too. Make the "
-    "memory that the block needs before it."
+    "memory that the code needs before it runs."
 )
 
 
 class Forbidden(AssertionError):
-    """A block did something that `graphsafe.forbid` forbids. `findings` are its lines, the user's own before
-    libraries'."""
+    """Raised if a block did something that `graphsafe.forbid` forbids.
+
+    `findings` are the lines that did it, the user's own lines first.
+    """
 
     def __init__(self, text: str, findings: Sequence[Finding]) -> None:
         super().__init__(text)
         self.findings = tuple(findings)
 
 
-Forbidden.__module__ = "graphsafe"  # users import the class under this module's name
+Forbidden.__module__ = "graphsafe"  # users import the class from this module
 
 
 def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "predicted"]) -> list[Finding]:
-    """Return one finding for each code and line, with the number of times that it happened. Events without a line have
-    none."""
+    """Return one finding for each code and line, with the number of events. Events without a line have no finding."""
     book = load_rulebook()
     found: dict[tuple[str, str, int], Finding] = {}
     for event in events:
@@ -101,7 +105,7 @@ def message_of(
     launched: Launches,
     most: int | None,
 ) -> str:
-    """Return the error's text: the numbers, then each line as the terminal form shows it."""
+    """Return the error message: the numbers of operations, then each line as the terminal format shows it."""
     where = f"the block at {line_text(begun)}" if begun is not None else "the block"
     parts = []
     if events:

@@ -1,8 +1,8 @@
-"""A GPU as a source: PyTorch's own callbacks before each wait and allocation, and a dispatch mode.
+"""Watches one thread's use of a GPU, with PyTorch's own callbacks before each wait and allocation, and a dispatch mode.
 
-A callback runs on the thread that waits, counts only for watched threads, and raises nothing. The mode names the
-operation, follows autograd onto its threads, and sees copies that PyTorch treats as asynchronous although their memory
-is pageable. The mode does not change how code is compiled or runs.
+A callback runs on the thread that waits. It counts only for watched threads, and raises nothing. The mode records which
+operation is running, and is also active on the threads of autograd. It sees copies that PyTorch treats as asynchronous
+although their memory is pageable. It does not change how code is compiled or runs.
 """
 
 from __future__ import annotations
@@ -34,18 +34,20 @@ _COMPILERS = {
     "/torch/_inductor/cudagraph_trees.py": ("cudagraphify", "record_function", "run_eager"),
     "/torch/_inductor/runtime/triton_heuristics.py": None,
 }
-"""Code that compiles, tunes and records graphs on first use, by file and function (None for all functions). Such code
-waits, but it is not part of the step."""
+"""Code that compiles, tunes and records graphs on first use, by file and function (None for all functions).
+
+Such code waits, but it is not part of the step.
+"""
 
 _LOW = 0xFFFFFFFF
-"Bits of a thread's identity that CUPTI keeps."
+"The bits of a thread's id that CUPTI keeps."
 
 _heard: dict[int, _Work] = {}
-"Thread -> the work that its waits and allocations belong to."
+"Thread -> the work to which its waits and allocations belong."
 
 
 class _Work(Running):
-    """The work that a thread does for the thread that entered the block: that thread itself, or a thread of
+    """The work that a thread does for the thread that entered the block. It is this thread itself or a thread of
     autograd."""
 
     def __init__(self, listener: Listener, owner: int) -> None:
@@ -78,7 +80,7 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Return True: Dynamo then compiles under this mode as it does without it."""
+        """Return True, so that Dynamo compiles under this mode as it does without it."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -104,7 +106,7 @@ class CudaSource:
     def watched(self, listener: Listener) -> Iterator[None]:
         _listen()
         owner = threading.get_ident()
-        # In torch without this method (2.6), a dispatch mode would keep Dynamo from compiling.
+        # In torch versions without this method (2.6), a dispatch mode would keep Dynamo from compiling.
         knows = hasattr(TorchDispatchMode, "ignore_compile_internals")
         mode: Any = _Ops(listener, owner) if knows else nullcontext()
         _heard[owner] = _Work(listener, owner)
@@ -132,9 +134,12 @@ class CudaSource:
 
 
 def _launches(profiler: Any, threads: set[int]) -> int:
-    """Count the kernels and graphs that a thread launched; those of the whole process are counted if no call can be
-    attributed. Kineto knows a thread by the system's number if the profiler recorded it, else by the low half of its
-    pthread."""
+    """Count the kernels and graphs that a thread has launched.
+
+    If no launch can be attributed to a thread, all launches of the process are counted. Kineto identifies a thread by
+    the number that the operating system gives it, if the profiler has recorded this number; otherwise by the low half
+    of its pthread id.
+    """
     events = profiler.profiler.kineto_results.events()
     calls = [event for event in events if event.name().startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch"))]
     own = [event for event in calls if event.device_resource_id() & _LOW in threads]

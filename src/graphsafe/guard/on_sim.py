@@ -33,7 +33,7 @@ class SimSource:
         def event(event: StepEvent) -> None:
             if before[0] is not None:
                 before[0](event)
-            # Only calls like `torch.zeros` emit an event, so device memory is reported by the memory ledger
+            # Only calls like `torch.zeros` emit an event here. So device memory is reported by the memory ledger
             # (`tags.Ledger`), which sees every block.
             if threading.get_ident() == thread and (event.kind != "allocation" or event.data.get("pinned")):
                 listener.told(event)
@@ -72,8 +72,8 @@ class SimSource:
             world.launched = before
 
     def unknown(self) -> tuple[str, ...]:
-        """Return operations of this thread with unknown effects; operations of other threads do not concern the
-        region."""
+        """Return the operations of this thread whose effects are unknown. Operations of other threads do not matter
+        here."""
         here = threading.get_ident()
         found = [text for text, thread in list(self._world.unknown.items())[self._known :] if thread == here]
         return tuple(text for text in found if not text.startswith(OTHER_THREAD))

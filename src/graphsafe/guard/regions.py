@@ -1,7 +1,7 @@
-"""The two context managers: `forbid` collects what a block does on its thread, `allow` exempts a part of it.
+"""The two context managers: `forbid` reports what a block does on its thread, and `allow` exempts a part of the block.
 
-In code that Dynamo traces, both are no-ops. Nothing is raised before the block ends, so all its lines are reported
-together, and other threads never notice.
+In code that Dynamo traces, neither does anything. Nothing is raised before the block ends, so that all its lines are
+reported together. Other threads are not affected.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ _KIND_OF: dict[StepEventKind, Forbiddable] = {
     "copy-to-device": "copies",
     "allocation": "allocations",
 }
-"Kind of event -> the rule that forbids it. Queries (`event.query()`) are not in here, because they do not wait."
+"""Kind of event -> the operations that must be forbidden for it to count. Queries (`event.query()`) do not wait, so
+they are left out."""
 _MOST_UNKNOWN = 3
 _NOTHING_TO_SEE = (
-    "graphsafe.forbid would see nothing: there is no GPU here, and no simulated device; ask for the fixture "
+    "graphsafe.forbid would see nothing: there is no GPU here and no simulated device; use the fixture "
     "graphsafe_device, or run pytest with --graphsafe-device sim"
 )
 
@@ -56,12 +57,12 @@ class Rules:
 
 @dataclass(slots=True)
 class _Entered:
-    """One entry of a region by one thread. `rules` is None if the region allows everything."""
+    """One entry of a thread into a region. `rules` is None if the region allows everything."""
 
     region: Region
     rules: Rules | None
     outer: int = 0
-    "The number of the user's frames outside of the block."
+    "The number of the user's frames outside the block."
     begun: CallSite | None = None
     events: list[StepEvent] = field(default_factory=list)
     counting: ExitStack = field(default_factory=ExitStack)
@@ -69,7 +70,7 @@ class _Entered:
 
 
 class _Stack:
-    """The regions that a thread is in, outermost first, and the watch on that thread."""
+    """The regions that a thread has entered, outermost first, and the source that watches this thread."""
 
     def __init__(self) -> None:
         self.entered: list[_Entered] = []
@@ -96,8 +97,10 @@ class _Stack:
         return None
 
     def push(self, entry: _Entered) -> None:
-        """Enter a region. Raises RequestError if no source can watch this thread, or if launches are counted
-        already."""
+        """Enter a region.
+
+        Raises RequestError if no source can watch this thread, or if launches are already being counted.
+        """
         if entry.rules is not None:
             if self.source is None:
                 source = _source_here()
@@ -118,7 +121,7 @@ class _Stack:
 
 
 def _source_here() -> Source:
-    """Return the source that sees this thread. Raises RequestError if there is none."""
+    """Return the source that can watch this thread. Raises RequestError if there is none."""
     worlds = sys.modules.get("graphsafe.capture.device.sim.world")
     world = None if worlds is None else worlds.active()
     if world is not None:
@@ -141,12 +144,15 @@ _here = _Here()
 
 
 def is_watched() -> bool:
-    """Return whether this thread is inside of a `forbid` block."""
+    """Return whether this thread is inside a `forbid` block."""
     return _here.stack.source is not None
 
 
 class Region:
-    """A block under `rules`, or exempt from the rules around it. Any thread can enter it any number of times."""
+    """A block to which `rules` apply, or which is exempt from the rules around it.
+
+    Any thread can enter it any number of times.
+    """
 
     def __init__(self, rules: Rules | None) -> None:
         self._rules = rules
@@ -160,8 +166,10 @@ class Region:
         _here.stack.push(entry)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        """End the block. Raises Forbidden if it did what is forbidden; if the block itself raised an error, that error
-        gets a note."""
+        """End the block. Raises Forbidden if the block did something forbidden.
+
+        If the block itself raised an error, the message is added to that error as a note instead.
+        """
         __tracebackhide__ = True
         source = _here.stack.source
         entry = _here.stack.pop(self)
@@ -181,7 +189,7 @@ class Region:
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise TypeError(f"{function.__qualname__} returns before its body has run: put the block inside")
+            raise TypeError(f"{function.__qualname__} returns before its body has run: use the block inside it")
 
         @functools.wraps(function)
         def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -195,35 +203,37 @@ class Region:
 
 
 _VANISHED = cast(Region, nullcontext())
-"A context manager that Dynamo can trace, used instead of a region in traced code."
+"A context manager that Dynamo can trace. It replaces a region in traced code."
 
 
 def forbid(
     *, syncs: bool = True, copies: bool = True, allocations: bool = False, launches: int | None = None
 ) -> Region:
-    """Make a block raise if its thread waits, copies, allocates or launches too much; a context manager, or a
-    decorator.
+    """Make a block raise an error if its thread waits, copies, allocates or launches too much.
 
-    `syncs`: the host waits for the device. `copies`: copies between host and device that block, or go through pageable
-    memory. `allocations`: the block takes device memory, or pins host memory. `launches`: the largest number of kernels
-    and copies that it may launch. When the block ends, one `Forbidden` (an AssertionError) names all its lines. `with
-    graphsafe.allow(reason):` exempts a part of the block.
+    It is a context manager and a decorator. `syncs`: the host waits for the device. `copies`: a copy between host and
+    device blocks, or uses pageable memory. `allocations`: the block takes device memory, or pins host memory.
+    `launches`: the largest number of kernels and copies that the block may launch. When the block ends, one `Forbidden`
+    (an AssertionError) names all lines. `with graphsafe.allow(reason):` exempts a part of the block.
 
-    Entering the block raises RequestError if there is neither a GPU nor a simulated device, since it would see nothing.
+    Raises RequestError on entry if there is neither a GPU nor a simulated device, because nothing could be seen then.
     """
     if torch.compiler.is_compiling():
         return _VANISHED
     asked: dict[Forbiddable, bool] = {"syncs": syncs, "copies": copies, "allocations": allocations}
     forbidden = frozenset(kind for kind, is_forbidden in asked.items() if is_forbidden)
     if not forbidden and launches is None:
-        raise ValueError("graphsafe.forbid forbids nothing: give syncs, copies, allocations or launches")
+        raise ValueError("graphsafe.forbid forbids nothing: set syncs, copies, allocations or launches")
     if launches is not None and (isinstance(launches, bool) or launches < 0):
         raise ValueError(f"graphsafe.forbid: launches is a number from 0 on, or None, not {launches!r}")
     return Region(Rules(forbidden, launches))
 
 
 def allow(reason: str) -> Region:
-    """Exempt a part of a `forbid` block; a context manager, or a decorator. The reason is for readers of the code."""
+    """Exempt a part of a `forbid` block. It is a context manager and a decorator.
+
+    The reason is for readers of the code.
+    """
     if torch.compiler.is_compiling():
         return _VANISHED
     if not reason.strip():

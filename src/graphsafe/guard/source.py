@@ -1,4 +1,4 @@
-"""The protocol of sources that report a thread's work; `on_cuda.py` and `on_sim.py` are the two sources."""
+"""The protocol of sources, which report a thread's work. The two sources are in `on_cuda.py` and `on_sim.py`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ class Launches:
 
     count: int = 0
     by_line: Mapping[CallSite, int] = field(default_factory=dict)
-    "The user's lines in the order of their first launch, as far as they are known."
+    "The user's lines in the order of their first launch, if they are known."
 
 
 class Listener(Protocol):
     def wants(self, kind: StepEventKind) -> bool:
-        """Return whether to make an event of this kind. The question saves time, because an event has to read the
-        stack."""
+        """Return whether an event of this kind should be made.
+
+        This saves time, because making an event reads the stack.
+        """
 
     def told(self, event: StepEvent) -> None: ...
 
@@ -32,11 +34,13 @@ class Source(Protocol):
     evidence: Literal["measured", "predicted"]
 
     def watched(self, listener: Listener) -> AbstractContextManager[None]:
-        """Report to `listener` the work of this thread, and the work of autograd's threads for it. Never raises, on any
-        thread."""
+        """Report to `listener` the work of this thread and the work that autograd's threads do for it.
+
+        Never raises an error on any thread.
+        """
 
     def launches_counted(self) -> AbstractContextManager[Callable[[], Launches]]:
-        """Count the launches of this thread; the result is ready when the context has ended. Raises RequestError."""
+        """Count the launches of this thread. The result is complete when the context has ended. Raises RequestError."""
 
     def unknown(self) -> tuple[str, ...]:
-        """Return the operations since the watch began whose effects are not known: they may or may not wait."""
+        """Return the operations since the beginning of the watch whose effects are unknown: they may have waited."""

@@ -1,1 +1,1 @@
-"""graphsafe.lock: the proof of each target, kept beside the code, and what has become worse since."""
+"""graphsafe.lock: the proof of each target, stored beside the code, and the regressions since that proof."""

@@ -1,4 +1,5 @@
-"""Reads and writes the file: TOML, one table per target, device kind and bucket, in a fixed order."""
+"""Reads and writes graphsafe.lock. It is TOML, with one table for each target, kind of device and bucket, in a fixed
+order."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from graphsafe.report.model import VERDICTS
 
 NAME = "graphsafe.lock"
 Lock = Mapping[str, Mapping[Key, Proven]]
-"The entries of each target, by its configured name; for a factory in a test file by the test's id."
+"Target -> its entries. A target is named as in the configuration; a factory in a test file is named by the test's id."
 _NUMBER = re.compile("[0-9]{1,18}")
 _HEAD = (
     "# What was proven of each target. `graphsafe capture --all --locked` fails on what got worse, `--update-lock`\n"
@@ -28,13 +29,13 @@ _HEAD = (
 
 
 def read(path: Path) -> dict[str, dict[Key, Proven]]:
-    """Return the targets of a lock; none if there is no such file. Raises RequestError."""
+    """Return the targets of a lock. They are empty if the file does not exist. Raises RequestError."""
     data = read_toml(path, RequestError)
     return {} if data is None else _checked(data, str(path))
 
 
 def parsed(text: str, path: str) -> dict[str, dict[Key, Proven]]:
-    """Return the targets of a lock's text. Raises RequestError, whose message names `path`."""
+    """Return the targets of a lock, given its content. Raises RequestError, whose message names `path`."""
     return _checked(parsed_toml(text, path, RequestError), path)
 
 
@@ -47,7 +48,7 @@ def _checked(data: Mapping[str, Any], path: str) -> dict[str, dict[Key, Proven]]
 
 
 def check_place(path: Path) -> None:
-    """Raise RequestError for a lock that is a link to another folder, since a repository may contain such a link."""
+    """Raise RequestError if the lock is a link to another folder, because a repository may contain such a link."""
     if leads_out(path, path.parent):
         raise RequestError(f"{path}: leads out of the project; remove the link")
 
@@ -62,7 +63,7 @@ def write(path: Path, lock: Lock) -> None:
 
 
 def text_of(lock: Lock) -> str:
-    """Return the text of a lock, which depends only on its content."""
+    """Return the lock as TOML. Equal locks give equal files."""
     parts = [_HEAD]
     for name in sorted(lock):
         for entry in sorted(lock[name].values(), key=_place):
@@ -73,7 +74,7 @@ def text_of(lock: Lock) -> str:
 
 
 def _place(entry: Proven) -> tuple[Any, ...]:
-    """Sort by a bucket's numbers: `batch=2` before `batch=16`."""
+    """Return a sort key that compares the numbers of buckets: `batch=2` comes before `batch=16`."""
     axes = [(*part.partition("="), _NUMBER.fullmatch(part.partition("=")[2])) for part in entry.bucket.split()]
     numbers = [(axis, not number, int(value) if number else 0, value) for axis, _, value, number in axes]
     return entry.device, -1 if entry.rank is None else entry.rank, numbers
@@ -91,7 +92,7 @@ def _entry(document: Document, key: str, value: object) -> Proven:
 def _measure(document: Document, key: str, value: object) -> float:
     number = value if isinstance(value, float) else document.number(key, value)
     if not 0 <= number < math.inf:
-        raise document.error(key, "expected a finite number from 0 on")
+        raise document.error(key, "expected a finite number that is not negative")
     return number
 
 
@@ -130,8 +131,11 @@ def _value(value: Any) -> str:
 
 
 def joined(before: Lock, now: Lock, removed: Sequence[str] = ()) -> dict[str, dict[Key, Proven]]:
-    """Return a lock with the new proofs, and without the buckets that a kind of device no longer has. Entries of other
-    kinds of devices, and of other targets, stay."""
+    """Return the lock `before`, updated by the new proofs.
+
+    If a kind of device has new proofs for a target, they replace all its old ones, so buckets that no longer exist are
+    removed. Entries for other kinds of devices and for other targets are kept.
+    """
     found = {name: dict(entries) for name, entries in before.items() if name not in removed}
     for name, entries in now.items():
         kinds = {device for device, _, _ in entries}

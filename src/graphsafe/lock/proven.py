@@ -1,4 +1,4 @@
-"""Reduces a report to its proof for one kind of device and one bucket, as the few numbers that a reviewer reads."""
+"""Reduces a report to the few numbers that a lock keeps for one kind of device and one bucket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphsafe.report.probes import Probes
 from graphsafe.report.text import bucket_name
 
 Key = tuple[str, str, int | None]
-"The key of an entry: a kind of device, a bucket, a rank."
+"The key of an entry: a kind of device, a bucket and a rank."
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proven:
-    """One entry of a lock, in the order in which the file has its values. A value of None was not measured."""
+    """One entry of a lock, with its values in the order of the file. A value of None was not measured."""
 
     device: str
     "The kind of device: `sim`, or the GPU's name."
     bucket: str = ""
-    "The bucket, `batch=8 q_len=1`; empty if the target has no axes."
+    "The bucket: `batch=8 q_len=1`. It is empty if the target has no axes."
     rank: int | None = None
     verdict: Verdict
     nodes: Mapping[str, int]
@@ -42,7 +42,7 @@ class Proven:
     "The plan's coverage, if the step as a whole is not ready."
     pool_bytes: int | None = None
     speedup: Spread | None = None
-    "The ratio of an eager step's time to a replay's."
+    "The time of an eager step divided by the time of a replay."
     replay_ms: Spread | None = None
     torch: str | None = None
 
@@ -52,7 +52,7 @@ class Proven:
 
 
 def proven_by(report: Report) -> dict[Key, Proven]:
-    """Return the proof in a report; if there are several devices of one kind, the worst one counts."""
+    """Return the proof in a report. If it has several devices of one kind, the worst one counts."""
     found: dict[Key, Proven] = {}
     for device in report.devices or ():
         kind = kind_of(device.device, report.environment)
@@ -80,8 +80,11 @@ def proven_by(report: Report) -> dict[Key, Proven]:
 
 
 def kind_of(device: str, environment: Environment) -> str:
-    """Return the kind of `cuda:1`: its name in the report's environment: `NVIDIA H200`; simulated devices are all
-    `sim`."""
+    """Return the kind of a device.
+
+    For `cuda:1`, this is its name in the report's environment, such as `NVIDIA H200`. For simulated devices, it is
+    `sim`.
+    """
     if device.startswith("sim"):
         return "sim"
     label = next((label for label in environment.devices if label.split(" ")[0] == device), device)
@@ -96,7 +99,7 @@ def _coverage(report: Report, device: DeviceResult, verdict: Verdict) -> float |
 
 
 def _times(probes: Probes) -> tuple[Spread | None, Spread | None]:
-    """Return the speedup and a replay's time; None for times that were measured during another target's work."""
+    """Return the speedup and the time of a replay. Both are None if another target used the device meanwhile."""
     timing = probes.timing
     median, eager, graph = timing.times_as_fast, timing.eager_spread_ms, timing.graph_spread_ms
     if median is None or eager is None or graph is None or timing.shared or not graph[0] or not graph[1]:

@@ -1,5 +1,8 @@
-"""Compares a report with a lock: describes what got worse, names the lines that caused it, and says whether these lines
-changed since the lock was committed."""
+"""Compares a report with a lock.
+
+It describes regressions, names the lines that caused them, and says whether these lines have changed since the lock was
+committed.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,12 @@ from graphsafe.scan.sources.source import MAX_BYTES
 
 Item = TypeVar("Item")
 Introduced = Callable[[str, int], str]
-"""Returns a remark on a line, by its file and number: `; introduced with this change`, or nothing if that is
-unknown."""
+"""Returns a remark about a line, given its file and number.
+
+The remark is `; introduced with this change` or `; not in this change`, or "" if this is unknown.
+"""
 _LIBRARIES = frozenset(("site-packages", "dist-packages"))
-"Folders of installed code. Git does not track it, but that does not make it new."
+"Folders of installed packages. Git does not track their files, but that does not make them new."
 
 
 def introduced_since(lock: Path) -> Introduced:
@@ -54,7 +59,7 @@ def introduced_since(lock: Path) -> Introduced:
 
 
 def of_place(introduced: Introduced, place: str) -> str:
-    """Return the remark on `cache.py:41`."""
+    """Return the remark about a place such as `cache.py:41`."""
     path, _, line = place.rpartition(":")
     return introduced(path, int(line)) if path and line.isdecimal() else ""
 
@@ -63,8 +68,10 @@ _WAITS = ("read", "wait", "query", "extent", "hidden-sync")
 _COPIES = ("copy-to-host", "copy-to-device")
 _MOST_LINES = 3
 _RUNS = 3
-"""A replay counts as slower if this many runs all find it slower. On an H200 (torch 2.11), a single comparison with a
-fresh lock can find one of 20 entries slower by chance."""
+"""A replay counts as slower only if this many runs in a row find it slower.
+
+On an H200 (torch 2.11), a single comparison with a fresh lock can find one of 20 entries slower by chance.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +81,10 @@ class Comparison:
     worse: tuple[str, ...]
     better: tuple[str, ...]
     skipped: tuple[str, ...]
-    "Kinds of devices in the lock that did not run."
+    "The kinds of devices that are in the lock but did not run."
     compared: int
     slower: int = 0
-    "Number of the sentences in `worse` that are about times."
+    "The number of sentences in `worse` that are about times."
 
     @property
     def is_only_slower(self) -> bool:
@@ -92,8 +99,10 @@ def compared(
     introduced: Introduced = lambda path, line: "",
     update: str = "--update-lock",
 ) -> Comparison:
-    """Compare a target's entries for the kinds of devices that have run. `update` is the option that writes the
-    lock."""
+    """Compare a target's entries for the kinds of devices that have run.
+
+    `update` is the name of the option that writes the lock.
+    """
     if not locked:
         return Comparison((f"{name}: not in the lock; {update} adds it",), (), (), 0)
     kinds = {device for device, _, _ in now}
@@ -126,8 +135,10 @@ def compared(
 def confirmed(
     report: Report, compare: Callable[[Report], Comparison], again: Callable[[], Report | None]
 ) -> Comparison:
-    """Return the comparison of a report, after further runs if its target is only slower. `again` makes such a run and
-    returns its report, or None if it gave no answer."""
+    """Return the comparison of a report. If the target has only become slower, it is run and compared again.
+
+    `again` runs the target and returns the new report, or None if the run gave no answer.
+    """
     found = compare(report)
     for _ in range(_RUNS - 1):
         if not found.is_only_slower:
@@ -176,11 +187,11 @@ def _changes(before: Proven, after: Proven, report: Report, introduced: Introduc
 
 
 def _changed_times(before: Proven, after: Proven) -> Iterator[tuple[str, bool]]:
-    """Yield a change of a replay's time, if the speedup changed in the same direction, since a change of only one of
-    them may be noise.
+    """Yield a change of a replay's time, if the speedup has changed in the same direction.
 
-    On an H200 (torch 2.11) two runs of one commit, one after the other, gave eager steps of 2.27 and 1.55 ms, with a
-    replay of 0.17 ms in both; and replays of 0.125 and 0.161 ms, with the larger speedup for the slower replay.
+    A change of only one of them may be noise. On an H200 (torch 2.11), two successive runs of one commit gave eager
+    steps of 2.27 and 1.55 ms, while a replay took 0.17 ms in both. Two other runs gave replays of 0.125 and 0.161 ms,
+    and the slower replay had the larger speedup.
     """
     if before.speedup is None or after.speedup is None or before.replay_ms is None or after.replay_ms is None:
         return
@@ -200,8 +211,7 @@ def _probes_of(entry: Proven, report: Report) -> Probes:
 
 
 def _cause(report: Report, kind: str, introduced: Introduced) -> str:
-    """Return the first lines that prevent a better verdict on this kind of device, or a sentence that the cause is not
-    known."""
+    """Return the first errors on this kind of device. Without errors, return the first limit of the report, or ""."""
     known = report.environment
     errors = [one for one in failing(report, "error") if one.device is None or kind_of(one.device, known) == kind]
     if errors:
@@ -216,6 +226,6 @@ def _error(one: Finding, introduced: Introduced) -> str:
 
 
 def _first(items: Sequence[Item], text: Callable[[Item], str]) -> str:
-    """Return the texts of the first items, and how many more there are."""
+    """Return the descriptions of the first items, and the number of further items."""
     more = [f"{len(items) - _MOST_LINES} more"] if len(items) > _MOST_LINES else []
     return "".join(f"; {each}" for each in [*map(text, items[:_MOST_LINES]), *more])

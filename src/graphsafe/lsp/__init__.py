@@ -1,1 +1,1 @@
-"""The language server: reports findings to an editor for its open files."""
+"""The language server, which reports findings in open files to an editor."""

@@ -1,7 +1,7 @@
 """`graphsafe lsp`: diagnostics, explanations and fixes over the language server protocol, on stdin and stdout.
 
-One worker thread scans, since a scan may take seconds. A document is scanned as the editor holds it; the answer is
-dropped if the document has changed since.
+One worker thread scans, because a scan may take seconds. The content in the editor is scanned. The findings are dropped
+if the document has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from graphsafe.scan.sources.source import MAX_BYTES, encoded
 from graphsafe.version import __version__
 
 PATIENCE = 0.3
-"Seconds without a key stroke before a scan begins."
+"A scan begins when no key was pressed for this many seconds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class Session:
         self._said: set[str] = set()
 
     def changed(self, uri: str, patience: float = PATIENCE) -> None:
-        """Scan a document when no key has been struck for a while."""
+        """Scan a document when no key has been pressed for `patience` seconds."""
         loop = asyncio.get_running_loop()
         if uri in self._waiting:
             self._waiting.pop(uri).cancel()
         self._waiting[uri] = loop.call_later(patience, lambda: loop.create_task(self._scan(uri)))
 
     def saved(self) -> None:
-        """Scan the open documents again: a saved file may affect findings in other files."""
+        """Scan the open documents again, because a saved file may affect findings in other files."""
         for document in self._server.workspace.text_documents.values():
             self.changed(document.uri, patience=0)
 
@@ -95,14 +95,19 @@ class Session:
         self._publish(uri, [shapes.diagnostic(one, lines, self._units) for one in answer.findings], answer.version)
 
     def _document(self, uri: str) -> Any | None:
-        """Return an open document: pygls 2.1 keeps it under the URI without percent-encoding, older versions keep it
-        under the URI that the editor sent."""
+        """Return an open document.
+
+        pygls 2.1 stores it under the URI without percent-encoding. Older versions store it under the URI that the
+        editor sent.
+        """
         documents = self._server.workspace.text_documents
         return documents.get(uri) or documents.get(unquote(uri))
 
     def _unsaved(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the editor's contents that differ from the saved files: saved files are left out, so that a scan of
-        them uses the cache."""
+        """Yield the contents in the editor that differ from the saved files.
+
+        Saved files are left out, so that a scan of them uses the cache.
+        """
         for document in self._server.workspace.text_documents.values():
             path = _path_of(document.uri)
             if path is None or not path.endswith(".py"):
@@ -118,13 +123,13 @@ class Session:
         self._server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
 
     def _say(self, text: str) -> None:
-        """Show a text once: a bad configuration would otherwise be reported at every key stroke."""
+        """Show a message only once. Otherwise, an invalid configuration would be reported at every key stroke."""
         if text not in self._said:
             self._said.add(text)
             self._server.window_show_message(types.ShowMessageParams(types.MessageType.Warning, f"graphsafe: {text}"))
 
     def hover(self, uri: str, position: Any) -> Any | None:
-        """Return the page of the rule whose finding lies at a position."""
+        """Return the page of the rule whose finding is at a position, or None."""
         for finding, span, _ in self._found(uri):
             if _place(span.start) <= _place(position) <= _place(span.end):
                 book = rulebook_of(config_over(Path(finding.location.path)))
@@ -133,7 +138,7 @@ class Session:
         return None
 
     def actions(self, uri: str, wanted: Any, only: Sequence[str] | None) -> list[Any]:
-        """Return the fixes of the findings on the wanted lines, and one action for all safe fixes."""
+        """Return the fixes of the findings on the selected lines, and one action for all safe fixes."""
         found = list(self._found(uri))
         if not found:
             return []
@@ -151,7 +156,10 @@ class Session:
         return [one for one in actions if not only or any(one.kind.startswith(kind) for kind in only)]
 
     def _found(self, uri: str) -> Iterator[tuple[Finding, Any, Sequence[str]]]:
-        """Yield the findings of a document's current version, with their spans and its lines; none while it changes."""
+        """Yield the findings of a document's current version, each with its range and the document's lines.
+
+        Yield nothing if the document has changed since the scan.
+        """
         answer = self._answers.get(uri)
         document = self._document(uri)
         if answer is None or document is None or document.version != answer.version:
@@ -170,7 +178,7 @@ def _findings(path: str, buffers: Mapping[str, bytes]) -> Sequence[Finding]:
 
 
 def _path_of(uri: str) -> str | None:
-    """Return the path of a document; None if it is not a file, or if its name cannot be a file name."""
+    """Return the path of a document. Return None if it is not a file or if its name cannot be a file name."""
     try:
         path: str | None = to_fs_path(uri) if uri.startswith("file:") else None
         if path is not None:
@@ -203,7 +211,7 @@ def make_server() -> LanguageServer:
 
 
 def serve() -> None:
-    gc.enable()  # the command line switches garbage collection off, since its processes are short
+    gc.enable()  # the command line disables garbage collection, because its processes are short
     answers = os.dup(1)
-    os.dup2(2, 1)  # output of other code must not mix with the protocol; pygls also closes the streams that it is given
+    os.dup2(2, 1)  # other output must not mix with the protocol; pygls also closes the streams that it gets
     make_server().start_io(os.fdopen(os.dup(0), "rb"), os.fdopen(answers, "wb"))

@@ -1,4 +1,4 @@
-"""Findings in the shapes of the language server protocol."""
+"""Converts findings into objects of the language server protocol."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SEVERITIES: Mapping[Level, Any] = {
 }
 _LINE_END = re.compile(r"\r\n|\r|\n")
 Units = Callable[[Sequence[str], Any], Any]
-"""Takes the lines and a range in code points; returns the range in the editor's units for columns."""
+"""Takes lines and a range in code points. Returns the range in the editor's units for columns."""
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """Return lines as Python and the protocol count them: a form feed does not end a line."""
+    """Split text into lines as Python and the protocol do. A form feed does not end a line."""
     return _LINE_END.split(text)
 
 
 def range_of(at: Location | Edit, lines: Sequence[str], units: Units) -> Any:
-    """Return a range; the protocol counts from 0."""
+    """Return the range of a location. The protocol counts from 0."""
     start, end = types.Position(at.line - 1, at.column - 1), types.Position(at.end_line - 1, at.end_column - 1)
     return units(lines, types.Range(start, end))
 

@@ -1,5 +1,7 @@
-"""The op table: the effects of PyTorch's operations on a capture, and their results. One table, `rules/ops/torch.json`,
-answers the scan, the step probe and the simulated device."""
+"""The op table: the effects of PyTorch's operations on a capture, and their results.
+
+One table, `rules/ops/torch.json`, is used by the scan, the step probe and the simulated device.
+"""
 
 from graphsafe.optable.entries import UNKNOWN as UNKNOWN
 from graphsafe.optable.entries import Argument as Argument

@@ -1,7 +1,7 @@
 """Entries of the op table, and the effects and results that they give for a call.
 
-Conditions are data; they are evaluated here as pure functions of a call's form, with three possible answers: if a call
-leaves an argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
+Conditions are data. They are evaluated here as pure functions of a `Call`, and have three possible answers. If an
+argument of the call is unknown (`*args`, a value of unknown kind), the answer is "perhaps" (None), never a guess.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ _COMPARE = {
 
 
 def version_matches(version: str, spec: str) -> bool:
-    """Return whether a torch version (`2.11.0+cu130`; a pre-release counts as its release) lies in `spec`
-    (`>=2.6,<2.12`). Raises ValueError if `spec` is not a range."""
+    """Return whether a torch version such as `2.11.0+cu130` is in the range `spec`, such as `>=2.6,<2.12`.
+
+    A pre-release counts as its release. Raises ValueError if `spec` is not a range.
+    """
     bounds = [re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*([\d.]+)\s*", part) for part in spec.split(",")]
     if None in bounds:
         raise ValueError(f"not a version range: {spec!r}")
@@ -41,9 +43,9 @@ EffectKind = Literal[
     "reads-host", "branches", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value",
     "host-state",
 ]  # fmt: skip
-"""`branches` reads the device to choose what runs; `waits` is an explicit wait or query; `host-value` is a Python value
-that differs from step to step and that a graph freezes; `host-state` is a count on the host, which replays do not
-advance."""
+"""`branches`: it reads the device to choose what runs. `waits`: it is an explicit wait or query. `host-value`: it gives
+a Python value that differs from step to step and that a graph freezes. `host-state`: it is a count on the host, which
+replays do not advance."""
 ResultKind = Literal[
     "tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self", "object"
 ]
@@ -51,19 +53,26 @@ ArgumentKind = Literal[
     "tensor", "mask", "tensors", "host-tensor", "number", "bool", "string", "none", "sequence", "empty", "dtype",
     "device", "host-device", "other",
 ]  # fmt: skip
-"""`tensor` is a device tensor; `mask` is a device tensor of bool, for which conditions on `tensor` hold too. A list or
-tuple is `empty`, `mask` or `tensors` if it holds a mask or other device tensors, otherwise it is `sequence`. `device`
-is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`)."""
+"""`tensor` is a device tensor. `mask` is a device tensor of bool, for which conditions on `tensor` also hold.
+
+A list or tuple is `empty`, or it is `mask` or `tensors` if it contains masks or other device tensors, otherwise
+`sequence`. `device` is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`).
+"""
 Basis = Literal["measured", "tag", "documented", "schema"]
-"""The source of an entry: measured on a GPU; PyTorch's op tags; PyTorch's documentation and sources, not run; or its
-schema alone, which gives the result and says nothing about waits."""
+"""The source of an entry.
+
+`measured`: on a GPU. `tag`: PyTorch's op tags. `documented`: PyTorch's documentation and sources, without a run.
+`schema`: only the schema, which gives the result and says nothing about waits.
+"""
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""Says which values must be tensors if code uses a tensor's method or attribute of this name on them. `value`: any
-value without other evidence. `parameter`: only a parameter of hot code (arrays share some names, but are seldom
-parameters there). `step-input`: only an argument of a step. Each kind includes the next."""
+"""Which values must be tensors if code uses a tensor's method or attribute of this name on them.
+
+`value`: any value without other evidence. `parameter`: only a parameter of hot code, because arrays share some of these
+names but are rarely parameters there. `step-input`: only an argument of a step. Each kind includes the next one.
+"""
 HostArguments = Literal["none", "scalars", "tensors"]
-"""The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d tensors, which it takes as
+"""The host tensors that a device's kernel accepts as arguments. `scalars` are 0-d tensors, which it takes as
 numbers."""
 
 
@@ -85,33 +94,35 @@ class Argument:
     kind: ArgumentKind | None = None
     literal: Any = UNKNOWN
     text: str = ""
-    "The argument's source text, for the condition `same`; empty if there is none."
+    """The source of the argument, for the condition `same`. It is "" if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The form of a call. `x.histc(8)` and `torch.histc(x, 8)` have the same form: the receiver is the first
-    argument."""
+    """The facts about a call on which effects depend.
+
+    `x.histc(8)` and `torch.histc(x, 8)` have the same facts: the receiver is the first argument.
+    """
 
     positional: Sequence[Argument] = ()
     keywords: Mapping[str, Argument] = field(default_factory=dict)
     open: bool = False
-    "Whether the call also passes `*args` or `**kwargs`, so that an unlisted argument may be given."
+    "Whether the call also passes `*args` or `**kwargs`, which may contain arguments that are not listed."
     dtype: str | None = None
     "The dtype of the first tensor argument (`float32`), if known."
     inside: frozenset[str] = frozenset()
-    "Full names of the context managers that are entered around it."
+    "The full names of the context managers that are entered around the call."
     torch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition that holds if every part holds.
+    """A condition. It holds if every part holds.
 
-    `given`: one of these parameters is passed (and not as a literal `None`); `absent`: none of them is; `kinds`: the
-    parameter is of one of these kinds; `literals`: it is one of these literal values; `same`: the named parameters have
-    one source text; `dtypes`: the first tensor argument has one of these dtypes; `inside`: the call stands in one of
-    these context managers; `torch`: it runs under such a version of torch (`>=2.12`).
+    `given`: one of these parameters is passed, and not as a literal `None`. `absent`: none of them is. `kinds`: the
+    parameter has one of these kinds. `literals`: it is one of these literal values. `same`: the named parameters have
+    the same source. `dtypes`: the first tensor argument has one of these dtypes. `inside`: the call is inside one of
+    these context managers. `torch`: the version of torch is in this range (`>=2.12`).
     """
 
     given: tuple[str, ...] = ()
@@ -126,21 +137,24 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One effect of an op. `rule` is `None` if the effect is harmless in a graph (a registered draw)."""
+    """One effect of an op. `rule` is None if the effect is harmless in a graph, as a draw from a registered generator
+    is."""
 
     kind: EffectKind
     rule: str | None
     how: str
-    "The `how` of the event that scan emits for it (events.py)."
+    "The `how` of the event that scan emits for the effect (events.py)."
     when: Condition | None = None
     unless: Condition | None = None
     sometimes: bool = False
-    "Whether the effect depends on sizes or values that cannot be seen in a call, and so is never certain."
+    "Whether the effect depends on sizes or values that a call does not show. Such an effect is never certain."
     anywhere: bool = False
-    "Whether the effect occurs on any device and even without tensors; otherwise a tensor must be on a device."
+    "Whether the effect occurs on any device, and without tensors. Otherwise, a tensor must be on a device."
     pageable: bool = False
-    """Whether the first action of the operation that a capture forbids is a copy of pageable memory, which PyTorch
-    refuses before CUDA sees anything."""
+    """Whether the first action of the operation that a capture forbids is a copy of pageable memory.
+
+    PyTorch refuses such a copy before CUDA sees anything of the operation.
+    """
     only_if_certain: bool = False
     """Whether the answer "perhaps" is ignored, because nearly every call with unknown arguments does not have the
     effect."""
@@ -148,7 +162,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An effect of a call: certain, or possible if it depends on an unknown argument."""
+    """An effect of a call. It is certain, or only possible if it depends on an unknown argument."""
 
     effect: Effect
     certain: bool
@@ -158,17 +172,17 @@ class Hit:
 class Result:
     """The result of an op.
 
-    These kinds are a tensor at the op's `placement`: `mask` (of bool), `int`, `float`, `same` (the first argument's
-    dtype), `tensor` (dtype not known), and `reduction` (0-d, with values of kind `of`). `self` is the first argument
-    itself (in-place methods). `tuple` unpacks into `elements`; a single element stands for any number of them. `host`
-    and `shape` are Python values, `object` is a value that may hold device tensors.
+    These kinds are a tensor at the op's `placement`: `mask` (of bool), `int`, `float`, `same` (with the first
+    argument's dtype), `tensor` (with unknown dtype), and `reduction` (0-d, with values of kind `of`). `self` is the
+    first argument itself, as of in-place methods. `tuple` has `elements`; a single element stands for any number of
+    them. `host` and `shape` are Python values. `object` is a value that may contain device tensors.
     """
 
     kind: ResultKind
     of: ResultKind = "tensor"
     elements: tuple[ResultKind, ...] = ()
     ndim: int | None = None
-    "The number of dimensions in this case, if it differs from the entry's."
+    "The number of dimensions of this result, if it differs from the entry's."
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,56 +197,66 @@ class Op:
     call."""
 
     aten: str | None
-    "`aten::nonzero`; `None` for a function that exists in Python only."
+    "The operation: `aten::nonzero`. It is None for a function that exists only in Python."
     overload: str | None
-    "`None` stands for every overload that has no separate entry; `''` is the overload without a name."
+    """None stands for every overload that has no separate entry. "" is the overload without a name."""
     python: tuple[str, ...]
     params: tuple[str, ...] = ()
-    "Parameter names in positional order; `a|b` for one with two names; a last `size*` takes all remaining arguments."
+    """The names of the parameters in positional order. `a|b` has two names. A final `size*` takes all remaining
+    arguments."""
     effects: tuple[Effect, ...] = ()
     result: Result
     cases: tuple[ResultCase, ...] = ()
-    "Cases in which the result differs; the first one that certainly holds replaces `result`."
+    "Cases in which the result differs. The first case that certainly holds replaces `result`."
     placement: Placement = "same"
-    """The device of the result: `same` as the first tensor's; `argument` for a factory, whose `device` argument decides
-    (the host if it is not given); otherwise a fixed device."""
+    """The device of the result.
+
+    `same` is the device of the first tensor. `argument` is for a factory: its argument `device` decides, and without it
+    the result is on the host. The other values are fixed devices.
+    """
     mutates: tuple[str, ...] = ()
     view: bool = False
-    "Whether the result shares storage with the first argument, so that nothing is launched."
+    "Whether the result shares its storage with the first argument, so that nothing is launched."
     pointwise: bool = False
-    "Whether the result has the broadcast shape of the tensor arguments: 0-d tensors give a 0-d result."
+    "Whether the result has the broadcast shape of the tensor arguments. Then 0-d tensors give a 0-d result."
     valueless: bool = False
-    "Whether the operation takes only shape, dtype and device from its arguments (`zeros_like`)."
+    "Whether the operation uses only the shape, dtype and device of its arguments, as `zeros_like` does."
     launches: bool = True
-    "Whether anything runs on the device (`empty` and views launch nothing)."
+    "Whether anything runs on the device. `empty` and views launch nothing."
     ndim: int | Literal["size", "same", "one-more"] | None = None
-    """The dimensions of the result: a number, the length of the given `size`, or the dimensions of the first argument;
-    `None` if unknown."""
+    """The number of dimensions of the result.
+
+    It is a number, the length of the given `size`, or the number of dimensions of the first argument. It is None if it
+    is unknown.
+    """
     attribute: bool = False
-    "Whether the operation is an attribute of a tensor, read without a call."
+    "Whether the operation is an attribute of a tensor, which is read without a call."
     tensor_hint: TensorHint | None = None
     "Whether using this method or attribute proves that a value is a tensor."
     copies_values: bool = False
-    "Whether the operation makes its result from Python values (`torch.tensor([1, 2])`): a number gives a 0-d tensor."
+    "Whether the result is made from Python values, as by `torch.tensor([1, 2])`. Then a number gives a 0-d tensor."
     takes_tensor: bool = True
-    "Whether the first argument is a tensor or a list of them."
+    "Whether the first argument is a tensor or a list of tensors."
     host_arguments: HostArguments = "none"
     host_results: tuple[int, ...] = ()
-    "Positions of results that stay on the host, whatever the arguments are."
+    "The positions of results that are always on the host."
     checks_on_cpu: bool = False
     "Whether the operation checks values, and so reads them, only on the CPU."
     sums_in_any_order: bool = False
-    "Whether the order of the operation's float sums on CUDA, and so their last bits, differ from run to run (atomics)."
+    """Whether the operation sums floats in varying order on CUDA (atomics), so that the last bits differ from run to
+    run."""
     no_kernel: tuple[str, ...] = ()
-    "Dtypes of the first tensor for which CUDA has no kernel, although the CPU has one (`int64`)."
+    "The dtypes (`int64`) of the first tensor for which CUDA has no kernel, although the CPU has one."
     basis: Basis
     evidence: tuple[str, ...] = ()
-    "Snippets of rules/ops/torch-X.Y.json."
+    "The names of snippets in rules/ops/torch-X.Y.json."
 
     @cached_property
     def is_factory(self) -> bool:
-        """Whether the operation makes a tensor from sizes and values (`zeros`), so that the devices of its arguments do
-        not decide the device of the result."""
+        """Whether the operation makes a tensor from sizes and values, as `zeros` does.
+
+        The devices of its arguments then do not decide the device of the result.
+        """
         return any(effect.how == "factory" for effect in self.effects)
 
     @cached_property
@@ -242,7 +266,7 @@ class Op:
 
     @cached_property
     def compares_texts(self) -> bool:
-        """Whether an effect depends on the source texts of arguments."""
+        """Whether an effect depends on the sources of arguments."""
         return any(condition.same for condition in self._conditions)
 
     @cached_property
@@ -282,8 +306,10 @@ class Op:
         return self.result
 
     def arguments(self, call: Call, param: str) -> Sequence[Argument]:
-        """Return the arguments that `call` passes for `param` (any of its names): one, several for a `size*`, or
-        none."""
+        """Return the arguments that `call` passes for `param`, under any of its names.
+
+        This is at most one argument, except for a `size*`.
+        """
         position, takes_rest, names = self._places.get(param, (None, False, (param,)))
         if call.keywords:
             keyword = next((call.keywords[name] for name in names if name in call.keywords), None)

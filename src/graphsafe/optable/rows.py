@@ -1,5 +1,4 @@
-"""Reads rows of the op table's file as checked entries: an unknown key or kind is an error, and the message names
-it."""
+"""Reads rows of the op table's file as checked entries. An unknown key or kind is an error, whose message names it."""
 
 from __future__ import annotations
 
@@ -23,8 +22,10 @@ from graphsafe.optable.entries import (
 )
 
 ENTRY_KEYS: Final = {field.name for field in fields(Op)} | {"inside", "numbers"}
-"""`inside` names the aten operations that a dispatch mode sees instead of this operation; `numbers` are parameters that
-take a Python number."""
+"""`inside`: the aten operations that a dispatch mode sees instead of this operation.
+
+`numbers`: the parameters that take a Python number.
+"""
 EFFECT_KEYS: Final = {field.name for field in fields(Effect)} - {"only_if_certain"}
 
 
@@ -35,11 +36,14 @@ _WORDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "host_arguments": get_args(HostArguments),
     "basis": get_args(Basis),
 }
-"The values that keys of an entry may have."
+"The values that some keys of an entry may have."
 
 
 def entry_of(row: Mapping[str, Any]) -> Op:
-    """Return the entry that a row of the file describes. Raises KeyError, TypeError or ValueError with the mistake."""
+    """Return the entry that a row of the file describes.
+
+    Raises KeyError, TypeError or ValueError, whose message names the mistake.
+    """
     _check_keys(row, ENTRY_KEYS)
     for key in _WORDS.keys() & row.keys():
         _one_of(row[key], _WORDS[key])
@@ -69,7 +73,7 @@ def _condition(row: Mapping[str, Any]) -> Condition:
 
 
 def _result(row: str | Mapping[str, Any]) -> Result:
-    """Read a result, written as its kind, as `reduction of mask`, or in full."""
+    """Read a result, which is written as its kind, as `reduction of mask`, or as a table."""
     if isinstance(row, str):
         kind, _, of = row.partition(" of ")
         return Result(_result_kind(kind), _result_kind(of or "tensor"))
@@ -90,7 +94,7 @@ def _one_of(value: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def _frozen(value: Any) -> Any:
-    """Return the value with tuples in place of lists, since JSON has no tuples."""
+    """Return the value with tuples in place of lists, because JSON has no tuples."""
     if isinstance(value, dict):
         return {key: _frozen(item) for key, item in value.items()}
     return tuple(value) if isinstance(value, list) else value

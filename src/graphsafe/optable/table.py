@@ -1,5 +1,8 @@
-"""The op table: by Python name for scan, by aten name for the step probe and the simulated device. The file is indexed
-when loaded and an entry is built when first asked for, so that loading costs milliseconds."""
+"""The op table: by Python name for the scan, and by aten name for the step probe and the simulated device.
+
+The file is indexed when it is loaded, and an entry is built when it is first needed, so that loading takes
+milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ KNOWN_SCHEMA: Final = "graphsafe/aten-known/1"
 
 
 _TENSOR_PARAMS = frozenset("index mask condition src source mat2 batch2 tensor1 tensor2 vec".split())
-"Parameters of operations that only accept tensors, unless the entry lists them among its numbers."
+"Parameters of operations that accept only tensors, unless an entry lists them under `numbers`."
 
 
 class OpTableError(Exception):
-    """The op table's file is missing or malformed: one line that names the file."""
+    """Raised if the op table's file is missing or invalid. The message is one line that names the file."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -29,7 +32,7 @@ class OpTableError(Exception):
 
 
 class OpTable:
-    """The loaded table. Reports name the op table by `name`."""
+    """The loaded table. Reports call it by `name`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "torch.json"
@@ -59,7 +62,7 @@ class OpTable:
         return self.python(f"torch.Tensor.{name}")
 
     def tensor_hints(self, of: TensorHint) -> Set[str]:
-        """Return methods and attributes that prove a value to be a tensor if code uses them on it."""
+        """Return the methods and attributes that prove a value to be a tensor if code uses them on it."""
         return self._hints[of]
 
     @cached_property
@@ -80,25 +83,26 @@ class OpTable:
         return index is not None and bool(self._rows[index].get("takes_tensor", True))
 
     def takes_tensor_at(self, name: str, position: int) -> bool:
-        """Return whether this argument of a function or method (its receiver is the first) can only be a tensor."""
+        """Return whether this argument of a function can only be a tensor. The first argument of a method is its
+        receiver."""
         index = self._by_python.get(name)
         row = self._rows[index] if index is not None else {}
         param = (row.get("params", ())[position : position + 1] or [""])[0]
         return param in _TENSOR_PARAMS and param not in row.get("numbers", ())
 
     def aten(self, name: str, overload: str = "") -> Op | None:
-        """Return the entry of an aten op (`aten::nonzero`): the entry of its overload, else the entry for all
-        overloads."""
+        """Return the entry of an aten op (`aten::nonzero`) for this overload, or else the entry for all overloads."""
         index = self._by_aten.get((name, overload))
         return self._op(self._by_aten.get((name, None)) if index is None else index)
 
     def knows_aten(self, name: str, overload: str = "") -> bool:
-        """Return whether the torch version of `tags` has this op; an op that is known but has no entry has no
+        """Return whether the torch version that `tags` names has this op. If such an op has no entry, it has no
         effect."""
         return self.aten(name, overload) is not None or overload in self._known.get(name.removeprefix("aten::"), ())
 
     def is_nondeterministic(self, name: str, overload: str = "") -> bool:
-        """Return whether an aten op sums floats in any order on CUDA, so that equal runs differ in their last bits."""
+        """Return whether an aten op sums floats in varying order on CUDA, so that equal runs differ in their last
+        bits."""
         op = self.aten(name, overload)
         return op is not None and op.sums_in_any_order
 

@@ -19,7 +19,7 @@ _MEANS = {
     "UNIFORM_BATCH": ("batches of equally many tokens per request", "decode and target verify"),
     "ALWAYS": ("any batch, prefill and decode mixed", "decode, target verify and extend"),
 }
-"Level -> plain words, and SGLang's name for such graphs."
+"Level -> a description, and SGLang's name for such graphs."
 
 
 def support_texts(support: Support) -> list[str]:
@@ -48,7 +48,7 @@ def _declared(declared: Declared | None) -> str:
 
 
 Data = Mapping[str, Any]
-"The probes in the form of a report."
+"The probes as they are in a report."
 
 VERDICT_STYLES: Mapping[Verdict, str] = {
     "ready": "bold green",
@@ -69,7 +69,10 @@ _NAME_WIDTH = max(map(len, PROBES)) + 2
 
 
 def capture_blocks(report: Report, sheet: Sheet) -> list[list[str]]:
-    """Return a block of lines per device: the verdict with its reason, for every bucket, and each probe's result."""
+    """Return a block of lines for each device, then the plan, the support level and a note about the evidence.
+
+    The lines of a device are its verdict with the reason, the verdict of every bucket, and the result of each probe.
+    """
     blocks = [_device(device, report.plan, sheet) for device in report.devices or ()]
     if report.plan is not None:
         blocks.append(plan_lines(report.plan, sheet))
@@ -82,7 +85,7 @@ def capture_blocks(report: Report, sheet: Sheet) -> list[list[str]]:
 
 
 def summary_lines(named: Sequence[tuple[str, Report]], paint: Paint) -> list[str]:
-    """Return a line per target, in order: name, verdict, seconds and devices."""
+    """Return a line for each target, in order: its name, verdict, seconds and devices."""
     rows = [(printable(name), report.verdict or "inconclusive", _seconds(report), report) for name, report in named]
     name_width = max(len(name) for name, *_ in rows)
     verdict_width = max(len(verdict) for _, verdict, *_ in rows)
@@ -99,13 +102,14 @@ def _seconds(report: Report) -> float:
 
 
 def reason(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
-    """Return the reason in one sentence; empty if the probes give another verdict (a report of another version)."""
+    """Return the reason in one sentence. It is empty if the probes give another verdict, as in a report of another
+    version."""
     judgement = judge(probes, plan)
     return judgement.reasons[0] if judgement.verdict == verdict else ""
 
 
 def verdict_text(report: Report) -> str:
-    """Return `target: verdict` in one line, with the reason if no finding gives it."""
+    """Return `target: verdict` in one line, with the reason if no finding contains it."""
     text = f"{report.target}: {report.verdict}"
     if report.verdict == "ready" or unsuppressed(report):
         return text
@@ -145,7 +149,7 @@ def _then(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
 
 
 def gain_text(data: Data) -> str:
-    """Return how much a bucket's graph gains, and the memory that it takes; empty if that is not known."""
+    """Return how much faster a bucket's graph is and the memory that it takes. Unknown values are left out."""
     probes = Probes.of(data)
     memory, faster = probes.memory, probes.timing.times_as_fast
     parts = [f"{faster:.1f} times as fast"] if faster is not None else []
@@ -171,8 +175,10 @@ def _probes(data: Data, indent: str, sheet: Sheet) -> list[str]:
 
 
 def _calls(probe: Probe) -> list[str]:
-    """Return the calls that lead to the target's error; from a long chain, only the beginning (the user's code) and the
-    end."""
+    """Return the calls that lead to the target's error.
+
+    Of a long chain, only the beginning (the user's code) and the end are returned.
+    """
     calls = [f"at {call}" for call in probe.calls or ()]
     left_out = len(calls) - _MOST_CALLS
     if left_out <= 0:

@@ -1,5 +1,7 @@
-"""Describes in words the changes from one report to another. Findings with equal fingerprints are the same, even if
-lines moved or if the device or the command differs."""
+"""Describes in words what has changed from one report to another.
+
+Findings with equal fingerprints are the same finding, even if lines have moved or if the device or the command differs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from graphsafe.report.probes.probe import Unit
 from graphsafe.report.text import bucket_name, bytes_text, count, printable, without_commands
 
 _NOTABLE = 0.1
-"Times and bytes that differ by less than this share count as the same."
+"Two times or sizes that differ by less than this share count as equal."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Section:
 
 
 def changes(before: Sequence[Report], after: Sequence[Report]) -> list[Section]:
-    """Return the sections in which something changed. Reports of several targets are paired by their targets."""
+    """Return the sections in which something has changed. Several reports are paired by their targets."""
     sections: list[Section] = []
     several = len(before) > 1 or len(after) > 1
     left = {_name(report): report for report in before}
@@ -142,7 +144,7 @@ _UNITS: Mapping[Unit, Callable[[Any], str]] = {
 
 
 def _number(text: str, before: Any, after: Any, unit: Unit) -> Iterator[Change]:
-    """Yield a change: counts if they differ at all, measured values if they differ notably."""
+    """Yield a change between two values: any difference of counts, and a notable difference of measured values."""
     was, now = ("not known" if value is None else _UNITS[unit](value) for value in (before, after))
     if before == after or not all(isinstance(value, (int, float)) for value in (before, after)):
         if (before is None) != (after is None):
@@ -209,7 +211,7 @@ def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[C
 
 
 def _by_fingerprint(findings: Sequence[Finding]) -> dict[str, Finding]:
-    """Return one finding per fingerprint; if several devices have it, the finding with the highest level."""
+    """Return one finding for each fingerprint. If several findings have it, return the one with the highest level."""
     found: dict[str, Finding] = {}
     for finding in in_order(findings):
         known = found.get(finding.fingerprint)
@@ -230,13 +232,13 @@ def _limits(before: Sequence[Limit], after: Sequence[Limit]) -> Iterator[Change]
 
 
 def change_lines(sections: Sequence[Section]) -> list[str]:
-    """Return lines for a terminal, without control characters from the report."""
+    """Return the lines to print. Control characters from the reports are replaced."""
     lines = [line for one in sections for line in (f"{one.title}:", *(f"  {change.text}" for change in one.changes))]
     return [*(without_commands(printable(line)) for line in lines), outcome_text(sections)]
 
 
 def outcome_text(sections: Sequence[Section]) -> str:
-    """Return in words how many things got worse."""
+    """Return in words how many changes are worse."""
     worse = sum(change.worse for section in sections for change in section.changes)
     if not sections:
         return "nothing changed"

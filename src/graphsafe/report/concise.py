@@ -1,5 +1,7 @@
-"""The output format `concise`, one line per finding, for editors and grep: `path:line:col: CODE message`. A warning or
-note has its level between code and message. Fresh buffers come last, one line per file."""
+"""The output format `concise`, with one line per finding, for editors and grep: `path:line:col: CODE message`.
+
+A warning or a note has its level between the code and the message. Fresh buffers come last, with one line per file.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,18 @@ from graphsafe.report.text import printable
 
 
 def render_concise(reports: Sequence[Report]) -> str:
-    """Return unsuppressed findings. A finding without a line begins with the target's name. A capture's verdict follows
-    its findings, as `target: verdict`, with the reason if there is no finding."""
+    """Return the unsuppressed findings, one per line.
+
+    A finding without a place in the code begins with the target's name. A capture's verdict follows its findings as
+    `target: verdict`, with the reason if no finding gives it.
+    """
     from graphsafe.report.capture_text import verdict_text
 
     lines = []
     for report in reports:
         for finding in folded(unsuppressed(report)):
             at = finding.location
-            # Readers expect an error on such a line, so only warnings and notes name their level.
+            # Readers of this format take a finding for an error, so only warnings and notes name their level.
             level = "" if finding.level == "error" else f"{finding.level}: "
             lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {level}{finding.message}")
         target = report.target or "graphsafe"

@@ -1,4 +1,4 @@
-"""The lines that a captured step ran, and how many of a scan's hot lines they are."""
+"""The lines that a captured step ran, and the share of a scan's hot lines among them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LineRun:
-    """A run of consecutive lines."""
+    """Consecutive lines that were run."""
 
     first: int
     last: int
 
     def meets(self, first: int, last: int) -> bool:
-        """Return whether any line from `first` to `last` is among them."""
+        """Return whether this run contains any line from `first` to `last`."""
         return self.first <= last and first <= self.last
 
 
@@ -25,18 +25,18 @@ class ExecutedFile:
 
     path: str
     digest: str
-    "The digest of the file's content when the step ran: after an edit the line numbers may mean other lines."
+    "The digest of the file's content when the step ran. After an edit, the line numbers may mean other lines."
     lines: tuple[LineRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HotLines:
-    """Statements in hot code, in files unchanged since a step ran, and in files that no step ran."""
+    """How many statements of hot code a step ran. Files that have changed since the step ran are left out."""
 
     all: int
     ran: int
     changed: tuple[str, ...]
-    "Files that have changed since the step ran; their statements do not count."
+    "The files that have changed since the step ran."
 
     def text(self) -> str:
         """Return the share in words."""
@@ -52,7 +52,7 @@ def digest(content: bytes) -> str:
 
 
 def runs_of(numbers: Iterable[int]) -> tuple[LineRun, ...]:
-    """Return lines as runs: 1, 2, 3, 7 as 1 to 3 and 7 to 7."""
+    """Return line numbers as runs: 1, 2, 3, 7 become 1 to 3 and 7 to 7."""
     found: list[LineRun] = []
     for number in sorted(set(numbers)):
         if found and number == found[-1].last + 1:

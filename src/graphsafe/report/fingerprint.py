@@ -1,5 +1,8 @@
-"""The identity of findings: fingerprints, which survive moved lines, and a test whether a predicted finding and an
-observed finding have the same cause."""
+"""The identity of findings.
+
+Fingerprints stay the same when lines move. `same_cause` finds out whether a predicted finding and an observed finding
+have the same cause.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from graphsafe.report.model import Finding, in_order
 
 
 def same_cause(prediction: Finding, seen: Finding) -> bool:
-    """Return whether a prediction and an observed finding have the same cause.
+    """Return whether a predicted finding and an observed finding have the same cause.
 
-    They do if they have the same code on the same line, or two codes about host reads, extents and copies on that line.
-    Streams and state do not belong to a single line: findings about them need only the same code in the same function.
+    This is so if both have the same code on the same line. Different codes on one line also count if both are about
+    host reads, extents or copies. Findings about streams and state (GS6 and GS7) do not belong to a single line: for
+    them, the same code in the same function is enough.
     """
     here, there = prediction.location, seen.location
     if prediction.code == seen.code and prediction.code.startswith(("GS6", "GS7")):
@@ -28,27 +32,31 @@ def same_cause(prediction: Finding, seen: Finding) -> bool:
 
 
 Text = Callable[[str, int], str]
-"""Returns the text of a line by a location's path and its number; empty if it cannot be read."""
+"""Returns a line of code, given a location's path and a line number. It is "" if the line cannot be read."""
 
 _STRING_OR_COMMENT = re.compile(r"""(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|#.*""")
 
 
 def fingerprint(code: str, path: str, function: str | None, text: str, ordinal: int) -> str:
-    """Return 16 hexadecimal digits. `path` is relative to the project root, with forward slashes; `ordinal` counts from
-    0."""
+    """Return a fingerprint of 16 hexadecimal digits.
+
+    `path` is relative to the project root, with forward slashes. `ordinal` counts equal lines in the function, from 0.
+    """
     parts = (code, path, function or "", normalised(text), str(ordinal))
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def normalised(text: str) -> str:
-    """Return a line of Python without its comment, with every run of white space as one space."""
+    """Return a line of Python without its comment, in which white space is reduced to single spaces."""
     code = _STRING_OR_COMMENT.sub(lambda found: found["string"] or "", text)
     return " ".join(code.split())
 
 
 def fingerprinted(findings: Iterable[Finding], text_of: Text, from_root: Callable[[str], str]) -> list[Finding]:
-    """Return the findings in order, with fingerprints; `from_root` turns a location's path into a path from the project
-    root."""
+    """Return the findings in order, with fingerprints.
+
+    `from_root` turns a location's path into a path relative to the project root.
+    """
     places: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     found = []
     for finding in in_order(findings):

@@ -1,5 +1,7 @@
-"""The registry of output formats (forms). Each form is a pure function from reports to text, imported when it is first
-used."""
+"""The registry of output formats (forms).
+
+Each form is a pure function from reports to a string. Its module is imported when the form is first used.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,16 @@ FORMS: Mapping[str, str] = {
     "html": "html.page",
     "trace": "timeline.trace_form",
 }
-"Form -> the module of this package that has the function `render_` with its name."
+"Form -> the module of this package that defines the function `render_FORM`."
 
 FORM_OF_SUFFIX: Mapping[str, str] = {".json": "json", ".sarif": "sarif", ".html": "html", ".xml": "junit"}
-"Suffix of a file's name -> its form."
+"Suffix of a file's name -> the form of the file."
 _TRACE = "trace.json"
-"""A file of this name, or whose name ends in `.trace.json`, is a trace."""
+"""A file with this name, or with a name that ends in `.trace.json`, is a trace."""
 
 
 def form_of(file: str) -> str | None:
-    """Return the form that a file's name stands for, or None."""
+    """Return the form that a file's name implies, or None."""
     name = file.replace("\\", "/").rpartition("/")[2].lower()
     if name == _TRACE or name.endswith(f".{_TRACE}"):
         return "trace"
@@ -51,12 +53,12 @@ def render(
     source: Lines = file_lines,
     rules: Callable[[], RuleTexts] = dict,
 ) -> str:
-    """Return the text of one report, of many (`graphsafe/reports/1` in JSON), or of a ledger, in one of `FORMS`.
+    """Return one report, several reports (`graphsafe/reports/1` in JSON) or a ledger in one of `FORMS`.
 
-    A form without a place for a ledger's processes shows its findings. `width`, in columns, and `colour` are for the
-    terminal. `source` gives the code that the terminal's and the HTML form show; `rules` gives the help in SARIF, and
-    is called only for SARIF. Lone surrogates (of file names that are not UTF-8) are replaced, except in JSON, which can
-    write them. Raises ValueError for an unknown form.
+    Forms that cannot show the processes of a ledger show only its findings. `width` (in columns) and `colour` are for
+    the form `terminal`. `source` returns the code that `terminal` and `html` show. `rules` returns the help texts and
+    is called only for `sarif`. Lone surrogates, which stand for file names that are not UTF-8, are replaced, except in
+    JSON, which can escape them. Raises ValueError for an unknown form.
     """
     if form not in FORMS:
         raise ValueError(f"no such form: {form}")

@@ -1,7 +1,8 @@
-"""Notes about fresh buffers (GS401), folded to one line per file, behind all other findings.
+"""Joins the notes about fresh buffers (GS401) to one line per file, after all other findings.
 
-Captures allow allocations, many lines have them, and one repair removes all, so a text does not show each of them. If
-the configuration raises their level, they are findings like others. Forms for programs keep each one.
+Captures allow allocations, many lines allocate, and one repair removes them all. So formats for people do not show each
+note. If the configuration raises the level of GS401, its findings are shown like all others. Formats for programs keep
+each note.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ def is_folded(finding: Finding) -> bool:
 
 
 def folded(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with the notes about fresh buffers last. Several notes about one file become one note, at the
-    place of the first, which names the lines of the others."""
+    """Return the findings with the notes about fresh buffers last.
+
+    Several notes about one file become one note at the place of the first, which names the lines of the others.
+    """
     kept: list[Finding] = []
     by_file: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -34,7 +37,7 @@ def folded(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def further_lines(findings: Sequence[Finding]) -> str:
-    """Return `and lines 8 and 20`, the lines of findings behind the first one's; empty if there are none."""
+    """Return the lines of all findings but the first, as in `and lines 8 and 20`. Return "" if there are none."""
     _, *others = sorted({finding.location.line for finding in findings})
     return f"and line{'s' * (len(others) > 1)} {listed(map(str, others), most=_MOST_LINES)}" if others else ""
 

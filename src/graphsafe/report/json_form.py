@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 Saved = TypeVar("Saved")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-"""A lone surrogate, from a file name that is not UTF-8: it cannot be encoded, but JSON has an escape for it."""
+"""Matches a lone surrogate, from a file name that is not UTF-8. It cannot be encoded, but JSON can escape it."""
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
-"These types are checked first, since nearly all values of a report have them."
+"These types are checked first, because nearly all values of a report have them."
 
 
 def render_json(reports: Report | Sequence[Report] | Ledger) -> str:
-    """Return a report (`graphsafe/report/1`), a sequence of any length (`graphsafe/reports/1`), or a ledger."""
+    """Return a report (`graphsafe/report/1`), a sequence of reports (`graphsafe/reports/1`) or a ledger as JSON."""
     whole: Any = reports
     if isinstance(reports, Report):
         whole = _lazily(reports)
@@ -40,30 +40,35 @@ def render_json(reports: Report | Sequence[Report] | Ledger) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return JSON text in which lone surrogates, from file names that are not UTF-8, are escapes."""
+    """Return JSON in which lone surrogates, from file names that are not UTF-8, are escaped."""
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as JSON values: every key present, findings in order, NaN and infinity as null."""
+    """Return the report as JSON values. Every key is present, findings are in order, and NaN and infinity are null."""
     written: dict[str, Any] = plain(replace(report, findings=tuple(in_order(report.findings))))
     return written
 
 
 def _lazily(report: Report) -> dict[str, Any]:
-    """Return the same as `as_json`, but convert findings one by one while they are written, since there may be many."""
+    """Return the same as `as_json`, but convert each finding only when it is written, because there may be many."""
     return {**as_json(replace(report, findings=())), "findings": in_order(report.findings)}
 
 
 def read_reports(path: Path) -> tuple[Report, ...]:
-    """Return the reports in a file, in order. Raises ReportError as `read_saved` does, and for a ledger."""
+    """Return the reports in a file, in order.
+
+    Raises ReportError as `read_saved` does, and also if the file is a ledger.
+    """
     found = _of_file(path, parse_reports)
     return (found,) if isinstance(found, Report) else found
 
 
 def read_saved(path: Path) -> Report | tuple[Report, ...] | Ledger:
-    """Return the report in a file, the reports of `capture --all`, or the ledger of `graphsafe run`. Raises ReportError
-    with one line that names the file and the first place that makes it invalid."""
+    """Return the report in a file, the reports of `capture --all`, or the ledger of `graphsafe run`.
+
+    Raises ReportError with one line that names the file and the first invalid place in it.
+    """
     return _of_file(path, parse_saved)
 
 
@@ -79,7 +84,7 @@ def _of_file(path: Path, parse: Callable[[str], Saved]) -> Saved:
 
 
 def parse_reports(text: str) -> Report | tuple[Report, ...]:
-    """Read one report or several from text; the error names no file."""
+    """Read one or several reports from a string. Raises ReportError, which names no file."""
     found = parse_saved(text)
     if not isinstance(found, (Report, tuple)):
         raise ReportError("a ledger, not a report")
@@ -87,7 +92,7 @@ def parse_reports(text: str) -> Report | tuple[Report, ...]:
 
 
 def parse_saved(text: str) -> Report | tuple[Report, ...] | Ledger:
-    """Read reports or a ledger from text, as `read_saved` does; the error message names no file."""
+    """Read reports or a ledger from a string, as `read_saved` does. Raises ReportError, which names no file."""
     try:
         saved = json.loads(text)
     except ValueError as error:
@@ -142,7 +147,7 @@ def _field(name: str, value: Any) -> Any:
     if name == "probes":
         from graphsafe.report.probes import PROBE_KEYS  # only reports of captures have probes
 
-        # Every key is present, with null for unknown values; the status of a probe that reported nothing is `skipped`.
+        # Every key is present. Unknown values are null, and a probe that reported nothing has the status `skipped`.
         unknown = {probe: {**dict.fromkeys(keys), "status": "skipped"} for probe, keys in PROBE_KEYS.items()}
         return {probe: plain({**keys, **(value.get(probe) or {})}) for probe, keys in unknown.items()}
     if name in ("data", "settings"):

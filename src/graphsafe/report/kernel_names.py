@@ -1,20 +1,22 @@
-"""Readable names of kernels, whose own names are symbols of C++."""
+"""Makes the names of kernels readable, which are mangled names of C++ functions."""
 
 from __future__ import annotations
 
 import re
 
 _LITERAL = re.compile(r"L[a-z]n?\d+E")
-"Matches a literal number among a template's arguments, which is not the length of a name."
+"Matches a literal number among a template's arguments. It is not the length of a name."
 _LENGTH = re.compile(r"[1-9]\d*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def readable(op: str) -> str:
-    """Return a kernel's function and, in brackets, what it computes: `vectorized_elementwise_kernel (cos_kernel_cuda)`.
+    """Return a kernel's function and, in parentheses, its computation: `vectorized_elementwise_kernel
+    (cos_kernel_cuda)`.
 
-    Returns every other name as it is, such as that of an operation. Templates' arguments are left out, so different
-    kernels may have one readable name. In these symbols, of the Itanium C++ ABI, a name follows its length.
+    Other names, such as those of operations, are returned as they are. Arguments of templates are left out, so
+    different kernels may have the same readable name. In mangled names (Itanium C++ ABI), each name comes after its
+    length.
     """
     if not op.startswith("_Z"):
         return op

@@ -1,7 +1,7 @@
-"""The report as data: the answers of `scan` and `capture`, without the way in which they were found.
+"""The report as data classes: the results of `scan` and `capture`, without how they were found.
 
-Every key of the JSON form is a field here, in the order in which it is written. Unknown is `None`; no key is absent.
-Lines and columns count from 1 in Unicode code points; an end is exclusive.
+Every key of the JSON format is a field here, in the order in which it is written. No key is absent, and unknown values
+are None. Lines and columns count from 1, in Unicode code points. An end is exclusive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Verdict = Literal["ready", "ready-with-breaks", "inconclusive", "not-ready"]
 LEVELS: tuple[Level, ...] = ("note", "warning", "error")
 CONFIDENCES: tuple[Confidence, ...] = ("possible", "likely", "proven")
 VERDICTS: tuple[Verdict, ...] = ("ready", "ready-with-breaks", "inconclusive", "not-ready")
-"""Best first: a report's verdict is the worst of its parts, which is `max` by this order."""
+"""Best first. A report's verdict is the worst verdict of its parts, which is the last in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,19 @@ class Location:
     end_line: int
     end_column: int
     function: str | None
-    "The qualified name of the enclosing function (`Decoder.forward`), `None` at module level."
+    "The qualified name of the enclosing function (`Decoder.forward`). It is None at module level."
 
 
 Span = tuple[int, int, int, int]
-"""First line and column, last line and the column after the end; lines from 1, columns from 0 in UTF-8 bytes, as `ast`
-counts."""
+"""The first line and column, the last line, and the column after the end.
+
+Lines count from 1 and columns from 0 in UTF-8 bytes, as in `ast`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """One call on the way from a hot root to a finding: `function` calls the next one on `line`."""
+    """One call on the way from a hot root to a finding: `function` makes the next call on `line`."""
 
     path: str
     line: int
@@ -58,7 +60,7 @@ class CallSite:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace the span by `text`."""
+    """Replaces a span of code by `text`."""
 
     line: int
     column: int
@@ -74,7 +76,7 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One cause on one line."""
+    """A fault, or another thing to report, with one cause on one line."""
 
     code: str
     rule: str
@@ -84,9 +86,9 @@ class Finding:
     device: str | None
     location: Location
     region: Region | None = None
-    "`captured` is code that a graph will hold; `step` is host code around it, run in every step."
+    "`captured` is code that becomes part of a graph. `step` is host code around the graph that runs in every step."
     call_chain: tuple[CallSite, ...]
-    "The calls from the root to the caller of the function with the finding; empty if that function is the root."
+    "The calls from the root to the function with the finding. It is empty if that function is the root."
     further_roots: int = 0
     count: int = 1
     message: str
@@ -100,7 +102,7 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort by file, place and code, the order in all forms."""
+    """Sort findings by file, place and code, which is their order in all formats."""
 
     def place(finding: Finding) -> tuple[Any, ...]:
         at = finding.location
@@ -111,7 +113,7 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit of the report: something that could not be known, varied, seen or run."""
+    """Something that the report could not find out, vary, see or run."""
 
     kind: str
     what: str
@@ -134,37 +136,39 @@ class Environment:
     facts: str
     "The name of the op table, for example `torch-2.11`."
     settings: Mapping[str, str]
-    "An allow-list of environment variables plus configured names; never all of os.environ."
+    "Some environment variables: those of a fixed list and those that the configuration names. Others may be secret."
     libraries: Mapping[str, str] = field(default_factory=dict)
-    "Versions of libraries besides torch that affect kernels and graphs, if the target imports them."
+    "The versions of imported libraries, besides torch, that affect kernels and graphs."
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a scan looked."""
+    """How much code a scan has read."""
 
     roots: int
     "The number of functions at which the scan began to read."
     hidden: int
-    "The number of findings with confidence `possible`, which were left out because the user did not ask for them."
+    "The number of findings with confidence `possible`, which are left out unless the user asks for them."
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One point of the bucket axes, e.g. `{"batch": 4, "q_len": 1}`, with its own verdict and probes."""
+    """One point on the bucket axes, such as `{"batch": 4, "q_len": 1}`, with its own verdict and probes."""
 
     axes: Mapping[str, Any]
     verdict: Verdict
     probes: Mapping[str, Mapping[str, Any]]
     pool_bytes: int | None = None
-    "The bytes that the bucket's graph holds, if measured."
+    "The size in bytes of the memory that the bucket's graph holds, if it was measured."
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """The answers of one device. `probes` has the keys of `graphsafe.report.probes.PROBE_KEYS`, each a mapping with at
-    least `status`. With buckets, they are the probes of the worst bucket (the first one, if several are equally
-    bad)."""
+    """The results of one device.
+
+    `probes` has the keys of `graphsafe.report.probes.PROBE_KEYS`. Each value is a mapping with at least `status`. If
+    there are buckets, `probes` are the probes of the worst bucket, or of the first one if several are equally bad.
+    """
 
     device: str
     verdict: Verdict
@@ -173,11 +177,11 @@ class DeviceResult:
     rank: int | None = None
     "The rank that ran on the device, if several ranks ran."
     pool: Any = None
-    "The result of capturing the device's buckets in one pool; None if this was not tried."
+    "The result of capturing the device's buckets in one pool, or None if this was not tried."
 
     @property
     def parts(self) -> tuple[Bucket, ...]:
-        """Return the buckets; without buckets, the device as one bucket without axes."""
+        """The buckets. A device without buckets is one bucket without axes."""
         return self.buckets or (Bucket({}, self.verdict, self.probes),)
 
 
@@ -187,14 +191,14 @@ class Proven:
 
     level: str
     max_query_len: int | None
-    "The largest number of tokens per request that is proven for uniform batches; None if no such batch is proven."
+    "The largest number of tokens per request that is proven for uniform batches, or None if none is proven."
     buckets: tuple[Mapping[str, Any], ...]
     "The axes of the buckets that are ready."
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The support that a class behind the step, or the configuration, declares."""
+    """The support for CUDA graphs that a class behind the step, or the configuration, declares."""
 
     level: str | None
     where: str | None
@@ -209,7 +213,7 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of a step that a plan has captured, or runs eagerly; unknown times are None."""
+    """A piece of a step that a plan has captured or that it runs eagerly. Unknown times are None."""
 
     kind: Literal["graph", "eager"]
     operations: int | None = None
@@ -217,7 +221,7 @@ class Segment:
     "The number of nodes of the graph."
     ms: float | None = None
     module: str | None = None
-    "The innermost module that contains all operations."
+    "The innermost module that contains all operations of the piece."
     code: str | None = None
     location: Location | None = None
     reason: str | None = None
@@ -225,7 +229,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class PlannedModule:
-    """A module in which operations run, with its submodules."""
+    """A module in which operations run, submodules included."""
 
     module: str
     state: Literal["captured", "mixed", "eager"]
@@ -235,7 +239,7 @@ class PlannedModule:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A line to blame for breaks."""
+    """A line that causes breaks."""
 
     code: str
     location: Location
@@ -247,7 +251,7 @@ class Fix:
 
     @staticmethod
     def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the data with the key `together`; older reports have its value under `coverage`."""
+        """Return the data with the key `together`. Older reports have this value under `coverage`."""
         return {"together": data.get("coverage"), **data}
 
 
@@ -258,10 +262,12 @@ class Plan:
     verified: bool = False
     "Whether the segments, replayed in order on changed inputs, gave the results of the independent reference."
     reason: str | None = None
-    """The reason why the plan is not verified. A verified plan has a reason only if it is a plan of the step without
-    its own graphs."""
+    """Why the plan is not verified.
+
+    A verified plan has a reason only if it is a plan of the step without the step's own graphs.
+    """
     coverage: float | None = None
-    "The share of the step's device operations that lie in captured segments."
+    "The share of the step's device operations that are in captured segments."
     operations: int | None = None
     eager_ms: float | None = None
     planned_ms: float | None = None
@@ -272,7 +278,7 @@ class Plan:
     modules: tuple[PlannedModule, ...] = ()
     fixes: tuple[Fix, ...] = ()
     guards: tuple[str, ...] = ()
-    "Conditions that must be the same as at capture for the plan to be valid."
+    "Conditions that must be the same as at the capture for the plan to be valid."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,9 +286,9 @@ class Report:
     schema: str = REPORT_SCHEMA
     tool: Tool
     command: Literal["scan", "capture", "run"]
-    "`run` only for a ledger's findings: see `report/ledger`."
+    "It is `run` only for the findings of a ledger: see `report/ledger`."
     created: str
-    "UTC, ISO 8601, seconds."
+    "UTC, in ISO 8601, with seconds."
     environment: Environment
     target: str | None
     verdict: Verdict | None
@@ -293,15 +299,15 @@ class Report:
     plan: Plan | None = None
     support: Support | None = None
     executed: tuple[ExecutedFile, ...] | None = None
-    "The lines of the project that the captured steps ran; None for a scan."
+    "The lines of the project that the captured steps ran. It is None for a scan."
     hot_lines: HotLines | None = None
-    "How many of a scan's hot lines were run by the captures that `--with` gave to the scan."
+    "How many of a scan's hot lines ran in the captures that were given with `--with`."
     reach: Reach | None = None
-    "How far a scan looked; None for a capture."
+    "How much code a scan has read. It is None for a capture."
 
 
 def facts_of(report: Report) -> dict[str, str | None]:
-    """Return the versions, devices and settings with which a report was made, each under its readable name."""
+    """Return the versions, devices and settings with which a report was made, by their readable names."""
     it = report.environment
     return {
         "graphsafe": report.tool.version,
@@ -317,12 +323,12 @@ def facts_of(report: Report) -> dict[str, str | None]:
 
 
 def title_of(report: Report) -> str:
-    """Return `graphsafe capture model.py:build`."""
+    """Return the report's title: `graphsafe capture model.py:build`."""
     return " ".join(filter(None, ("graphsafe", report.command, report.target)))
 
 
 def unsuppressed(report: Report) -> list[Finding]:
-    """Return, in order, the findings that a reader should act on."""
+    """Return the findings that no comment and no baseline suppresses, in order."""
     return [finding for finding in in_order(report.findings) if finding.suppressed is None]
 
 
@@ -333,10 +339,10 @@ def failing(report: Report, level: Level) -> list[Finding]:
 
 
 def is_in_baseline(finding: Finding) -> bool:
-    """Return whether a baseline suppresses a finding, rather than a comment."""
+    """Return whether a finding is suppressed by a baseline, not by a comment."""
     return finding.suppressed is not None and "baseline" in finding.data
 
 
 def with_fix(finding: Finding) -> str:
-    """Return the finding in one paragraph, for forms without room for more."""
+    """Return the finding in one paragraph, for formats that show no more."""
     return f"{finding.message.rstrip('.')}. Fix: {finding.fix}" if finding.fix else finding.message

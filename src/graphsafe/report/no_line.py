@@ -1,6 +1,8 @@
-"""Findings whose line is not known. They are listed among the limits, of the kind `no-line`: `GS711
-outside-memory-lost`, or `GS605 swallowed-capture-failure (warning)`. All forms count them, so that a report with such a
-finding is not called clean."""
+"""Findings whose line is unknown.
+
+They are listed among the limits, with the kind `no-line`: `GS711 outside-memory-lost`, or `GS605
+swallowed-capture-failure (warning)`. All formats count them, so that a report with such a finding does not seem clean.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ class Unplaced:
 
 
 def without_line(code: str, rule: str, level: Level, message: str) -> Limit:
-    """Return the limit that stands for a finding."""
+    """Return the limit that stands for a finding without a line."""
     return Limit(_KIND, f"{code} {rule}" + ("" if level == "error" else f" ({level})"), message)
 
 
 def unplaced(limits: Iterable[Limit]) -> list[Unplaced]:
-    """Return the findings that limits stand for, the most severe first."""
+    """Return the findings without a line that are among the limits, the most severe first."""
     found = []
     for limit in limits:
         if limit.kind != _KIND:
@@ -46,13 +48,13 @@ def unplaced(limits: Iterable[Limit]) -> list[Unplaced]:
 
 
 def unplaced_counts(report: Report) -> list[str]:
-    """Return `1 error and 1 warning without a line`, as a list that may be empty."""
+    """Return `["1 error and 1 warning without a line"]`, or an empty list if there are none."""
     levels = [one.level for one in unplaced(report.limits)]
     return [f"{listed(level_counts(levels))} without a line"] if levels else []
 
 
 def totals(report: Report) -> str:
-    """Return `3 errors and 1 note in 2 files, and 1 error without a line`; empty if there is no finding."""
+    """Return `3 errors and 1 note in 2 files, and 1 error without a line`, or "" if there is no finding."""
     shown = unsuppressed(report)
     files = count(len({finding.location.path for finding in shown}), "file")
     placed = [f"{listed(level_counts([finding.level for finding in shown]))} in {files}"] if shown else []

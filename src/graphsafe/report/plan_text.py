@@ -39,7 +39,7 @@ def _more(left: int, noun: str) -> list[str]:
 
 
 def headline(plan: Plan) -> str:
-    """Return one sentence: whether the plan is verified or why it is not, its coverage, and its times."""
+    """Return one sentence with the plan's status (and why, if it is not verified), its coverage, and its times."""
     graphs = sum(segment.kind == "graph" for segment in plan.segments)
     breaks = len(plan.segments) - graphs
     if plan.coverage is None:
@@ -62,8 +62,7 @@ def headline(plan: Plan) -> str:
 
 
 def piece_texts(plan: Plan) -> list[str]:
-    """Return the pieces in order. A piece that occurs in several calls (in each layer, for example) is described
-    once."""
+    """Return the pieces in order. Pieces with equal descriptions, such as those of equal layers, are described once."""
     texts = [_piece(segment) for segment in plan.segments]
     return [text if times == 1 else f"{text} ({times} times)" for text, times in Counter(texts).items()]
 
@@ -81,8 +80,10 @@ def _piece(segment: Segment) -> str:
 
 
 def tree(plan: Plan) -> list[tuple[str, str, int, int]]:
-    """Return a row per module: its name, indented, its state, its captured operations and all its operations. The parts
-    of a module with a single state have no rows."""
+    """Return a row for each module: its indented name, its state, its captured operations and all its operations.
+
+    If all operations of a module have the same state, its submodules have no rows.
+    """
     rows: list[tuple[str, str, int, int]] = []
     uniform: list[str] = []
     for module in sorted(plan.modules, key=lambda one: _order(one.module)):
@@ -103,7 +104,7 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 
 def fix_texts(plan: Plan) -> list[str]:
-    """Return the shortest list of lines with the largest gain, then the gain of each line if only that line is
+    """Return the shortest list of lines that gives the largest gain, then the gain of each line if only that line is
     fixed."""
     before, took = plan.coverage or 0.0, plan.planned_ms
     together = [fix.together for fix in plan.fixes]
@@ -130,7 +131,7 @@ def fix_texts(plan: Plan) -> list[str]:
 
 
 def _places(fixes: Sequence[Fix]) -> str:
-    """Return the lines of each file once, in order: `model.py:12, 40, layers.py:7`."""
+    """Return the lines, each file's name once, in order: `model.py:12, 40, layers.py:7`."""
     lines: dict[str, dict[int, None]] = {}
     for fix in sorted(fixes, key=lambda fix: (fix.location.path, fix.location.line)):
         lines.setdefault(fix.location.path, {})[fix.location.line] = None

@@ -1,4 +1,4 @@
-"""Judges the buckets of a device in one pool from their numbers alone, and describes them in words."""
+"""Judges how the buckets of a device share one pool, from measured numbers alone, and describes the pool in words."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class PoolBucket:
 
     axes: Axes
     pool_bytes: int | None
-    "The bytes by which the pool grew at the bucket's capture."
+    "The number of bytes by which the pool grew when the bucket was captured."
     held: Held | None
     "The memory that this capture took from the pool."
     alone_bytes: int | None
-    "The bytes that the bucket's graph takes when it is captured alone, in a pool of its own."
+    "The size in bytes of the bucket's graph when it is captured in its own pool."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +46,28 @@ class Overwritten:
     by: Axes
     outputs: tuple[str, ...]
     static: bool
-    "Whether the memory of one of the outputs was allocated before the capture."
+    "Whether the memory of one of these outputs was allocated before the capture."
 
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """Replays with fewer requests than were captured, with the remaining rows filled in several ways."""
+    """Replays with fewer requests than were captured. The remaining rows, the padding, are filled in several ways."""
 
     axes: Axes
     live: int
     inputs: tuple[str, ...]
     follows: tuple[str, ...] | None
-    "Outputs of live requests that depend on the filling; None if unknown."
+    "The outputs of live requests that depend on the padding, or None if this is unknown."
     wrong: Mapping[str, tuple[str, ...] | None]
-    "Filling -> outputs that differ from those of an eager step on the live requests alone."
+    "Way of filling -> the outputs that differ from those of an eager step on the live requests alone."
     nan: tuple[str, ...] | None
-    "Outputs that become NaN if the padding rows hold NaN."
+    "The outputs that become NaN if the padding rows are NaN."
     error: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class NotCaptured:
-    """A bucket that could not be captured after the others."""
+    """A bucket that could not be captured after the other buckets."""
 
     axes: Axes
     message: str
@@ -75,17 +75,19 @@ class NotCaptured:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """All ready buckets of a device captured in one pool, the largest first, and replayed in mixed order. Its fields
-    are the keys of `pool` in a report."""
+    """All ready buckets of a device, captured in one pool, the largest first, and replayed in mixed order.
+
+    The fields are the keys of `pool` in a report.
+    """
 
     status: ProbeStatus
     reason: str | None
     seconds: float
     buckets: tuple[PoolBucket, ...]
-    "The buckets in the order of capture."
+    "The buckets in the order of their captures."
     pool_bytes: int | None
     saved_bytes: int | None
-    "The bytes saved in comparison with a separate pool for each bucket."
+    "The number of bytes that are saved in comparison with a separate pool for each bucket."
     peak_bytes: int | None
     replays: int
     different: tuple[Different, ...]
@@ -101,13 +103,13 @@ class Pool:
 
 
 def pool_verdict(pool: Pool | None) -> Verdict:
-    """Return the pool's part of the verdict. A pool that was not captured at all changes nothing."""
+    """Return the pool's part of the verdict. A pool that could not be captured at all changes nothing."""
     status = "pass" if pool is None else pool.status
     return "not-ready" if status == "fail" else "inconclusive" if status in ("crashed", "timeout") else "ready"
 
 
 def padding_of(entry: Padded) -> Padding | None:
-    """Return how the results of live requests depend on the padding rows after them; None if it is unknown."""
+    """Return how the results of live requests depend on the padding rows, or None if this is unknown."""
     if entry.follows is None:
         return None
     if entry.error:
@@ -121,7 +123,7 @@ def padding_of(entry: Padded) -> Padding | None:
 
 
 def pool_texts(pool: Pool) -> list[str]:
-    """Return one line on memory and order, and one for each fault."""
+    """Return one line about memory and order, and one line for each fault."""
     if pool.status == "skipped":
         return [f"pool: not shared, {pool.reason}"]
     parts = [f"{count(len(pool.buckets), 'bucket')}, largest first"]
@@ -154,8 +156,8 @@ def pool_texts(pool: Pool) -> list[str]:
 
 
 _PADDED: Mapping[Padding | None, str] = {
-    "always": "their results depend on the padding rows, whatever those are filled with",
-    "unless filled": "their results depend on the padding rows, unless those are filled",
+    "always": "their results depend on the padding rows, however these are filled",
+    "unless filled": "their results depend on the padding rows, unless these are filled",
     "nan only": "NaN in the padding rows reaches their results",
     None: "it is not known whether their results depend on the padding rows",
 }

@@ -1,5 +1,5 @@
-"""Turns JSON values into dataclasses: fields are read by their types, from data that a child or an older version has
-written."""
+"""Turns JSON values into data classes by the types of the fields. A child process or an older version has written
+them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ Data = TypeVar("Data")
 
 
 def read(kind: type[Data], data: Any) -> Data:
-    """Return `data` as the dataclass `kind`; nothing else is checked. Keys that are no fields of the dataclass are
-    ignored. If the data lacks a key, or has a null that the type excludes, the field gets its default, else None. A
-    dataclass whose data had another structure in older versions has `upgraded(data)`."""
+    """Return `data` as the data class `kind`. Nothing is validated.
+
+    Unknown keys are ignored. If a key is missing, or is null although its type excludes None, the field gets its
+    default value, or None without a default. If the structure was different in older versions, the data class has a
+    method `upgraded(data)`.
+    """
     found: Data = _read(kind, data)
     return found
 
 
 @cache
 def hints_of(kind: type) -> Mapping[str, Any]:
-    """Return the types of a dataclass's fields."""
+    """Return the types of a data class's fields."""
     return get_type_hints(kind)
 
 

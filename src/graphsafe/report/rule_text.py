@@ -1,4 +1,4 @@
-"""The texts of a rule that an output format may show; the rulebook's rules have these attributes."""
+"""The texts of a rule that an output format may show. The rules of the rulebook have these attributes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graphsafe.report.model import Level
 
 
 class RuleText(Protocol):
-    """`summary` is one line; `what`, `why` and `fix` are Markdown."""
+    """`summary` is one line. `what`, `why` and `fix` are Markdown."""
 
     @property
     def code(self) -> str: ...
@@ -28,4 +28,4 @@ class RuleText(Protocol):
 
 
 RuleTexts = Mapping[str, RuleText]
-"""Code -> its texts."""
+"""Code -> the texts of its rule."""

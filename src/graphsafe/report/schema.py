@@ -1,4 +1,7 @@
-"""The JSON Schema of reports: report.schema.json beside this module; the probes and the pool by their dataclasses."""
+"""The JSON Schema of reports.
+
+It is `report.schema.json` beside this module, to which the probes and the pool are added by their data classes.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 @cache
 def report_schema() -> dict[str, Any]:
-    """Return the schema of one report (`graphsafe/report/1`), of many, and of a ledger, in draft 2020-12."""
+    """Return the schema of one report (`graphsafe/report/1`), of several reports, and of a ledger, in draft 2020-12."""
     schema: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
     schema["$defs"]["probes"] = {
-        "description": "The facts that each probe saw; a probe may say more than is listed.",
+        "description": "The results of each probe. A probe may contain keys that are not listed here.",
         "type": "object",
         # An older report may lack a newer probe, because that probe did not run.
         "properties": {name: {**_schema_of(kind), "default": {"status": "skipped"}} for name, kind in PROBES.items()},

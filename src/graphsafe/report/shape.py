@@ -1,5 +1,8 @@
-"""Checks a saved report against the shipped JSON Schema; only the keywords that this schema uses are implemented. A
-report may come from anybody. A report that passes has the keys and types that the forms read."""
+"""Checks a saved report against the shipped JSON Schema.
+
+A report may come from anybody. If it passes, it has the keys and types that the formats read. Only the keywords that
+this schema uses are implemented.
+"""
 
 from __future__ import annotations
 
@@ -25,32 +28,36 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "null": ((type(None),), "null"),
 }
 _LARGEST = 2**63
-"The largest number in graphsafe's reports. A larger number cannot always be converted to a float or to text."
+"The largest number that a report may contain. A larger one cannot always be converted to a float or printed."
 _DEEPEST = 64
-"The largest number of levels to which lists and objects may be nested."
+"Lists and objects may be nested in at most this many levels."
 
 
 class ReportError(RequestError):
-    """A saved report cannot be read; the message is one printable line."""
+    """Raised if a saved report cannot be read. The message is one printable line."""
 
     def __init__(self, line: str) -> None:
         super().__init__(without_commands(printable(line)))
 
 
 def check(saved: Any, kind: Literal["report", "ledger"], where: str) -> None:
-    """Raise ReportError, with the first wrong place, if `saved`, the parsed JSON from `where`, is not of this kind."""
+    """Raise ReportError if `saved` is not a report (or a ledger). The message names the first wrong place.
+
+    `saved` is parsed JSON, and `where` is its place in the file.
+    """
     _check_values(saved, 0)
     _check(saved, _definition(kind), where)
 
 
 def _check_values(value: Any, depth: int) -> None:
-    """Refuse numbers that are too large and nesting that is too deep, also where the schema allows any value."""
+    """Raise ReportError for numbers that are too large and for nesting that is too deep, even if the schema allows any
+    value."""
     if isinstance(value, (dict, list)):
         if depth == _DEEPEST:
             raise ReportError("not a report: nested too deeply")
         for item in value.values() if isinstance(value, dict) else value:
             _check_values(item, depth + 1)
-    elif isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # this also refuses NaN
+    elif isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # NaN is refused too
         raise ReportError("not a report: holds a number that is too large")
 
 
@@ -82,7 +89,7 @@ def _check(value: Any, part: Part, where: str) -> None:
 def _check_type(value: Any, kinds: str | list[str], where: str) -> None:
     names = [kinds] if isinstance(kinds, str) else kinds
     for name in names:
-        # In Python True is an int; in JSON it is not a number.
+        # In Python, True is an int. In JSON, it is not a number.
         if isinstance(value, _TYPES[name][0]) and (name == "boolean" or not isinstance(value, bool)):
             return
     raise ReportError(f"{where or 'the report'}: expected {_TYPES[names[0]][1]}, found {_shown(value)}")
@@ -116,7 +123,10 @@ def _conditions(members: Mapping[str, Any], part: Part) -> Iterator[Part]:
 
 
 def _may_lack(part: Part, name: str) -> bool:
-    """Return whether an older report may lack a key: it has a default, or is nullable in an open object."""
+    """Return whether an older report may lack a key.
+
+    It may if the key has a default, or if the key may be null and unknown keys are allowed.
+    """
     member = _followed(part["properties"][name])
     return "default" in member or (part.get("additionalProperties", True) is True and _takes_null(member))
 
@@ -138,7 +148,7 @@ def _followed(part: Part) -> Part:
 
 @cache
 def _definition(reference: str) -> Part:
-    from graphsafe.report.schema import report_schema  # imports all probes, of which a scan has none
+    from graphsafe.report.schema import report_schema  # imports all probes, which a scan does not need
 
     found: Part = report_schema()["$defs"][reference.rpartition("/")[2]]
     return found

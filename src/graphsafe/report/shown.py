@@ -1,4 +1,4 @@
-"""The report and the ledger that graphsafe's functions return: they read and show themselves."""
+"""The report and the ledger that graphsafe's functions return. They can load a file and show themselves."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from graphsafe.report.ledger import model as ledger_model
 
 
 class _Shown:
-    """A document that can show itself as text, and in a notebook under a cell."""
+    """A report or a ledger that shows itself as text, and in a notebook as HTML under a cell."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        """Return the terminal form."""
+        """Return the document in the format of the terminal."""
         return self._form("terminal")
 
     def _repr_html_(self) -> str:
-        """Return the HTML form in a frame, so that its styles and the notebook's do not affect each other."""
+        """Return the HTML in a frame, so that its styles and the notebook's styles do not affect each other."""
         style = "width: 100%; height: 36em; border: 1px solid #8884"
         return f'<iframe srcdoc="{html.escape(self._form("html"))}" sandbox="" style="{style}"></iframe>'
 
@@ -43,8 +43,11 @@ class Report(_Shown, model.Report):
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Report:
-        """Read a report that `scan` or `capture` has written as JSON. Raises RequestError, with one line, if it is not
-        a report of this version, and for a file of `capture --all` with several reports: `load_all` reads these."""
+        """Read one report that `scan` or `capture` has written as JSON.
+
+        Raises RequestError, with one line, if the file is no report of this version. It also does so for a file of
+        `capture --all` with several reports, which `load_all` reads.
+        """
         found = Report.load_all(path)
         if len(found) != 1:
             raise RequestError(f"{path}: holds {len(found)} reports; Report.load_all reads them")
@@ -52,7 +55,7 @@ class Report(_Shown, model.Report):
 
     @staticmethod
     def load_all(path: str | os.PathLike[str]) -> tuple[Report, ...]:
-        """Return the reports in a file, in order. Raises RequestError."""
+        """Return the reports in a file, in order. Raises RequestError if the file cannot be read."""
         return tuple(map(Report.of, read_reports(Path(path))))
 
 
@@ -64,7 +67,7 @@ class Ledger(_Shown, ledger_model.Ledger):
         return cls(**_fields(ledger))
 
     def json(self) -> str:
-        """Return the JSON form, which a server may offer."""
+        """Return the ledger as JSON."""
         return self._form("json")
 
 

@@ -1,4 +1,4 @@
-"""Reads the lines that a location points to."""
+"""Reads the lines of code to which a location points."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from typing import TypeVar
 from graphsafe.files import read_regular
 
 Lines = Callable[[str], "Sequence[str] | None"]
-"""Returns the lines of a file by a location's path, or None if it cannot be read."""
+"""Returns the lines of a file, given a location's path, or None if the file cannot be read."""
 T = TypeVar("T")
 _MOST_KEPT = 256
 _MOST = 16_000_000
-"""The largest number of bytes of a file whose lines are shown."""
+"""The lines of a file with more bytes than this are not shown."""
 
 
 def read_lines(path: str) -> Sequence[str] | None:
-    """Return the lines of a Python file without their ends, or None if it cannot be read."""
+    """Return the lines of a Python file without their line ends, or None if the file cannot be read."""
     try:
         return lines_in(read_regular(path, _MOST))
-    except (OSError, ValueError):  # ValueError: a path with a null character
+    except (OSError, ValueError):  # a path with a null character raises ValueError
         return _cell_lines(path)
 
 
 def _cell_lines(path: str) -> Sequence[str] | None:
-    """Return the lines of a notebook's cell, which Python knows by the name of a file that does not exist."""
+    """Return the lines of a notebook's cell. Python gives the cell the name of a file that does not exist."""
     for name in (path, os.path.abspath(path), os.path.basename(path)):
         if (entry := linecache.cache.get(name)) is not None and len(entry) == 4:
             return tuple(line.rstrip("\n") for line in entry[2])
@@ -39,10 +39,9 @@ def _cell_lines(path: str) -> Sequence[str] | None:
 
 
 def lines_in(content: bytes) -> Sequence[str] | None:
-    """Split content into lines. Only `\n`, `\r\n` and `\r` end a line, as in Python; `str.splitlines` would also count
-    form feeds.
+    """Split content into lines. Return None if its encoding is unknown.
 
-    Returns None for an unknown encoding.
+    Only `\n`, `\r\n` and `\r` end a line, as in Python. `str.splitlines` would also split at form feeds.
     """
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
@@ -54,9 +53,11 @@ def lines_in(content: bytes) -> Sequence[str] | None:
 
 
 def file_lines(path: str) -> Sequence[str] | None:
-    """Return the result of `read_lines`, kept until the file changes, because a form reads many lines of few files. The
-    full path, time and size identify a file's state, because the language server and `--watch` outlive edits and
-    changes of folder."""
+    """Return the same lines as `read_lines`, kept until the file changes, because formats read many lines of few files.
+
+    The absolute path, the time and the size identify the state of a file, because the language server and `--watch`
+    keep running when files and the working directory change.
+    """
     try:
         full = os.path.abspath(path)
         stat = os.stat(full)
@@ -71,8 +72,10 @@ def _lines_of(path: str, _stamp: tuple[int, int, int]) -> Sequence[str] | None:
 
 
 def kept_by_lines(make: Callable[[Sequence[str]], T]) -> Callable[[str], T]:
-    """Return a function of a path that applies `make` to the file's lines (none if it cannot be read), and keeps the
-    result until the file changes."""
+    """Return a function that applies `make` to the lines of a file and keeps the result until the file changes.
+
+    The function takes a path. If the file cannot be read, `make` gets no lines.
+    """
     kept: OrderedDict[str, tuple[Sequence[str] | None, T]] = OrderedDict()
 
     def made(path: str) -> T:
@@ -88,21 +91,21 @@ def kept_by_lines(make: Callable[[Sequence[str]], T]) -> Callable[[str], T]:
 
 
 def lines_inside(folder: Path) -> Lines:
-    """Read Python files in `folder` only, for the paths of a saved report, which anybody may have written.
+    """Return a function that reads only Python files in `folder`, for the paths in a saved report.
 
-    Such a path must not make this process open a device or a file on a server, nor copy a secret into a page that is
-    published. Links that lead out of the folder are not followed.
+    Anybody may have written the report. Its paths must not make this process open a device or a file on a server, or
+    copy a secret into a published page. Links that lead out of the folder are not followed.
     """
     root = folder.resolve()
 
     def lines(path: str) -> Sequence[str] | None:
         try:
-            # The text of the path is checked first: resolving a network path would already access the other machine.
+            # The path itself is checked first, because resolving a network path would already access the other machine.
             named = Path(os.path.abspath(root / path))
             if named.suffix not in (".py", ".pyi") or not named.is_relative_to(root):
                 return None
             real = named.resolve()
-        except (OSError, ValueError, RuntimeError):  # a null character, or links in a circle
+        except (OSError, ValueError, RuntimeError):  # a null character, or links that form a circle
             return None
         return file_lines(str(real)) if real.is_relative_to(root) and real.suffix in (".py", ".pyi") else None
 
@@ -110,7 +113,7 @@ def lines_inside(folder: Path) -> Lines:
 
 
 def file_line(path: str, number: int) -> str:
-    """Return a line, counted from 1, of a Python file; empty if there is none."""
+    """Return a line of a Python file, counted from 1, or "" if it does not exist."""
     return line_of(file_lines(path), number)
 
 

@@ -1,4 +1,4 @@
-"""The terminal form, for people: findings with their code, with carets under the span, then the summary."""
+"""The format `terminal`, for people: findings with their code and carets under the span, then the summary."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _CUT = "..."
 
 
 def code_frame(location: Location, lines: Sequence[str] | None, sheet: Sheet, style: str) -> list[str]:
-    """Return the first line of a span and its carets, no wider than the sheet; nothing if the line does not exist. A
-    line that is too long loses its indentation, then the parts far from the span."""
+    """Return the first line of a span and its carets, no wider than the sheet. Return nothing if the line does not
+    exist.
+
+    A line that is too long loses its indentation first, then the parts that are far from the span.
+    """
     if lines is None or not 0 < location.line <= len(lines):
         return []
     gutter = f"{location.line} | "
@@ -32,7 +35,7 @@ def code_frame(location: Location, lines: Sequence[str] | None, sheet: Sheet, st
 
 
 def _placed(line: str, location: Location) -> tuple[str, int, int]:
-    """Return the line without tabs, and the positions, in characters, at which the span begins and ends in it."""
+    """Return the line without tabs, and the columns, in characters, at which the span begins and ends in it."""
     raw_end = location.end_column - 1 if location.end_line == location.line else len(line.rstrip())
     starts = []
     text = ""
@@ -46,7 +49,7 @@ def _placed(line: str, location: Location) -> tuple[str, int, int]:
 
 
 def _cropped(text: str, start: int, end: int, room: int) -> tuple[str, int, int]:
-    """Return the part of `text` to show, the cells before the carets, and the number of carets."""
+    """Return the part of `text` to show, the number of cells before the carets, and the number of carets."""
     if cells(text) > room:
         indent = min(len(text) - len(text.lstrip()), start)
         text, start, end = text[indent:], start - indent, end - indent
@@ -64,8 +67,10 @@ def _cropped(text: str, start: int, end: int, room: int) -> tuple[str, int, int]
 
 
 def _window(start: int, end: int, room: int) -> int:
-    """Return the first cell to show of a line that is too long: 0 if that shows the span, else a little before the
-    span."""
+    """Return the first cell to show of a line that is too long.
+
+    It is 0 if the span is visible then. Otherwise it is a little before the span.
+    """
     if end + len(_CUT) <= room:
         return 0
     near = max(start - room // 4, 0)
@@ -77,16 +82,19 @@ STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note
 _MOST_LIMITS = 20
 _MOST_FILES = 20
 _MOST_LINES = 8
-"""The largest number of notes that are shown, since a reader does not need all of them."""
+"""At most this many further lines are listed for a group of notes. A reader does not need all of them."""
 _MANY = 50
-"""If there are more findings than this, each is shown on one line, without its source line: an overview then matters
-more."""
+"""If there are more findings than this, each function and code has only one line, without source code.
+
+An overview is then more important.
+"""
 _FIRST = 5
-"""The number of findings that are proposed as a start."""
+"""This many findings are proposed as a start."""
 
 
 def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, width: int) -> str:
-    """Return lines of at most `width` cells. Only the place of a finding is never broken, so that it can be opened."""
+    """Return lines of at most `width` cells. Only the place of a finding is never broken, so that terminals can open
+    it."""
     sheet = Sheet.of(colour, width)
     blocks = [block for report in reports for block in _blocks(report, source, sheet)]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
@@ -106,7 +114,7 @@ def _blocks(report: Report, source: Lines, sheet: Sheet) -> list[list[str]]:
     folded = [finding for finding in shown if is_folded(finding)]
     printed = _Printed(set(), [])
     if len(main) <= _MANY:
-        # Equal findings of several devices or processes are shown once.
+        # Equal findings about several devices or processes are shown once.
         groups = groupby(main, lambda one: (one.location, one.code, one.level, one.message))
         blocks = [_finding([*same], source, sheet, printed) for _, same in groups]
     else:
@@ -115,7 +123,7 @@ def _blocks(report: Report, source: Lines, sheet: Sheet) -> list[list[str]]:
     blocks += [_files(folded, sheet)] if folded else []
     blocks += [_limits(report.limits, sheet)] if report.limits else []
     if report.devices is not None:
-        from graphsafe.report.capture_text import capture_blocks  # imports all probes, of which a scan has none
+        from graphsafe.report.capture_text import capture_blocks  # imports all probes, which a scan does not need
 
         blocks += capture_blocks(report, sheet)
     if len(main) > _MANY:
@@ -125,10 +133,10 @@ def _blocks(report: Report, source: Lines, sheet: Sheet) -> list[list[str]]:
 
 @dataclass(slots=True)
 class _Printed:
-    """Texts that were printed already and need not be repeated."""
+    """Texts that were already printed and need not be repeated."""
 
     reasons: set[tuple[str, str]]
-    "Codes whose `why` was printed."
+    "The codes whose `why` was printed, each with this text."
     chain: list[str]
     "The call chain of the previous finding."
 
@@ -189,8 +197,10 @@ def _pointed(place: str, where: str, sheet: Sheet) -> list[str]:
 
 
 def _chain(finding: Finding, sheet: Sheet) -> list[str]:
-    """Describe how a step reaches the finding; a line that only capture saw is not called hot, because a constructor
-    may run it."""
+    """Describe how a step reaches the finding.
+
+    A line that only `capture` has seen is not called hot, because a constructor may have run it.
+    """
     calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
     further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
     title = "  hot because: " if finding.source == "scan" else "  called by: "
@@ -204,14 +214,14 @@ def _chain(finding: Finding, sheet: Sheet) -> list[str]:
 
 
 def _again(chain: list[str], printed: _Printed) -> list[str]:
-    """Return the call chain, or `as above` if it is long and the same as the chain before."""
+    """Return the call chain, or `as above` if it is long and equal to the previous chain."""
     same = chain == printed.chain and len(chain) > 2
     printed.chain = chain
     return [f"{chain[0].partition(':')[0]}: as above"] if same else chain
 
 
 def _files(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
-    """Return a line for each file with fresh buffers, files with most of them first."""
+    """Return a line for each file with fresh buffers. The files with the most of them come first."""
     first = findings[0]
     by_file: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -233,7 +243,7 @@ def _lines(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
 
 
 def _advice(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
-    """Return the repair for each code once, the codes with the most severe findings first."""
+    """Return the repair for each code once, in the order of codes."""
     first = {finding.code: finding for finding in sorted(findings, key=lambda finding: LEVELS.index(finding.level))}
     lines = [sheet.paint("bold", "What to write instead (`graphsafe explain CODE` says why):")]
     for code in sorted(first):
@@ -242,7 +252,7 @@ def _advice(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
 
 
 def _start(findings: Iterable[Finding], sheet: Sheet) -> list[str]:
-    """Return one finding per function: the most severe first, and among equals the findings that most roots reach."""
+    """Return one finding for each function and code: the most severe first, then those that most roots reach."""
     ranked = sorted(findings, key=lambda finding: (-LEVELS.index(finding.level), -finding.further_roots))
     lines = [sheet.paint("bold", "Start here, with the lines that most roots reach:")]
     for finding, *_ in [*_by_function(ranked)][:_FIRST]:

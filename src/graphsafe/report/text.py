@@ -1,4 +1,4 @@
-"""Text for a terminal: printable characters, width in cells, wrapping, colour."""
+"""Text for a terminal: printable characters, width in cells, wrapping, and colour."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Bucket, DeviceResult, Level
 
 Paint = Callable[[str, str], str]
-"""Colours a text, as in `paint("bold red", text)`; without colour it returns the text itself."""
+"""Colours a string, as in `paint("bold red", text)`. Without colour, it returns the string unchanged."""
 
 _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Unicode's categories of control, format, surrogate and line-separating characters."""
 _LINE_COMMAND = re.compile(r"^((?:\033\[[\d;]*m|[^\S\n])*)(?=::[^\n]*::)", re.MULTILINE)
-"""GitHub's runner executes a line of output that begins with `::name::`, even after white space."""
+"""Matches the beginning of a line that GitHub's runner would execute: `::name::`, even after white space."""
 _INNER_COMMAND = re.compile(r"#(?=#\w*\[)")
-"""`##[name]`, `##vso[…]` and `##teamcity[…]` are executed by GitHub, Azure and TeamCity anywhere in a line."""
+"""Matches the beginning of `##[name]`, `##vso[…]` and `##teamcity[…]`.
+
+GitHub, Azure and TeamCity execute such a command anywhere in a line.
+"""
 COLOURS = {"red": 196, "green": 28, "yellow": 130, "blue": 27, "cyan": 30}
-"""Colours (of a terminal's 256) that are readable on black and on white, because their contrast to both is similar."""
+"""Colours of a terminal's 256 that are readable on black and on white, because they contrast with both about
+equally."""
 _CODES = {"bold": "1", "dim": "2", **{name: f"38;5;{number}" for name, number in COLOURS.items()}}
 
 
@@ -43,12 +47,13 @@ def printable(text: str) -> str:
 
 
 def without_commands(text: str) -> str:
-    """Put a backslash into text that a CI system would execute as a command in the output of a job."""
+    """Insert a backslash wherever a CI system would execute a part of the output of a job as a command."""
     return _INNER_COMMAND.sub(r"#\\", _LINE_COMMAND.sub(r"\1\\", text))
 
 
 def cells(text: str) -> int:
-    """Return the columns that printable text takes: two for a wide character, none for a combining one."""
+    """Return the number of columns that a printable string takes: two for a wide character, none for a combining
+    one."""
     return len(text) if text.isascii() else sum(map(_cells, text))
 
 
@@ -60,8 +65,11 @@ def _cells(character: str) -> int:
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "", *, cut: bool = True) -> list[str]:
-    """Return lines of at most `width` cells, the first after `first`, the others after `rest`. Breaks at white space; a
-    word that is too long for a line is cut, or with `cut=False` stays whole."""
+    """Return lines of at most `width` cells.
+
+    The first line begins with `first`, and the following lines begin with `rest`. Lines are broken at white space. A
+    word that is too long for a line is cut. With `cut=False`, it is not.
+    """
     lines: list[str] = []
     line, empty = first, True
     for word in printable(" ".join(text.split())).split(" "):
@@ -114,7 +122,7 @@ def count(number: int, noun: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of an error's text; CUDA's errors go on with general advice."""
+    """Return the first line of an error message. CUDA's messages end with general advice."""
     return text.strip().split("\n")[0].strip()
 
 
@@ -129,17 +137,17 @@ def device_name(device: DeviceResult) -> str:
 
 
 def part_name(device: DeviceResult, bucket: Bucket) -> str:
-    """Return the name of a part of a device: `cuda:1`, `cuda:1 batch=4`."""
+    """Return the name of a bucket of a device, or of the device if it has no buckets: `cuda:1 batch=4`, `cuda:1`."""
     return f"{device_name(device)} {bucket_name(bucket.axes)}".rstrip()
 
 
 def level_counts(levels: Sequence[Level]) -> list[str]:
-    """Return how many findings of each level there are, the most severe first: `2 errors`, `1 note`."""
+    """Return the number of findings of each level, the most severe first: `2 errors`, `1 note`."""
     return [count(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
 
 
 def listed(parts: Iterable[str], most: int = 12) -> str:
-    """Join texts: `a`, `a and b`, `a, b and c`; of more than `most`, `a, b, c and 4 more`."""
+    """Join strings: `a`, `a and b`, `a, b and c`. If there are more than `most`: `a, b, c and 4 more`."""
     shown = list(parts)
     last = [f"{len(shown) - most} more"] if len(shown) > most else shown[-1:]
     rest = shown[:most] if len(shown) > most else shown[:-1]
@@ -147,7 +155,7 @@ def listed(parts: Iterable[str], most: int = 12) -> str:
 
 
 def _head(word: str, room: int) -> str:
-    """Return the longest beginning of the word that fits, at least one character."""
+    """Return the longest beginning of the word that fits. It has at least one character."""
     if word.isascii():
         return word[: max(room, 1)]
     taken = 0

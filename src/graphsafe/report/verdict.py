@@ -1,12 +1,13 @@
-"""The verdict: a pure function of the probes; findings explain it, suppressions, selection and levels never change it.
+"""The verdict: a pure function of the probes.
 
-The fields of `report/probes/` say what each key means. A missing key reads as null, and null is "not known". The probe
-of a child that died by itself (a signal, `os._exit`) is `crashed`; the probe of a child that was killed from outside,
-or that could not be run, is `skipped`.
+Findings explain the verdict. Suppressions, selected rules and levels never change it. The fields in `report/probes/`
+describe each key. A missing key is read as null, which means "not known". If a child died by itself (a signal,
+`os._exit`), its probe is `crashed`. If it was killed from outside or could not be run, its probe is `skipped`.
 
 `state`, `memory` and `timing` do not affect the verdict. If an unknown operation ran, no comparison proves anything:
-only a failed capture or a generator that was left capturing then gives not-ready. A plan can cut lines out of the step.
-It cannot repair a generator left capturing, state filled in step 1, or operations whose effects are unknown.
+then only a failed capture, or a generator that was left capturing, makes the step not ready. A plan can cut lines out
+of the step. It cannot repair a generator that was left capturing, state that step 1 has filled, or operations whose
+effects are unknown.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _SHAPES_ALONE = "nothing stands in the way, as far as shapes show: values were n
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict and its reasons, the most important first, each a plain sentence without a full stop."""
+    """A verdict and its reasons, the most important first. Each reason is a plain sentence without a full stop."""
 
     verdict: Verdict
     reasons: tuple[str, ...]
 
 
 def judge(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Judgement:
-    """Judge one step on one device in one bucket. `plan` is the plan for that same step, or None."""
+    """Judge one step on one device in one bucket. `plan` is the plan for this step, or None."""
     seen = probes if isinstance(probes, Probes) else Probes.of(probes)
     against = _against(seen)
     beyond_plan = _beyond_plan(seen)
@@ -60,7 +61,7 @@ def verdict(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Ver
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst verdict of devices, buckets and ranks; inconclusive if there is none."""
+    """Return the worst verdict of devices, buckets or ranks. Return `inconclusive` if there is none."""
     return max(verdicts, key=VERDICTS.index, default="inconclusive")
 
 
@@ -75,7 +76,7 @@ def _beyond_plan(probes: Probes) -> tuple[str, ...]:
 
 
 def _against(probes: Probes) -> tuple[str, ...]:
-    """Return the reasons that make the step as a whole not ready."""
+    """Return the reasons that make the step as a whole not ready. A plan may cut them out."""
     capture, replay = probes.capture, probes.replay
     if capture.status == "fail" and capture.empty is not True:
         return (f"the capture failed{_error(capture, capture.first_error)}",)
@@ -87,7 +88,11 @@ def _against(probes: Probes) -> tuple[str, ...]:
     if capture.empty is True:
         timeline = probes.timeline
         idle = timeline.operations is not None and not timeline.of_kind("launch", "copy")
-        on_host = ": an eager step launches nothing on the device; were module and inputs put there?" if idle else ""
+        on_host = (
+            ": an eager step launches nothing on the device; were the module and its inputs moved there?"
+            if idle
+            else ""
+        )
         reasons.append(f"the graph is empty{on_host}")
     elif capture.misses_work is True:
         reasons.append("work of the step ran outside the graph")
@@ -109,7 +114,7 @@ def _against(probes: Probes) -> tuple[str, ...]:
 
 
 def _differences(wrong: Iterable[Check]) -> Iterator[str]:
-    """Yield sentences on how replays, and the path of captures, differ from the reference."""
+    """Yield sentences about how replays, and steps that take the code path of captures, differ from the reference."""
     wrong = list(wrong)
     replays = [check.name for check in wrong if check.compares != "plain eager"]
     if replays:
@@ -128,7 +133,7 @@ def _departed(departure: Departure) -> str:
 
 _DECIDED_BY = {
     "clocks a day later": "Python decides by a clock",
-    "other inputs on the host": "a decision of Python depends on an input on the host",
+    "other inputs on the host": "Python decides by an input on the host",
     "other values in host memory": "Python reads memory of the host that the step writes",
 }
 
@@ -151,7 +156,7 @@ _FROZE = {
 
 
 def _doubts(probes: Probes) -> tuple[str, ...]:
-    """Return the doubts that prevent the verdict `ready`, although nothing disproves that the step is ready."""
+    """Return the doubts that prevent the verdict `ready`, although nothing disproves it."""
     construct, step, capture, replay, twin = probes.construct, probes.step, probes.capture, probes.replay, probes.twin
     if construct.built is False:
         return (f"the target was not built{_because(construct)}",)
@@ -191,7 +196,7 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
 
 
 def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
-    """Yield the open questions in the comparison of replays with the reference."""
+    """Yield the doubts about the comparison of replays with the reference."""
     if replay.reference != "independent":
         yield "there is no independent reference to compare with"
         return
@@ -201,18 +206,19 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
     undecided = [check for check in replay.checks if check.result is None]
     if undecided:
         unread = all(check.max_abs is None for check in undecided)
-        why = "no value can be read of" if unread else "the reference does not repeat itself in"
+        why = "no value can be read from" if unread else "the reference does not repeat itself in"
         yield replay.reason or f"{why} {listed([check.name for check in undecided], most=3)}"
     if not replay.varied:
         doubt = "no changed input changed the reference, so replay was not put to the test"
-        yield f"{doubt}: give a refresh that changes what the step reads"
+        yield f"{doubt}: use a refresh that changes the data that the step reads"
     unvaried = replay.unvaried_host if twin.agree is True else replay.unvaried
     if unvaried:
         yield f"{listed(list(unvaried), most=3)} could not be varied: give them new values in refresh"
 
 
 def _covered(plan: Plan | None) -> float:
-    """Return the share that a verified plan covers of the step itself, with its own graphs."""
+    """Return the share of the step that a verified plan covers. A plan for the step without its own graphs counts as
+    none."""
     return (plan.coverage or 0.0) if plan is not None and plan.verified and plan.reason is None else 0.0
 
 

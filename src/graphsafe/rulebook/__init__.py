@@ -1,1 +1,1 @@
-"""The rulebook: rules and models of libraries as data, their files, their cases and their pages."""
+"""The rulebook: rules and models of libraries as data, the files and cases of rules, and the pages about them."""

@@ -1,7 +1,7 @@
 """The rulebook: rules as data, from graphsafe's own rules/ and from a project's packs.
 
-YAML is slow to read, so rules are compiled to JSON: for the wheel, when it is built; in a checkout, and for a project's
-packs, on first use. The result is kept in the user's cache under a hash of the files.
+YAML is slow to read, so rules are compiled to JSON. For the wheel, this happens when it is built; in a checkout and for
+packs, on first use. The JSON is kept in the user's cache under a hash of the files.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _PACKAGED = Path(__file__).parents[1] / "_rules"
 _CHECKOUT = Path(__file__).parents[3] / "rules"
 COMPILED = "rulebook.json"
 UNREADABLE = "GS900"
-"The rule about a file that cannot be read."
+"The code of the rule about files that cannot be read."
 MAX_COMPILED = 64_000_000
-"The largest number of bytes of a compiled rulebook."
+"The largest size in bytes of a compiled rulebook."
 _KEPT = 16
-"Number of compiled rulebooks that stay in the user's cache."
+"This many compiled rulebooks stay in the user's cache."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownError:
-    """An error text of CUDA or PyTorch, its meaning, and the rules that find its cause."""
+    """An error message of CUDA or PyTorch, its meaning, and the rules that find its cause."""
 
     code: int | None = None
     "CUDA's error number."
@@ -56,16 +56,16 @@ class KnownError:
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """Rules by code, in order of code, and the other data of rules/."""
+    """The rules by code, in the order of their codes, and the other data of rules/."""
 
     rules: Mapping[str, Rule]
     entry_points: Mapping[str, Region]
-    "Names of functions that known engines call once per step, and whether graphs hold them."
+    "Functions that known engines call once per step -> whether graphs contain them."
     errors: tuple[KnownError, ...]
     home: Path
-    "The folder of the op table."
+    "The folder that contains the op tables."
     digest: str
-    "A hash that changes if any rule changes; it is part of the key of every cache."
+    "A hash that changes if any rule changes. It is part of the key of every cache."
     index: Mapping[tuple[str, str], tuple[tuple[Rule, Match], ...]]
     libraries: Libraries
 
@@ -74,12 +74,16 @@ class Rulebook:
         return _op_table(self.home / "ops")
 
     def matching(self, event: EventKind, how: str) -> Sequence[tuple[Rule, Match]]:
-        """Return the rules about an event of this kind and `how`, by code."""
+        """Return the rules that match an event of this kind that happens in the way `how`, in the order of their
+        codes."""
         found = self.index.get((event, how), ())
         return sorted((*found, *self.index.get((event, ""), ())), key=lambda pair: pair[0].code)
 
     def codes(self, selectors: Iterable[str], where: str) -> frozenset[str]:
-        """Return the codes that selectors (`GS101`, `gs1`) name. Raises RulebookError; `where` is the option's name."""
+        """Return the codes that selectors such as `GS101` or `gs1` name.
+
+        Raises RulebookError, in which `where` is the name of the option.
+        """
         codes: set[str] = set()
         for selector in selectors:
             named = {code for code in self.rules if code.upper().startswith(selector.upper())} if selector else set()
@@ -94,17 +98,20 @@ class Rulebook:
         return nearest(selector.upper(), self.rules) if code is None else f" (its code is {code})"
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
-        """Return the codes to report: the selected ones, by default all, without the ignored. Raises RulebookError.
+        """Return the codes to report: the selected codes (by default all) without the ignored ones. Raises
+        RulebookError.
 
-        UNREADABLE is always selected, because no other rule has looked at a file that cannot be read.
+        UNREADABLE is always selected, because no other rule checks a file that cannot be read.
         """
         chosen = self.codes(select, "select") | {UNREADABLE} if select else frozenset(self.rules)
         return chosen - self.codes(ignore, "ignore")
 
 
 def load_rulebook(packs: Sequence[Path] = (), levels: Mapping[str, Level] = MappingProxyType({})) -> Rulebook:
-    """Load graphsafe's own rules and those of packs (files, or folders), with configured levels. Raises
-    RulebookError."""
+    """Load graphsafe's own rules and those of packs (files or folders), with configured levels.
+
+    Raises RulebookError.
+    """
     data, own = _own()
     rules = [*own]
     libraries = list(data["libraries"])
@@ -127,8 +134,10 @@ def rulebook_of(config: Config) -> Rulebook:
 
 
 def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
-    """Return the book with configured levels; if both `GS4` and `GS401` are configured, the longer code counts. Raises
-    RulebookError."""
+    """Return the rulebook with configured levels. Raises RulebookError.
+
+    If both `GS4` and `GS401` are configured, the longer one decides.
+    """
     chosen: dict[str, Level] = {}
     for selector in sorted(levels, key=len):
         chosen.update(dict.fromkeys(book.codes((selector,), "levels"), levels[selector]))
@@ -138,8 +147,10 @@ def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
 
 
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
-    """Return the rulebook with a pack's rules, which replace graphsafe's own rules of the same code, and return the
-    pack's codes. This is for trying a rule before it is used. Raises RulebookError."""
+    """Return the rulebook with a pack's rules, and the pack's codes, to try a rule before it is used.
+
+    The pack's rules replace graphsafe's own rules with the same codes. Raises RulebookError.
+    """
     data, own = _own()
     compiled = _pack(pack)
     tried = list(map(_rule, compiled["rules"]))
@@ -171,7 +182,7 @@ def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Ru
 
 
 def compile_rules(folder: Path) -> str:
-    """Compile rules/ to one JSON text, for the wheel. Raises RulebookError."""
+    """Compile rules/ to one JSON string, for the wheel. Raises RulebookError."""
     return json.dumps(_compile(_own_files(folder)), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -187,7 +198,7 @@ def _home() -> Path:
 
 
 def _own() -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
-    """Return graphsafe's own data, and its rules."""
+    """Return graphsafe's own data and rules."""
     packaged = _PACKAGED / COMPILED
     files = [(packaged, packaged.read_bytes())] if _home() == _PACKAGED else _own_files(_CHECKOUT)
     return _own_of(tuple(files))
@@ -195,7 +206,7 @@ def _own() -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
 
 @lru_cache(maxsize=1)
 def _own_of(files: tuple[tuple[Path, bytes], ...]) -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
-    """Read graphsafe's own rules once per process, since a process may scan many times."""
+    """Read graphsafe's own rules only once per process, because a process may scan many times."""
     data = json.loads(files[0][1]) if files[0][0].name == COMPILED else _compiled(files)
     return data, tuple(map(_rule, data["rules"]))
 
@@ -205,7 +216,7 @@ def _own_files(folder: Path) -> list[tuple[Path, bytes]]:
 
 
 def _pack(pack: Path) -> Mapping[str, Any]:
-    """Return the data of a pack, a file or a folder of files. Raises RulebookError."""
+    """Return the data of a pack, which is a file or a folder of files. Raises RulebookError."""
     try:
         found = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml")) if pack.is_dir() else [pack]
     except OSError as error:
@@ -223,7 +234,7 @@ def _content(path: Path) -> bytes:
 
 
 def _compiled(files: Sequence[tuple[Path, bytes]]) -> Mapping[str, Any]:
-    """Load rules from the user's cache, or compile and store them there; if the cache fails, only time is lost."""
+    """Load rules from the user's cache, or compile them and store them there. If the cache fails, only time is lost."""
     cached = user_cache() / f"rulebook-{_digest(files)}.txt"
     with contextlib.suppress(OSError, ValueError):
         checksum, _, known = read_regular(cached, MAX_COMPILED).decode("utf-8").partition("\n")
@@ -245,7 +256,7 @@ def _checksum(text: str) -> str:
 
 
 def _digest(files: Iterable[tuple[Path, bytes]]) -> str:
-    """Hash the files and rulefile.py, so that a change of the reader invalidates the cache."""
+    """Hash the files and rulefile.py, so that a change of the reader also invalidates the cache."""
     digest = hashlib.blake2b(Path(rulefile.__file__).read_bytes(), digest_size=16)
     for path, content in files:
         digest.update(f"\0{path.name}\0{len(content)}\0".encode())
@@ -277,7 +288,7 @@ def _rule(item: Mapping[str, Any]) -> Rule:
 
 
 def _tuples(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn lists into tuples, which JSON lacks."""
+    """Turn lists into tuples, which JSON does not have."""
     return {key: _tuple(value) for key, value in item.items()}
 
 

@@ -1,4 +1,4 @@
-"""Pages of Markdown about rules and errors, made from the rulebook, for the terminal, the docs and SARIF."""
+"""Makes Markdown pages about rules and errors from the rulebook, for the terminal, the documentation and SARIF."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ FAMILIES: Mapping[str, str] = {
     "GS8": "Declared against proven",
     "GS9": "graphsafe's own",
 }
-"The beginning of codes -> the common theme of these rules."
+"Beginning of codes -> the common subject of these rules."
 _PREFIX = re.compile(r"[A-Z]+\d{0,2}")
 _CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)(?P<named>\d{1,3})|(?P<plain>\d{3})", re.IGNORECASE)
 _LEAST_WORDS = 3
-"The least number of words of a known error text: a shorter one could occur in any text."
+"""A message must have this many words to be recognised inside a known error message. A shorter one could be in any
+message."""
 
 
 def page_for(text: str, rulebook: Rulebook) -> str:
-    """Return the page about a rule's code or name, the beginning of codes, a CUDA error's number or name, or an error's
-    text. Raises RequestError."""
+    """Return the page about a rule, a group of rules or an error. Raises RequestError if nothing is known.
+
+    `text` is a rule's code or name, the beginning of codes, the number or name of a CUDA error, or an error message.
+    """
     word = text.strip()
     ruled = [
         rule
@@ -47,7 +50,7 @@ def page_for(text: str, rulebook: Rulebook) -> str:
     begun = [rule for rule in rulebook.rules.values() if rule.code.startswith(word.upper())]
     if not ruled and begun and _PREFIX.fullmatch(word.upper()):
         return _family_page(word.upper(), begun)
-    if not ruled:  # 902 is the number of a rule and of a CUDA error
+    if not ruled:  # 902, for example, is the number of a rule and of a CUDA error
         known = known or [error for error in rulebook.errors if _speaks_of(text, error.texts)]
     if ruled or known:
         return "\n".join([*(rule_page(rule, rulebook) for rule in ruled), *(error_page(e, rulebook) for e in known)])
@@ -111,7 +114,8 @@ def error_page(error: KnownError, rulebook: Rulebook) -> str:
 
 
 def _speaks_of(text: str, known: Sequence[str]) -> bool:
-    """Return whether `text` contains a known error text, as a log does, or is itself a large part of such a text."""
+    """Return whether `text` contains a known error message, as a log does, or is itself a large part of such a
+    message."""
     said = _words(text)
     return any(
         f" {words} " in f" {said} " or (said.count(" ") + 1 >= _LEAST_WORDS and f" {said} " in f" {words} ")
@@ -120,7 +124,8 @@ def _speaks_of(text: str, known: Sequence[str]) -> bool:
 
 
 def _words(text: str) -> str:
-    """Return the words in lower case, without punctuation and numbers: these differ from one report to the next."""
+    """Return the words in lower case, without punctuation. Numbers become `n`, because they differ from report to
+    report."""
     return " ".join("n" if word.isdigit() else word for word in re.findall(r"\w+", text.lower()))
 
 

@@ -1,5 +1,7 @@
-"""Models of library functions, by dotted name: whether they wait for the GPU, and what they return. They are data of
-the rulebook."""
+"""Models of library functions, by dotted name: whether they wait for the GPU, and what they return.
+
+The models are data of the rulebook.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ ReturnKind = Literal[
     "host-generator", "array-generator", "thread-pool",
 ]  # fmt: skip
 Returns = ReturnKind | tuple["Returns", ...]
-"One kind, or a tuple of the kinds of its elements. The head of libraries.yaml says what the kinds mean."
+"A kind of value, or a tuple of the kinds of its elements. The head of libraries.yaml describes the kinds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class LibraryModel:
     """One entry of libraries.yaml."""
 
     names: tuple[str, ...]
-    "Dotted names, or shell patterns of them."
+    "Dotted names, or shell patterns that match them."
     waits: bool = False
     returns: Returns = "unknown"
 
@@ -32,9 +34,9 @@ class LibraryModel:
 class Libraries:
     models: tuple[LibraryModel, ...] = ()
     called: tuple[str, ...] = ()
-    "Patterns of names that rules match themselves."
+    "The patterns of the calls that rules match themselves."
     _by_last: Mapping[str, list[tuple[str, LibraryModel]]] = field(default_factory=dict, repr=False)
-    "Last part of a pattern -> pattern and model. Patterns whose last part has wildcards are under the empty string."
+    """Last part of a pattern -> the pattern and its model. If the last part has wildcards, the key is ""."""
 
     _found: dict[str, LibraryModel | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _matched: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -50,7 +52,7 @@ class Libraries:
         return Libraries(entries, tuple(called), table)
 
     def find(self, name: str) -> LibraryModel | None:
-        """Return the model of a dotted name; if several entries match, the last one."""
+        """Return the model of a dotted name. If several entries match, return the last one."""
         if name not in self._found:
             candidates = (*self._by_last.get("", ()), *self._by_last.get(name.rpartition(".")[2], ()))
             models = (model for pattern, model in reversed(candidates) if _stands_for(pattern, name))
@@ -58,7 +60,7 @@ class Libraries:
         return self._found[name]
 
     def matched(self, name: str) -> tuple[str, ...]:
-        """Return the patterns of `called` that a dotted name matches."""
+        """Return the patterns of `called` that match a dotted name."""
         if not self.called:
             return ()
         if name not in self._matched:
@@ -67,5 +69,5 @@ class Libraries:
 
 
 def _stands_for(pattern: str, name: str) -> bool:
-    """Return whether a pattern matches a name with at least as many parts."""
+    """Return whether a pattern matches a name and has at most as many parts as the name."""
     return pattern.count(".") <= name.count(".") and fnmatchcase(name, pattern)

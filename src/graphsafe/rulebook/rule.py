@@ -12,11 +12,11 @@ from graphsafe.rulebook.vocabulary import EventKind, FixName
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Events that a rule matches. A text or level that is not None replaces the rule's own."""
+    """Events that a rule matches. A text or a level replaces the rule's own, unless it is None."""
 
     event: EventKind
     how: tuple[str, ...] = ()
-    "The event's `how`; empty means any."
+    "The ways in which the event may happen. If it is empty, every way matches."
     message: str | None = None
     level: Level | None = None
     why: str | None = None
@@ -25,7 +25,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A module's source that shows the rule; lines that must be found end with `# expect: CODE`."""
+    """The source of a module that shows the rule. Lines that the rule must find end with `# expect: CODE`."""
 
     title: str
     code: str
@@ -36,18 +36,18 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A measurement, and the torch version under which it was made."""
+    """A measurement, and the torch version with which it was made."""
 
     torch: str
     device: str | None = None
     atlas: tuple[str, ...] = ()
-    "Snippets of rules/ops/torch-X.Y.json."
+    "The names of snippets in rules/ops/torch-X.Y.json."
     says: str
 
 
 @dataclass(frozen=True, slots=True)
 class AroundGraphs:
-    """The texts of a rule for host code around graphs (region `step`): the cost of the line, and the code to write
+    """The texts of a rule for host code around graphs (region `step`): what the line costs, and what to write
     instead."""
 
     why: str
@@ -56,8 +56,10 @@ class AroundGraphs:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule, as in its file. Texts are Markdown; `message` and `fix_short` have placeholders for words of an
-    event."""
+    """One rule, as in its file.
+
+    Texts are Markdown. `message` and `fix_short` contain placeholders for the words of an event.
+    """
 
     code: str
     name: str
@@ -69,35 +71,39 @@ class Rule:
     fix_short: str
     message: str
     around_graphs: AroundGraphs | None = None
-    "Set for a rule about captures, whose findings in the host code around graphs are warnings at most."
+    """The texts for findings in host code around graphs, which are then warnings at most. Only rules about captures
+    have it."""
     error_text: tuple[str, ...] = ()
     checklist: tuple[int, ...] = ()
     "Items of NVIDIA's checklist for PyTorch and CUDA graphs."
     dynamo: tuple[str, ...] = ()
-    "Ids of Dynamo's graph-break registry."
+    "Ids in Dynamo's registry of graph breaks."
     torch: str = ""
-    "Torch versions for which the rule holds; empty means all."
+    "The torch versions for which the rule holds. If it is empty, the rule holds for all versions."
     matches: tuple[Match, ...] = ()
-    "The events that the rule matches; empty for a rule that only `capture` or graphsafe itself reports."
+    "The events that the rule matches. It is empty for a rule that only `capture` or graphsafe itself reports."
     bad: tuple[Case, ...] = ()
     good: tuple[Case, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     see_also: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
-    "More general rules, whose findings on the same line are left out."
+    "More general rules. Their findings on the same line are left out."
     fixes: tuple[FixName, ...] = ()
-    "Names in graphsafe.fixes.proposals; the first one that is right for a finding is used."
+    "Names in graphsafe.fixes.proposals. The first fix that suits a finding is used."
     configured: Level | None = None
-    "The level that the configuration gives the rule in place of its own."
+    "The level that the configuration gives to the rule. It replaces the rule's own level."
 
     @property
     def short_why(self) -> str:
-        """Return the first paragraph of `why`, in one line."""
+        """The first paragraph of `why`, in one line."""
         return " ".join(self.why.strip().split("\n\n")[0].split())
 
     def level_of(self, found: Level | None = None) -> Level:
-        """Return the level of a finding, given the level that its match has in the rulebook; None stands for the rule's
-        own level. A configured level never raises a finding whose circumstances put it below the rule's own."""
+        """Return the level of a finding. `found` is the level that the matching event has in the rulebook, or None.
+
+        None stands for the rule's own level. If `found` is below the rule's own level, a configured level never raises
+        it.
+        """
         found = found or self.level
         if self.configured is None:
             return found
@@ -105,7 +111,8 @@ class Rule:
         return min(found, self.configured, key=LEVELS.index) if is_lowered else self.configured
 
     def texts(self, how: str | None) -> tuple[str, str, str]:
-        """Return the message, the reason and the fix for events that happen this way, with placeholders."""
+        """Return the message, the reason and the fix for events that happen in the way `how`. They contain
+        placeholders."""
         match = next((match for match in self.matches if how in match.how), None)
         own = (None, None, None) if match is None else (match.message, match.why, match.fix_short)
         return own[0] or self.message, own[1] or self.short_why, own[2] or self.fix_short
@@ -113,7 +120,7 @@ class Rule:
     def about(
         self, location: Location, words: Mapping[str, str], data: Mapping[str, Any], how: str | None = None
     ) -> Finding:
-        """Return a scan's finding about a file, a comment or a baseline entry: it has no calls that lead to it."""
+        """Return a finding of `scan` about a file, a comment or a baseline entry. No calls lead to such a finding."""
         message, why, fix = self.texts(how)
         return Finding(
             code=self.code,

@@ -1,5 +1,8 @@
-"""Reads a rule file: YAML -> checked plain data. No code of the file's author runs. The data can be stored as JSON. A
-rule file is checked once, when the package is built or first used; later only the stored data is loaded."""
+"""Reads a rule file: turns YAML into checked, plain data, which can be stored as JSON.
+
+No code of the file's author runs. A rule file is checked once, when the package is built or when the file is first
+used. Later, only the stored data are loaded.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ from graphsafe.rulebook.vocabulary import FIX_NAMES, HOWS, WORDS, EventKind, Fix
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 MAX_DEPTH = 32
-"The largest number of levels of nested lists and tables in a rule file; rule files need five."
+"Lists and tables in a rule file may be nested in at most this many levels. Rule files need five."
 _EXPECT = re.compile(r"#\s*expect:\s*(?P<codes>[A-Z]{2,8}\d{3}(?:\s*,\s*[A-Z]{2,8}\d{3})*)\s*$")
 
 
 class RulebookError(RequestError):
-    """A rule file is malformed: one line with the file, the key and the reason."""
+    """Raised if a rule file is invalid. The message is one line with the file, the key and the reason."""
 
 
 def read_rules(path: Path, content: bytes) -> list[dict[str, Any]]:
-    """Return the rules of one file, which holds one rule or a list of them. Raises RulebookError."""
+    """Return the rules of one file, which contains one rule or a list of rules. Raises RulebookError."""
     data = read_yaml(path, content)
     doc = Document(str(path), RulebookError)
     items = doc.items("", data) if isinstance(data, list) else [("", data)]
@@ -34,7 +37,10 @@ def read_rules(path: Path, content: bytes) -> list[dict[str, Any]]:
 
 
 def read_entry_points(path: Path, content: bytes) -> dict[str, str]:
-    """Return the functions that engines call once per step, with the region of each, from region -> engine -> names."""
+    """Return the functions that engines call once per step, each with its region.
+
+    The file is a table of region -> engine -> names.
+    """
     doc = Document(str(path), RulebookError)
     found = {}
     for region, engines in doc.table("", read_yaml(path, content)).items():
@@ -45,7 +51,7 @@ def read_entry_points(path: Path, content: bytes) -> dict[str, str]:
 
 
 def read_libraries(path: Path, content: bytes) -> list[dict[str, Any]]:
-    """Return the effects of library functions, from a table of library -> entries."""
+    """Return the models of library functions, from a table of library -> entries."""
     doc = Document(str(path), RulebookError)
     libraries = doc.table("", read_yaml(path, content)).items()
     entries = (entry for library, items in libraries for entry in doc.items(library, items))
@@ -53,14 +59,14 @@ def read_libraries(path: Path, content: bytes) -> list[dict[str, Any]]:
 
 
 def read_errors(path: Path, content: bytes) -> list[dict[str, Any]]:
-    """Return the error texts that `graphsafe explain` knows."""
+    """Return the errors that `graphsafe explain` knows."""
     doc = Document(str(path), RulebookError)
     items = doc.items("", read_yaml(path, content))
     return [doc.read(key, item, _ERROR_KEYS, ("texts", "what", "do")) for key, item in items]
 
 
 def read_yaml(path: Path, content: bytes) -> object:
-    """Return YAML as plain data; YAML tags create no objects. Raises RulebookError."""
+    """Return YAML as plain data. YAML tags create no objects. Raises RulebookError."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -82,7 +88,7 @@ def read_yaml(path: Path, content: bytes) -> object:
     try:
         text = content.decode("utf-8")
         depth = 0
-        # The depth is checked before the data is built: building recurses, and nested aliases expand exponentially.
+        # Check the depth before the data are built: building is recursive, and nested aliases grow exponentially.
         for event in yaml.parse(text, base):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
@@ -100,13 +106,13 @@ def read_yaml(path: Path, content: bytes) -> object:
 
 
 def expected_lines(code: str, source: str) -> set[int]:
-    """Return the lines of a case that its `# expect: CODE` marks name for one code."""
+    """Return the lines of a case that are marked with `# expect: CODE` for this code."""
     marks = ((number, _EXPECT.search(line)) for number, line in enumerate(source.splitlines(), start=1))
     return {number for number, mark in marks if mark and code in re.split(r"\s*,\s*", mark["codes"])}
 
 
 def _rule(doc: Document, key: str, value: object) -> dict[str, Any]:
-    """Return a rule with its cases as `bad` and `good`."""
+    """Return a checked rule. Its cases are under the keys `bad` and `good`."""
     rule: dict[str, Any] = doc.read(key, value, _RULE_KEYS, _RULE_REQUIRED)
     rule |= {"bad": (), "good": (), "matches": rule.pop("match", ()), **rule.pop("cases", {})}
     code, within = rule["code"], f"{key}." if key else ""
@@ -141,8 +147,10 @@ def _name(doc: Document, key: str, value: object) -> str:
 
 
 def _template(doc: Document, key: str, value: object) -> str:
-    """Check one line with `{word}` placeholders; attributes, indices and formats are refused, since they could reach
-    into objects."""
+    """Check one line with `{word}` placeholders.
+
+    Attributes, indices and formats are refused, because they could access other objects.
+    """
     text = doc.line(key, value)
     try:
         parts = list(string.Formatter().parse(text))
@@ -155,7 +163,7 @@ def _template(doc: Document, key: str, value: object) -> str:
 
 
 def _check_words(doc: Document, within: str, texts: Mapping[str, Any]) -> None:
-    """Check that texts use only the words that events have."""
+    """Check that texts use only placeholders for words that events have."""
     for key in ("message", "fix_short"):
         for _, word, _, _ in string.Formatter().parse(texts.get(key, "")):
             if word is not None and word not in WORDS:
@@ -184,12 +192,12 @@ def _identifier(doc: Document, key: str, value: object) -> str:
 def _how(doc: Document, key: str, value: object) -> tuple[str, ...]:
     hows = doc.texts(key, value)
     if not hows:
-        raise doc.error(key, "an empty list matches nothing; leave the key out to match every how")
+        raise doc.error(key, "an empty list matches nothing; omit the key to match every `how`")
     return hows
 
 
 def _match(doc: Document, key: str, value: object) -> dict[str, Any]:
-    """Check a match: events of a kind, or calls of functions with one of some names."""
+    """Check a match: events of one kind, or calls of functions with given names."""
     match: dict[str, Any] = doc.read(key, value, _MATCH_KEYS)
     if ("event" in match) == ("call" in match):
         raise doc.error(key, "expected either `event` or `call`")
@@ -205,7 +213,7 @@ def _match(doc: Document, key: str, value: object) -> dict[str, Any]:
 
 
 def _called(doc: Document, key: str, value: object) -> tuple[str, ...]:
-    """Check a list of dotted names, or shell patterns of them."""
+    """Check a list of dotted names, or of shell patterns that match them."""
     names = doc.texts(key, value)
     for name in names:
         if "." not in name or not re.fullmatch(r"[\w.*?\[\]!-]+", name):
@@ -214,12 +222,12 @@ def _called(doc: Document, key: str, value: object) -> tuple[str, ...]:
 
 
 def _read_by(keys: Mapping[str, Convert], *required: str) -> Convert:
-    """Return a check of a table with these keys."""
+    """Return a check for a table with these keys."""
     return lambda doc, key, value: doc.read(key, value, keys, required)
 
 
 def _returns(doc: Document, key: str, value: object) -> Returns:
-    """Check a kind, or a list of kinds for the elements of a tuple."""
+    """Check a kind of return value, or a list of kinds for the elements of a tuple."""
     if isinstance(value, list):
         return tuple(_returns(doc, name, item) for name, item in doc.items(key, value))
     kind: ReturnKind = doc.one_of(key, value, get_args(ReturnKind))

@@ -1,7 +1,7 @@
 """The words of rule files: the events that scan emits, the words of their messages, and the fixes.
 
-Each kind, and how it happens. The rules that match Alloc, Rng, StreamOp and AttrWrite explain the words of
-these four.
+Each kind of event is listed here with the ways in which it happens. The words for Alloc, Rng, StreamOp and AttrWrite
+are explained in the rules that match these events.
 
 HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
             device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
@@ -43,17 +43,17 @@ HOWS: Mapping[str, frozenset[str]] = {
         "under-declared buckets departed late",  # buckets, departed, late: only from capture
     }.items()
 }
-"Event kind -> the words for the ways in which it happens. For calls, the rules themselves name the patterns."
+"Event kind -> the words for the ways in which it happens. For `Call`, the rules themselves list the patterns."
 WORDS: Mapping[str, str] = {
-    "expr": "the source text",
+    "expr": "the source code",
     "value": "what is known of the value",
-    "op": "the operation, where the op table knows it",
-    "attribute": "the attribute that is written, of AttrWrite",
-    "uses": "the lines that use a host number, of AttrWrite host-state",
-    "used_as": "what these use it as, of AttrWrite host-state",
-    "codes": "the rules that speak against a declaration, of AttrWrite declared",
+    "op": "the operation, if the op table contains it",
+    "attribute": "for AttrWrite: the attribute that is written",
+    "uses": "for AttrWrite host-state: the lines that use a host number",
+    "used_as": "for AttrWrite host-state: how these lines use it",
+    "codes": "for AttrWrite declared: the rules that contradict a declaration",
 }
-"The words of events, which placeholders stand for."
+"Placeholder in a message -> the description of the word that replaces it."
 FixName = Literal[
     "capturable",
     "fill-element",

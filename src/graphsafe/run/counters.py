@@ -1,8 +1,9 @@
-"""Counts the replays of each graph, with the times of the first and the last, and keeps their order, in a memory-mapped
-file.
+"""Counts the replays of each graph in a memory-mapped file, with the times of the first and last replay and their
+order.
 
-The operating system keeps such memory when the process dies, even by SIGKILL. A replay costs a few stores. The order is
-kept as runs, each of successive replays of one graph; replays after the last run that fits have no order.
+The operating system keeps such memory when the process dies, even after SIGKILL, and a replay costs only a few stores.
+The order is a list of runs. A run is a number of successive replays of one graph. Replays after the last run that fits
+into the file have no order.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ MOST_GRAPHS = 65_536
 MOST_RUNS = 65_536
 _WORDS = 3
 LAST_RUN = MOST_GRAPHS * _WORDS
-"The cell that holds the position of the last run. A run has two cells: the graph's slot and its number of replays."
+"The cell with the position of the last run. A run has two cells: the slot of its graph and its number of replays."
 _FIRST = LAST_RUN + 1
 ROOM = _FIRST + 2 * MOST_RUNS
-"The position of the last run that fits."
+"The position of the last run that fits into the file."
 NO_ROOM = ROOM + 2
 _BYTES = (NO_ROOM + 2) * 8
 _NOBODY = 2**64 - 1
@@ -40,13 +41,16 @@ class Order:
     """The order of a process's replays."""
 
     runs: tuple[tuple[int, int], ...] = ()
-    "Each run, as the number of its graph and its number of replays in a row."
+    "The runs. Each is the number of its graph and its number of successive replays."
     is_whole: bool = True
-    "False if later replays did not fit."
+    "False if later replays did not fit into the file."
 
 
 class Counters:
-    """`cells[slot]` counts replays; the next two cells hold the times of the first and the last replay."""
+    """The counters of a process.
+
+    `cells[slot]` is a graph's number of replays, and the next two cells are the times of its first and last replay.
+    """
 
     def __init__(self, file: Path | None = None) -> None:
         if file is None:
@@ -60,22 +64,23 @@ class Counters:
         self.cells[_FIRST] = self.cells[NO_ROOM] = _NOBODY
 
     def read(self, graphs: int) -> tuple[list[Count], Order]:
-        """Return the counts of this many graphs, and the order."""
+        """Return the counts of this many graphs, and the order of their replays."""
         return _read(self.cells, graphs)
 
 
 def slot_of(number: int) -> int:
-    """Return the first cell of the graph that was captured as the `number`th, from 0."""
+    """Return the index of the first cell of a graph. `number` is the number of its capture, from 0."""
     return number * _WORDS
 
 
 def saved_counts(file: Path, graphs: int) -> tuple[list[Count], Order]:
-    """Read the counts that a process left, and the order; zeros if the file is missing, short or not regular."""
+    """Read the counts and the order that a process has left. They are zeros if the file is missing, short or not
+    regular."""
     return _read(memoryview((saved(file, _BYTES) or b"").ljust(_BYTES, b"\0")).cast("Q"), graphs)
 
 
 def _read(cells: memoryview[int], graphs: int) -> tuple[list[Count], Order]:
-    """Read counts and order; there are no runs in a file that no process of graphsafe wrote."""
+    """Read the counts and the order. The order is empty if graphsafe did not write the file."""
     counts = [Count(*cells[slot_of(number) : slot_of(number) + _WORDS]) for number in range(graphs)]
     last = cells[LAST_RUN]
     runs = [tuple(cells[at : at + 2]) for at in range(_FIRST + 2, min(last, ROOM) + 1, 2)]

@@ -1,5 +1,7 @@
-"""A process's part of the ledger, in the folder of the run. It is written to a new file and renamed, so that nobody
-reads an incomplete file."""
+"""The part of a run's ledger that one process writes into the folder of the run.
+
+It is written to a new file, which is then renamed, so that an incomplete file is never read.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RU
 "Environment variables: the run's folder, the process that started this one, and the options of the watch."
 
 _MOST = 1_000_000_000
-"Size of the largest file that is read, in bytes. The program can also write to the folder."
+"The size in bytes of the largest file that is read. The program can also write to the folder."
 
 POOL = "temporary memory of one pool"
 "The name of memory that two graphs of a pool write at the same time."
 Facts = dict[str, Any]
-"JSON values as in a part, or dataclasses that are written as such values."
+"The JSON values of a part, or dataclasses that are written as JSON values."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Options:
     """The options of a run."""
 
     devices: tuple[str, ...] = ("cuda",)
-    "The requested devices; either all are GPUs, or all are simulated."
+    "The requested devices. They are all GPUs or all simulated."
     waits: bool = False
     stacks: bool = False
 
@@ -49,25 +51,27 @@ class Options:
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Return the numbers of the devices that are named by number."""
+        """The numbers of the devices that are given with a number, such as `cuda:1`."""
         return tuple(int(device.partition(":")[2]) for device in self.devices if ":" in device)
 
     @property
     def only(self) -> frozenset[str]:
-        """Return the devices whose graphs are wanted; empty means all."""
+        """The devices whose graphs are wanted. The set is empty if all are."""
         return frozenset(self.devices) if len(self.indices) == len(self.devices) else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     token: str
-    "The identity of the process: its pid and a random number, since the system may reuse the pid."
+    "The identity of the process: its pid and a random number, because the system may use the pid again."
     parent: str
     started: int
-    "The start in nanoseconds since 1970."
+    "The time of its start in nanoseconds since 1970."
     facts: Mapping[str, Any] | None
-    """The facts of `Watch.write`; only `fault` if the process could not be watched; None if the process has not
-    imported torch."""
+    """The facts that `Watch.write` has written.
+
+    They contain only `fault` if the process could not be watched. They are None if it has not imported torch.
+    """
     counts: Sequence[Count]
     order: Order
     outlives: bool = False
@@ -75,18 +79,18 @@ class Part:
 
 
 def write_part(folder: Path, token: str, facts: Mapping[str, Any]) -> None:
-    """Write a part. Nothing is written if the run has ended or its disk is full, and the program goes on."""
+    """Write a part. If the run has ended or the disk is full, nothing is written and no error is raised."""
     with contextlib.suppress(OSError):
         write_atomically(folder / f"{token}.json", json.dumps(facts, default=asdict))
 
 
 def as_read(facts: Mapping[str, Any]) -> Facts:
-    """Return the facts of a process in the form that they have in its part of the ledger."""
+    """Return the facts of a process as they would be read from its part of the ledger."""
     return _facts(json.dumps(facts, default=asdict).encode()) or {}
 
 
 def note_start(folder: Path, token: str, parent: str) -> None:
-    """Write that a process exists. `entry/sitecustomize.py` does the same for processes that Python starts."""
+    """Record that a process has started. `entry/sitecustomize.py` does this for processes that Python starts."""
     with contextlib.suppress(OSError):
         (folder / f"{token}.start").write_text(parent, encoding="utf-8")
 
@@ -96,7 +100,7 @@ def counters_file(folder: Path, token: str) -> Path:
 
 
 def read_parts(folder: Path) -> list[Part]:
-    """Return the parts of all processes, in the order in which they started."""
+    """Return the parts of all processes, in the order of their start."""
     found = []
     for start in folder.glob("*.start"):
         parent = saved(start, _MOST)
@@ -110,7 +114,7 @@ def read_parts(folder: Path) -> list[Part]:
 
 
 def _facts(text: bytes | None) -> Facts | None:
-    """Return what a process wrote; None if it wrote nothing or the file is not a process's part."""
+    """Return the facts that a process wrote, or None if it wrote nothing or the file is no part."""
     with contextlib.suppress(ValueError):
         facts = json.loads(text or b"null")
         return facts if isinstance(facts, dict) else None
@@ -118,5 +122,5 @@ def _facts(text: bytes | None) -> Facts | None:
 
 
 def graphs_of(facts: Mapping[str, Any] | None) -> int:
-    """Return how many graphs of the counters file are in use."""
+    """Return how many graphs have counters in the counters file."""
     return max((graph["number"] + 1 for graph in facts.get("graphs", ())), default=0) if facts else 0

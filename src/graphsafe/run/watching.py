@@ -1,4 +1,4 @@
-"""`graphsafe.watch()` and `graphsafe.ledger()`: the ledger of this process, while it runs."""
+"""`graphsafe.watch()` and `graphsafe.ledger()`: the ledger of this process while it runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ from graphsafe.run.part import Options
 
 
 class Watching:
-    """Watches captures and replays of this process inside `with`; under `graphsafe run`, which watches already, it does
-    nothing."""
+    """Watches captures and replays of this process inside `with`.
+
+    Under `graphsafe run`, the process is watched already, so this only gives access to its ledger.
+    """
 
     def __init__(self, options: Options, book: Rulebook) -> None:
         self._options = options
@@ -44,8 +46,10 @@ class Watching:
             self._watch.remove()
 
     def ledger(self) -> Ledger:
-        """Return the ledger so far; after the `with` block, the ledger at the end of the block. Raises RequestError
-        before the block."""
+        """Return the ledger so far. After the `with` block, return the ledger at the end of the block.
+
+        Raises RequestError before the block.
+        """
         if self._watch is None:
             raise RequestError("graphsafe.watch: it has seen nothing yet; use it as `with graphsafe.watch() as watch:`")
         return _ledger(self._watch, self._book)
@@ -56,9 +60,9 @@ def watch(*, device: str | torch.device | Sequence[str | torch.device] | None = 
 
     `device="sim"` uses the simulated device in the block, for machines without a GPU. With `"cuda:1"`, or a list of
     such devices, only events on these devices are recorded. `waits` also records lines that wait for the device between
-    replays, which costs some 20 µs each. Graphs captured before the block are not seen. Levels and rules are those of
-    the configuration over the working directory. Raises RequestError for another device, for one that is not here, and
-    for a wrong configuration.
+    replays; this costs about 20 µs for each wait. Graphs that were captured before the block are not watched. The
+    configuration for the working directory sets the rules and levels. Raises RequestError for any other device, for a
+    device that does not exist, and for an invalid configuration.
 
         with graphsafe.watch() as watch:
             serve()
@@ -74,8 +78,10 @@ def watch(*, device: str | torch.device | Sequence[str | torch.device] | None = 
 
 
 def ledger() -> Ledger:
-    """Return the ledger of this process so far: under `graphsafe run`, or inside `with graphsafe.watch():`. Raises
-    RequestError if nothing is watched, and for a wrong configuration."""
+    """Return the ledger of this process so far, under `graphsafe run` or inside `with graphsafe.watch():`.
+
+    Raises RequestError if nothing is watched or the configuration is wrong.
+    """
     if watches.current is None:
         raise RequestError("graphsafe.ledger: nothing is watched; use `graphsafe run` or `with graphsafe.watch():`")
     return _ledger(watches.current, _book_here())

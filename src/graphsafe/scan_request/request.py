@@ -1,5 +1,8 @@
-"""The request of a scan, and its answer, one configuration at a time. A folder with its own configuration is its own
-project. So the nearest configuration always applies to a file, no matter which paths are scanned."""
+"""The request of a scan, and the reports that answer it, one for each configuration.
+
+A folder with its own configuration is its own project. So the nearest configuration always applies to a file, no matter
+which paths are scanned.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from graphsafe.rulebook.book import Rulebook
 
 Buffers = Mapping[Path, bytes]
-"An editor's unsaved contents, by absolute path."
+"Absolute path -> unsaved content of the file in an editor."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +37,12 @@ class ScanRequest:
     asked: Asked = field(default_factory=Asked)
     confidence: Confidence = "likely"
     baseline: Path | None = None
-    "A baseline to use instead of the baseline beside the configuration."
+    "A baseline to use instead of the one beside the configuration."
     diff: str | None = None
-    "A git revision: only findings on lines changed since then are reported."
+    "A git revision. Only findings on lines that have changed since then are reported."
     use_cache: bool = True
     cache: Path | None = None
-    "The folder of the cache; by default it lies in the project."
+    "The folder of the cache. By default, it is in the project."
     jobs: int | None = None
     with_edits: bool = False
 
@@ -53,7 +56,7 @@ class Part:
     "Folders below the paths that have their own configurations."
     configured: Config
     config: Config
-    "The configuration with the request's options on top."
+    "The configuration, changed by the request's options."
     rulebook: Rulebook
     baseline: Path
     cache: Path | None
@@ -64,7 +67,7 @@ class Part:
         return failing(report, self.config.fail_level)
 
     def settings(self, request: ScanRequest) -> Iterator[Setting]:
-        """Return the settings that apply here, and their sources."""
+        """Return the settings that apply to this part, and where they come from."""
         from graphsafe.scan_request.settings import settings
 
         return settings(self.configured, self.config, request.asked, self.rulebook, self.baseline, self.cache)
@@ -75,8 +78,11 @@ class Part:
 
 
 def parts_of(request: ScanRequest) -> list[Part]:
-    """Return the parts of a request. Raises RequestError for a bad configuration, for unknown rules, and for a baseline
-    that is named for several configurations."""
+    """Return the parts of a request.
+
+    Raises RequestError for an invalid configuration, for unknown rules, and for a baseline that is given for several
+    configurations.
+    """
     from graphsafe.baseline.baseline_file import NAME
     from graphsafe.rulebook.book import rulebook_of
     from graphsafe.scan.cache.folder import cache_folder
@@ -114,12 +120,12 @@ def parts_of(request: ScanRequest) -> list[Part]:
 
 
 def _own_projects(top: Path, config: Config) -> Iterator[Path]:
-    """Yield the folders below `top` that have their own configuration, except those inside of such a folder."""
+    """Yield the folders below `top` that have their own configuration. Folders inside such a folder are left out."""
     from graphsafe.scan.sources.find import ALWAYS_SKIPPED, python_files
 
     top = top.resolve()
     found = []
-    waiting = [str(top)]  # not os.walk, which recurses
+    waiting = [str(top)]  # not `os.walk`, which is recursive
     while waiting:
         folder = waiting.pop()
         try:
@@ -159,8 +165,11 @@ def run_part(
     progress: Callable[[int, int], None] | None = None,
     complain: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Scan the part of one configuration; with `is_known`, the findings in the baseline are marked as known. `hot` is
-    filled with the statements of hot code, by the absolute paths of the files. Raises RequestError."""
+    """Scan the part of one configuration. Raises RequestError.
+
+    With `is_known`, findings in the baseline are marked as known. The statements of hot code are added to `hot`, by the
+    absolute paths of their files.
+    """
     from graphsafe.git.changed_lines import only_changed
     from graphsafe.scan.api import scan_paths
 
@@ -203,7 +212,8 @@ def scope(part: Part, request: ScanRequest) -> Scope:
 
 
 def changes_of(request: ScanRequest) -> Changes | None:
-    """Return the changes since the request's revision, if it has one. Raises RequestError for an unknown revision."""
+    """Return the changes since the request's revision, or None if it has none. Raises RequestError for an unknown
+    revision."""
     from graphsafe.git.changed_lines import changes_since
 
     return changes_since(request.diff, request.paths or (Path(),)) if request.diff is not None else None
@@ -220,7 +230,7 @@ def joined(reports: Sequence[Report]) -> Report:
 
 
 def source_over(buffers: Buffers) -> Lines:
-    """Return a reader of a file's lines, or of an editor's unsaved content."""
+    """Return a function that reads the lines of a file. If an editor has unsaved content, that is read instead."""
     from functools import lru_cache
 
     from graphsafe.report.source import lines_in, read_lines
@@ -231,7 +241,7 @@ def source_over(buffers: Buffers) -> Lines:
 
 
 def refusal_of(path: Path) -> str | None:
-    """Return the reason why a path cannot be scanned, or None if it can."""
+    """Return why a path cannot be scanned, or None if it can."""
     if not (path.is_file() or path.is_dir()):
         return f"{path}: no such file or folder"
     if path.suffix == ".ipynb":

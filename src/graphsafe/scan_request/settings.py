@@ -1,4 +1,4 @@
-"""The settings of a scan: the configuration, with the options of the command line on top."""
+"""The settings of a scan: the configuration, changed by the options of the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMAND_LINE = "command line"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Options of the command line; empty or None if not given."""
+    """Options of the command line. An option that was not given is empty or None."""
 
     select: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
@@ -26,8 +26,11 @@ class Asked:
     region: Region | None = None
 
     def over(self, config: Config, rulebook: Rulebook) -> Config:
-        """Return the configuration with these options on top: `select` overrides the selected and ignored codes, the
-        other options add to them. Raises RulebookError for an unknown code."""
+        """Return the configuration, changed by these options.
+
+        `select` replaces the selected and ignored codes, and the other options add to the configuration. Raises
+        RulebookError for an unknown code.
+        """
         config = replace(
             config,
             exclude=config.exclude + self.exclude,
@@ -52,7 +55,7 @@ class Setting:
 def settings(
     configured: Config, config: Config, asked: Asked, rulebook: Rulebook, baseline: Path, cache: Path | None
 ) -> Iterator[Setting]:
-    """Return the settings by name; `configured` is the configuration before the command line."""
+    """Return the settings by name. `configured` is the configuration without the options of the command line."""
     source = from_here(str(configured.source)) if configured.source else None
     where = "the folder of the configuration" if source else "the nearest folder that looks like a project"
     yield Setting("project root", str(config.root), where)

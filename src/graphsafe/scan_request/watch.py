@@ -10,10 +10,12 @@ from pathlib import Path
 from graphsafe.scan.sources.find import ALWAYS_SKIPPED
 
 _READ = (".py", ".toml", ".yaml", ".yml", ".gitignore")
-"Suffixes of files that affect a scan's report: code, configuration, baseline, rule packs, ignore files."
+"Suffixes of the files that affect a scan's report: code, configuration, baselines, rule packs and ignore files."
 PAUSE = 0.3
-"""Seconds between two checks. A scan begins when nothing has changed for this long, since editors write files in
-several steps."""
+"""The number of seconds between two checks.
+
+A scan begins when nothing has changed for this long, because editors write a file in several steps.
+"""
 
 State = Mapping[str, tuple[int, int]]
 
@@ -38,7 +40,7 @@ def state_of(folders: Iterable[Path]) -> State:
 
 
 def wait_for_change(folders: Iterable[Path], before: State) -> State:
-    """Return the new state once something differs from `before` and nothing has changed since the last check."""
+    """Return the new state when it differs from `before` and nothing has changed since the last check."""
     folders = list(folders)
     last = before
     while True:

@@ -1,5 +1,7 @@
-"""Workflow commands that GitHub Actions turns into annotations on the changed lines, and a job's summary. GitHub shows
-ten annotations per level and step, so the last line and the summary say how many there are."""
+"""The output format for GitHub Actions: workflow commands, which GitHub shows as annotations, and a job's summary.
+
+GitHub shows only ten annotations for each level and step, so the last line and the summary say how many there are.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from graphsafe.report.text import count, printable
 
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 _ROWS = 50
-"Number of findings in a summary, the worst first: GitHub cuts off a summary above 1 MB."
+"A summary has at most this many findings, the most severe first. GitHub cuts off a summary above 1 MB."
 _MARKUP = re.compile(r"[\\|*_\[\]#!~]")
 _VERDICT_COMMANDS: Mapping[Verdict, str] = {
     "ready": "notice",
@@ -24,7 +26,7 @@ _VERDICT_COMMANDS: Mapping[Verdict, str] = {
 
 
 def render_github(reports: Sequence[Report]) -> str:
-    """Return one command per line; a capture's verdict follows its findings. The last line counts them."""
+    """Return one command per line. A capture's verdict follows its findings, and the last line counts the findings."""
     from graphsafe.report.capture_text import verdict_text
 
     lines: list[str] = []
@@ -40,7 +42,7 @@ def render_github(reports: Sequence[Report]) -> str:
 
 
 def render_summary(reports: Sequence[Report]) -> str:
-    """Return the Markdown for the file that GITHUB_STEP_SUMMARY names."""
+    """Return the Markdown for the file that the variable GITHUB_STEP_SUMMARY names."""
     parts = []
     for report in reports:
         parts.append(f"### {_cell(title_of(report))}\n\n{_cell(_counted(report))}\n")
@@ -55,13 +57,13 @@ def render_summary(reports: Sequence[Report]) -> str:
 
 
 def _counted(report: Report) -> str:
-    """Return `3 errors and 1 note in 2 files`, and the verdict."""
+    """Return the number of findings and the verdict: `ready; 3 errors and 1 note in 2 files`."""
     text = totals(report) or "no findings"
     return f"{report.verdict}; {text}" if report.verdict is not None else text
 
 
 def _cell(text: str) -> str:
-    """Escape a text for a table of Markdown: one line, in which only code is markup."""
+    """Escape a string for a cell of a Markdown table. The result is one line, in which only backticks are markup."""
     return _MARKUP.sub(r"\\\g<0>", printable(" ".join(text.split()))).replace("<", "&lt;")
 
 
@@ -81,7 +83,7 @@ def _unplaced(one: Unplaced) -> str:
 
 
 def _data(text: str) -> str:
-    """Escape a text: line breaks become `%0A`, other control characters question marks."""
+    """Escape the data of a command. Line breaks become `%0A`, and other control characters become question marks."""
     return "%0A".join(printable(line.replace("%", "%25")) for line in text.replace("\r\n", "\n").split("\n"))
 
 

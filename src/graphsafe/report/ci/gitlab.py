@@ -1,4 +1,4 @@
-"""GitLab's code quality report: a list of issues, each with a fingerprint that occurs once."""
+"""GitLab's code quality report: a list of issues. No two issues have the same fingerprint."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ _SEVERITIES: Mapping[Level, str] = {"error": "major", "warning": "minor", "note"
 
 
 def render_gitlab(reports: Sequence[Report]) -> str:
-    """Return one issue per fingerprint. If several devices or targets report a finding, the issue has the text of the
-    first."""
+    """Return one issue for each fingerprint.
+
+    If several devices or targets report a finding, the issue describes the first one.
+    """
     issues: dict[str, dict[str, Any]] = {}
     for report in reports:
         for finding in unsuppressed(report):

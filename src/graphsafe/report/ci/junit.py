@@ -1,4 +1,4 @@
-"""JUnit XML: a scan's findings, or a capture's devices and buckets, as test cases."""
+"""JUnit XML: the findings of a scan, or the devices and buckets of a capture, as test cases."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 
 def render_junit(reports: Sequence[Report]) -> str:
-    """Return the test cases. Errors of a scan fail; suppressed findings are skipped; warnings and notes pass, with
-    their text as output. A device or bucket fails if it is not ready, is in error if inconclusive, and is skipped if
-    ready with breaks, because only the target's configuration knows whether this is a success."""
+    """Return the test cases as XML.
+
+    A scan's errors are failures, and suppressed findings are skipped. Warnings and notes pass, and their message is the
+    output. A device or bucket is a failure if it is not ready, and an error if it is inconclusive. If it is ready with
+    breaks, it is skipped, because only the target's configuration says whether that is a success.
+    """
     root = xml.Element("testsuites", name="graphsafe")
     for report in reports:
         suite = _add(root, "testsuite", name=title_of(report), timestamp=report.created.removesuffix("Z"))

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0, for code scanning and editors: one run per report."""
+"""SARIF 2.1.0, for code scanning and editors. Each report is one run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from graphsafe.report.rule_text import RuleTexts
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
-"""Brackets before a parenthesis, as in `table[key](x)`, would be a link in SARIF's plain text."""
+"""Matches brackets before a parenthesis, as in `table[key](x)`. They would be a link in SARIF's plain text."""
 _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-"""A lone surrogate that stands for no byte of a file name."""
+"""Matches a lone surrogate that stands for no byte of a file name."""
 _ROOT = "%SRCROOT%"
 _ABOUT = "https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints"
-"""PyTorch's page on CUDA graphs and their constraints. A rule's own page is its `help`."""
+"""PyTorch's page on CUDA graphs and their constraints. graphsafe describes each rule in the rule's `help`."""
 
 
 def render_sarif(reports: Sequence[Report], rules: RuleTexts) -> str:
-    """Return the SARIF text. `rules` gives the help texts of the codes that were found; a code without a help text is
-    shown by its name only."""
+    """Return the SARIF file.
+
+    `rules` contains the help texts by code. A code that it does not contain is shown by its name only.
+    """
     runs = [_run(report, rules) for report in reports]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=2, ensure_ascii=False) + "\n"
 
@@ -33,7 +35,7 @@ def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:
     findings = in_order(report.findings)
     names = {finding.code: finding.rule for finding in findings}
     codes = sorted(names)
-    # A result needs a line: readers of SARIF refuse the file if a result has none.
+    # A SARIF result needs a line: readers refuse the file if a result has none.
     levels = [next((one.level for one in unplaced([limit])), "note") for limit in report.limits]
     return {
         "tool": {

@@ -1,1 +1,1 @@
-"""The output format HTML: one self-contained page that loads no script, no font and nothing from the network."""
+"""The output format `html`: one page that loads no script, no font and nothing from the network."""

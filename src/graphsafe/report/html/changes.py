@@ -1,4 +1,4 @@
-"""The page of a comparison: the changes in words, and both timelines, one above the other on one scale."""
+"""The page of a comparison: the changes in words, and both timelines, one above the other and in the same scale."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphsafe.report.timeline.lanes import Picture, pictures
 
 
 def render_changes(before: Sequence[Report], after: Sequence[Report], names: tuple[str, str]) -> str:
-    """Return the page; `names` are those of the two reports' files."""
+    """Return the page. `names` are the names of the files of the two reports."""
     sections = changes(before, after)
     title = f"graphsafe diff {names[0]} {names[1]}"
     worse = " class='worse'" if any(change.worse for section in sections for change in section.changes) else ""
@@ -41,7 +41,7 @@ def _timelines(before: Sequence[Report], after: Sequence[Report], names: tuple[s
 
 
 def _paired(before: Sequence[Report], after: Sequence[Report]) -> Iterator[tuple[Picture, Picture]]:
-    """Yield pictures of the same target, device and bucket. The targets of two single reports may differ."""
+    """Yield pairs of timelines of the same target, device and bucket. Two single reports may have different targets."""
     is_single = len(before) == len(after) == 1
     olds = {picture.place if is_single else picture.title: picture for report in before for picture in pictures(report)}
     for report in after:

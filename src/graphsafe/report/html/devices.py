@@ -1,4 +1,4 @@
-"""The part of a page about a capture: devices, buckets, probes, their timelines, and the plan."""
+"""The part of a page about a capture: its devices, buckets, probes and timelines, and the plan."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _plan(plan: Plan) -> str:
 
 
 def _probes(data: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a row for each probe, and its tables, folded because they may be long."""
+    """Return a table with one row for each probe, then the tables of the probes, folded because they may be long."""
     rows, tables = [], []
     for name, probe in Probes.of(data):
         status = f'<span class="{probe.status}">{probe.status}</span>'

@@ -1,8 +1,8 @@
-"""Filters over the findings of a page: a select box for each property, and style rules that hide findings that were not
-chosen.
+"""Filters over the findings of a page.
 
-No script runs: the page is shown in notebooks and artifacts of CI systems, which forbid scripts. A rule asks which
-option of a box is chosen (`:has(option.c3:checked)`).
+There is a select box for each property, and style rules hide the findings that do not have the chosen values. No script
+runs, because notebooks and artifacts of CI systems forbid scripts. A style rule checks which option of a box is chosen:
+`:has(option.c3:checked)`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from graphsafe.report.html.words import escaped_text
 from graphsafe.report.model import LEVELS, REGIONS, Finding
 
 _LEAST = 2
-"The smallest number of findings for which filters are shown."
+"Filters are shown if there are at least this many findings."
 
 
 @dataclass(frozen=True, slots=True)
 class _Property:
     name: str
     letter: str
-    "The prefix of the names of the filter's CSS classes."
+    "The prefix of the filter's CSS classes."
     of: Callable[[Finding], str]
 
 
@@ -36,7 +36,7 @@ _PROPERTIES = (
 
 
 class Filters:
-    """The properties that findings have, in all reports of a page."""
+    """The properties of the findings in all reports of a page."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self._classes: Mapping[str, Mapping[str, str]] = {
@@ -48,16 +48,16 @@ class Filters:
         }
 
     def classes(self, *findings: Finding) -> str:
-        """Return the classes of an element that holds these findings, without the classes of their files."""
+        """Return the CSS classes of an element that contains these findings, without the classes of their files."""
         of = [each for each in _PROPERTIES if each.name != _FILE]
         return " ".join(sorted({self._classes[each.name][each.of(finding)] for each in of for finding in findings}))
 
     def of_file(self, path: str) -> str:
-        """Return the class of an element that holds the findings of a file."""
+        """Return the CSS class of an element that contains the findings of a file."""
         return self._classes[_FILE][path]
 
     def boxes(self, findings: Sequence[Finding]) -> str:
-        """Return the select boxes for these findings; nothing if there is no choice."""
+        """Return the select boxes for these findings. Return "" if there is nothing to choose."""
         if len(findings) < _LEAST:
             return ""
         return f'<form class="filters">{"".join(self._box(each, findings) for each in _PROPERTIES)}</form>'
@@ -73,19 +73,19 @@ class Filters:
         return f"<label>{of.name} <select><option>any {of.name}</option>{options}</select></label>"
 
     def rules(self) -> str:
-        """Return the style rules that hide what was not chosen."""
+        """Return the style rules that hide the findings which were not chosen."""
         rules = []
         for of, classes in self._classes.items():
             articles = ("~ section article", "~ details article", "~ details")
             hidden = ("~ section", "~ details section") if of == _FILE else articles
             for name in classes.values() if len(classes) > 1 else ():
-                # The selector looks only into the boxes; otherwise a browser would search the whole page for each file.
+                # Restricting the selector to the boxes keeps a browser from searching the whole page for each file.
                 chosen = f".filters:has(option.{name}:checked)"
                 rules.append(f"{', '.join(f'{chosen} {one}:not(.{name})' for one in hidden)} {{display:none}}\n")
         return "".join(rules)
 
 
 def _ordered(values: set[str] | Counter[str]) -> list[str]:
-    """Sort levels from the most severe, regions as they are defined, and everything else by name."""
+    """Sort levels from the most severe down, regions in the order of their definition, and all other values by name."""
     known = [*reversed(LEVELS), *REGIONS]
     return sorted(values, key=lambda value: (known.index(value) if value in known else len(known), value))

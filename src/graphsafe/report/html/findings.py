@@ -1,4 +1,4 @@
-"""The findings of a page: first the findings to act on, then folded fresh buffers (GS401) and suppressed findings."""
+"""The findings of a page: first the findings to act on, then folded fresh buffers (GS401), then suppressed findings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from graphsafe.report.source import Lines
 from graphsafe.report.text import count
 
 _CONTEXT = 2
-"""Number of lines of code before and after a finding's."""
+"""The number of lines of code that are shown before and after the finding's lines."""
 _FEW = 3
-"The largest number of fresh buffers that are shown without folding."
+"At most this many fresh buffers are shown without folding."
 
 
 def findings_html(shown: Sequence[Finding], filters: Filters, source: Lines) -> str:
-    """Return findings in order, with filters on top. Many fresh buffers are folded if they are notes."""
+    """Return the filters and the findings, in order. If there are many fresh buffers that are notes, they are
+    folded."""
     fresh = [finding for finding in shown if is_folded(finding)]
     folded = fresh if len(fresh) > _FEW else []
     first = [finding for finding in shown if not (folded and is_folded(finding))]
@@ -42,7 +43,7 @@ def suppressed_html(suppressed: Sequence[Finding], filters: Filters, source: Lin
 
 
 def _articles(findings: Sequence[Finding], filters: Filters, source: Lines) -> str:
-    """Return a section per file: a browser hides one section faster than thousands of findings."""
+    """Return one section per file, because a browser hides one section faster than thousands of findings."""
     parts = []
     for path, group in groupby(findings, lambda finding: finding.location.path):
         lines = source(path)

@@ -1,4 +1,4 @@
-"""The page of a report, or of several; its head has the results, in a table that fits a screen."""
+"""The page of one or more reports. Its head shows the results in tables that fit a screen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphsafe.report.source import Lines
 from graphsafe.report.text import count, level_counts, listed, part_name
 
 _MOST = 8
-"The largest number of rows in a table; the list of findings below the tables is complete."
+"A table has at most this many rows. The list of findings below the tables is complete."
 
 
 def summary_html(report: Report, shown: Sequence[Finding], suppressed: int) -> str:
@@ -34,7 +34,7 @@ def summary_html(report: Report, shown: Sequence[Finding], suppressed: int) -> s
 
 
 def _verdicts(report: Report) -> str:
-    """Return the verdict of each device and bucket with its reason, if there are several."""
+    """Return a table of the verdicts of all devices and buckets with their reasons, if there are several."""
     rows = []
     for device in report.devices or ():
         for part in device.parts:

@@ -1,4 +1,4 @@
-"""A timeline as a picture (SVG within the page) that can be widened, and its legend."""
+"""A timeline as an SVG picture, which the reader can widen, and its legend."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from graphsafe.report.text import count
 from graphsafe.report.timeline.lanes import LEGEND, Bar, Lane, Picture
 
 _WIDTH = 1000.0
-"Units of the picture's width; the page stretches them."
+"The width of the picture in units, which the page stretches."
 _HEIGHT = 18
 _ZOOMS = (("fit", "z1"), ("4 times", "z4"), ("16 times", "z16"), ("64 times", "z64"))
 
 
 def timeline_html(picture: Picture, title: str = "Timeline", scales: tuple[float, float] | None = None) -> str:
-    """Return a picture of the lanes; nothing if there are none. `scales` are the lengths that the whole width shows,
-    one for lanes in time, and one for lanes in operations; by default, they end with the last bar."""
+    """Return a picture of the lanes, or "" if there are none.
+
+    `scales` are the lengths that the whole width shows: first for lanes in time, then for lanes in operations. By
+    default, the width ends with the last bar.
+    """
     if not picture.lanes:
         return ""
     in_time, in_order = scales or scales_of([picture])
@@ -39,7 +42,7 @@ def timeline_html(picture: Picture, title: str = "Timeline", scales: tuple[float
 
 
 def scales_of(pictures: Sequence[Picture]) -> tuple[float, float]:
-    """Return the scales in which all of these pictures have room."""
+    """Return the smallest scales in which all of these pictures fit."""
     in_time = [max(picture.length(True), picture.timeline.step_us or 0.0) for picture in pictures]
     return max(in_time, default=0.0), max((picture.length(False) for picture in pictures), default=0.0)
 
@@ -67,7 +70,7 @@ def _scale(picture: Picture, in_time: float, in_order: float) -> str:
     if picture.timeline.is_measured:
         parts = [f"The width is {ms_text(in_time)}, of a step that was profiled: a little longer than one that is not."]
         if any(not lane.in_time for lane in picture.lanes):
-            parts.append("The plan has no times; its pieces are as wide as they have operations.")
+            parts.append("The plan has no times; the width of a piece is its number of operations.")
     if picture.timeline.left_out:
         parts.append(f"{count(picture.timeline.left_out, 'further operation')} left out.")
     return f'<p class="about">{escaped_text(" ".join(parts))}</p>'

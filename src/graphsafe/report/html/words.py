@@ -1,4 +1,5 @@
-"""Text as HTML: all text of a report is escaped here, and put into a page with the style sheet beside this module."""
+"""Turns strings of a report into HTML. All of them are escaped here. The style sheet is `page.css` beside this
+module."""
 
 from __future__ import annotations
 
@@ -10,28 +11,28 @@ from pathlib import Path
 from graphsafe.report.model import Verdict
 
 STYLE = "\n" + Path(__file__).with_name("page.css").read_text(encoding="utf-8")
-"The style sheet; it follows the reader's choice of light or dark."
+"The style sheet. It follows the reader's choice of light or dark."
 _CODE = re.compile(r"`([^`\n]+)`")
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escaped_text(text: str) -> str:
-    """Return text without characters that control what is shown, escaped."""
+    """Return an escaped string, in which characters that change how text is displayed are replaced."""
     return escape(_UNPRINTABLE.sub("\ufffd", text))
 
 
 def words(text: str) -> str:
-    """Return escaped text. Of Markdown, only backticks are rendered, as code."""
+    """Return an escaped string. Only the backticks of Markdown are rendered, as code."""
     return _CODE.sub(r"<code>\1</code>", escaped_text(text))
 
 
 def paragraphs(text: str) -> str:
-    """Return text whose paragraphs begin on new lines."""
+    """Return an escaped string whose paragraphs begin on new lines."""
     return "<br>".join(words(part) for part in re.split(r"\n\s*\n", text.strip()))
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of cells that are already HTML; a table wider than the page scrolls by itself."""
+    """Return a table. The cells are already HTML. A table that is wider than the page scrolls by itself."""
     cells = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
     return f'<div class="wide"><table>{cells}</table></div>'
 

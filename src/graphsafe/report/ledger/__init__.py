@@ -1,1 +1,2 @@
-"""The ledger, which has the findings of `graphsafe run` about the CUDA graphs of a program, and its output formats."""
+"""The ledger of `graphsafe run`, which describes the CUDA graphs of a program and lists the findings, and its
+formats."""

@@ -1,4 +1,4 @@
-"""The ledger in HTML: the page of its findings, with its processes at the top."""
+"""The ledger in HTML: the page of its findings, with its processes added."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = ("graph", "captured", "device", "nodes", "pool", "replays", "uses outsid
 
 
 def with_processes(page: str, ledger: Ledger) -> str:
-    """Put the processes of a ledger before the environment of the page of its findings."""
+    """Insert the processes of a ledger before the environment in the page of its findings."""
     parts = "".join(_process(one, traffic.silent(ledger, one), ledger.is_whole(one)) for one in ledger.processes)
     before, mark, after = page.partition("<h2>Environment</h2>")
     return f"{before}{parts}{mark}{after}"

@@ -1,5 +1,7 @@
-"""The ledger as data, in the order in which its JSON form is written. No key is ever absent; unknown is `None`.
-Locations, findings and limits are those of reports."""
+"""The ledger as data classes, in the order in which it is written as JSON.
+
+No key is ever absent, and unknown values are None. Locations, findings and limits are those of reports.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ class Captured:
     """The place and the way in which a graph was captured."""
 
     location: Location | None
-    "The user's line; `None` if none was running, as under `python -c`."
+    "The user's line, or None if none was running, as under `python -c`."
     call_chain: tuple[CallSite, ...]
     stream: str
-    "The stream: `default stream`, `side stream 1`; symbolic, never a pointer."
+    "The stream as `default stream` or `side stream 1`, never as a pointer."
     thread: str
     seconds: float
     at: str | None = None
@@ -34,7 +36,7 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Replayer:
-    """A thread, and the stream on which it replayed a graph."""
+    """A thread that replayed a graph, and the stream on which it did."""
 
     thread: str
     stream: str
@@ -42,10 +44,10 @@ class Replayer:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Memory outside a graph's pool that the graph's replays read or write, and what has become of the memory."""
+    """Memory outside a graph's pool that the graph's replays read or write, and whether it still exists."""
 
     what: str
-    "The memory's name in the user's code (`model.layers.0.weight`), else its shape and type."
+    "The name of the memory in the user's code (`model.layers.0.weight`). Without a name: its shape and type."
     bytes: int
     made: Location | None
     access: Access
@@ -59,21 +61,23 @@ class Outside:
 @dataclass(frozen=True, slots=True)
 class Graph:
     name: str
-    "The graph's number in the order of captures in its process: `1`, `2`, ..."
+    "The number of the graph in the order of captures in its process: `1`, `2`, ..."
     captured: Captured
     device: str
     nodes: Mapping[str, int] | None
     pool_bytes: int | None
-    "Bytes by which the capture made its pool grow."
+    "The number of bytes by which the pool grew during the capture."
     replays: int
     first_replay: str | None
     last_replay: str | None
     outside: tuple[Outside, ...]
     replayed_by: tuple[Replayer, ...] = ()
-    """At most 16 replayers. Every thread is noticed; another stream of the same thread is noticed only when the graph's
-    memory is checked."""
+    """The first replayers, at most 16.
+
+    Every thread is recorded. Another stream of a known thread is recorded only when the graph's memory is checked.
+    """
     generators: tuple[str, ...] | None = None
-    "The generators from which replays draw; `None` before the first replay."
+    "The generators from which replays draw. It is None before the first replay."
     instantiations: int = 1
 
 
@@ -84,7 +88,7 @@ class Failed:
     location: Location | None
     error: str
     swallowed_by: Location | None
-    "The handler that swallowed the exception; `None` if there was none or it is not known."
+    "The handler that swallowed the exception. It is None if there was no such handler or if it is unknown."
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class LineBytes:
-    """The bytes of graphs' memory that a line allocated."""
+    """The bytes of the graphs' memory that one line allocated."""
 
     location: Location | None
     bytes: int
@@ -115,7 +119,7 @@ class LineBytes:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Total memory that graphs hold."""
+    """The total memory that graphs hold."""
 
     graphs_bytes: int | None
     by_line: tuple[LineBytes, ...] | None
@@ -153,13 +157,13 @@ class Process:
     graphs: tuple[Graph, ...]
     failed: tuple[Failed, ...]
     eager: Eager | None
-    "`None` if steps cannot be seen; the limits give the reason."
+    "It is None if steps without a graph cannot be seen; the limits say why."
     waits: tuple[Wait, ...] | None
-    "The lines that waited; None if waits were not watched."
+    "The lines that waited. It is None if waits were not watched."
     memory: Held
     idle: Idle | None = None
     order: tuple[Turn, ...] | None = None
-    "The first 1,000 runs of successive replays of one graph in a rank; None for a process without a rank."
+    "The first 1,000 turns of the process. It is None for a process without a rank."
 
     def is_late(self, graph: Graph) -> bool:
         """Return whether a graph was captured after the process's first replay."""
@@ -176,19 +180,21 @@ class Ledger:
     environment: Environment
     program: tuple[str, ...]
     exit_code: int | None
-    "`None` while the program runs."
+    "It is None while the program runs."
     findings: tuple[Finding, ...]
     limits: tuple[Limit, ...]
     processes: tuple[Process, ...]
 
     def is_whole(self, process: Process) -> bool:
-        """Return whether a process was watched to its end; if not, it may have captured graphs that the ledger does not
-        contain."""
+        """Return whether a process was watched until its end.
+
+        If not, it may have captured graphs that the ledger does not contain.
+        """
         kinds = (CUT_OFF, "internal", "still-running")
         return not any(one.kind in kinds and one.what == f"process {process.name}" for one in self.limits)
 
     def as_report(self) -> Report:
-        """Return the ledger's findings and limits as a report, for the forms that show only findings and limits."""
+        """Return the ledger's findings and limits as a report, for formats that can show nothing else."""
         return Report(
             tool=self.tool,
             command=self.command,

@@ -15,7 +15,7 @@ _BY = ("thread", "stream")
 
 
 def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
-    """Return a block for each process with something to report, and a line for the others."""
+    """Return a block for each process that has something to report, and a line that counts the others."""
     sheet = Sheet.of(colour, width)
     told = [process for process in ledger.processes if process.graphs or process.failed or process.waits]
     lines = [line for one in told for line in _process(one, traffic.silent(ledger, one), sheet)]
@@ -87,7 +87,8 @@ def _line_text(graphs: Sequence[Graph], process: Process) -> str:
 
 
 def used(graphs: Sequence[Graph], process: Process) -> Iterator[str]:
-    """Yield what is unusual about graphs: late captures, several threads, streams and instantiations, generators."""
+    """Yield unusual facts about graphs: late captures, several threads or streams, repeated instantiations,
+    generators."""
     late = sum(map(process.is_late, graphs))
     if late:
         yield (f"{late} of them " if len(graphs) > 1 else "") + "captured after the first replay"

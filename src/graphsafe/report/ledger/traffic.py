@@ -1,4 +1,4 @@
-"""The sizes of a step, both captured sizes and sizes that ran without a graph, as rows of a bar chart: the data of
+"""The sizes at which a step was captured or ran without a graph, as rows of a bar chart. The data are those of
 GS616."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from graphsafe.report.text import count, listed
 
 LONGEST = 24
 _MOST = 24
-"The largest number of rows; the sizes that ran most often are shown."
+"At most this many rows are shown: the sizes that ran most often."
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Row:
 
 
 def silent(ledger: Ledger, process: Process) -> list[Finding]:
-    """Return the findings of a process about steps without a graph."""
+    """Return the findings about steps of a process that ran without a graph."""
     return [one for one in ledger.findings if one.code == "GS616" and one.data.get("process") == process.name]
 
 
@@ -50,7 +50,8 @@ def left_out(data: Mapping[str, Any]) -> int:
 
 
 def advice(sizes: Sequence[int] | None, waste: float | None) -> str:
-    """Say which further sizes would cover all steps, and how much work padding would then waste; empty if not known."""
+    """Say which further sizes would cover all steps, and how much work padding would add. Return "" if this is
+    unknown."""
     if sizes is None or waste is None:
         return ""
     padding = f"; padding would be {100 * waste:.2g} % of their work" if waste else ", without padding"

@@ -1,5 +1,8 @@
-"""The probes of a report: the verdict's input, shown in every form. Each line of `Probes` registers a probe by its
-dataclass. The keys and the schema of reports, the terminal form and the HTML form follow from that dataclass."""
+"""The probes of a report. The verdict depends on them, and every format shows them.
+
+Each field of `Probes` is a probe. The keys and the JSON schema of reports, the terminal format and HTML are derived
+from the probes' data classes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from graphsafe.report.reading import hints_of, read
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """All probes of one device and bucket, in the order in which reports have them."""
+    """All probes of one device and bucket, in the order of reports."""
 
     construct: Construct = field(default_factory=Construct)
     step: Step = field(default_factory=Step)
@@ -40,11 +43,11 @@ class Probes:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Probes:
-        """Return the probes of a report's data. A missing key is an unknown value; other keys are ignored."""
+        """Return the probes of a report's data. A missing key is an unknown value. Unknown keys are ignored."""
         return read(Probes, data)
 
     def with_found(self, find: Callable[[type[Probe]], Probe | None]) -> Probes:
-        """Return the probes, each replaced by the probe of the same type that `find` returns, if any."""
+        """Return the probes. If `find` returns a probe for a type, it replaces the probe of this type."""
         found: dict[str, Any] = {name: find(kind) for name, kind in PROBES.items()}
         return replace(self, **{name: probe for name, probe in found.items() if probe is not None})
 
@@ -56,4 +59,4 @@ PROBES: Mapping[str, type[Probe]] = hints_of(Probes)
 PROBE_KEYS: Mapping[str, tuple[str, ...]] = {
     name: tuple(one.name for one in fields(probe) if not is_unreported(one)) for name, probe in PROBES.items()
 }
-"""The keys of each probe in every report, null where not known. Older reports may lack some."""
+"""Probe -> its keys in every report. Unknown values are null. Older reports may lack some keys."""

@@ -1,4 +1,4 @@
-"""The plain, uninstrumented attempt to capture the step."""
+"""The attempt to capture the step without instrumentation."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from graphsafe.report.text import count, listed
 
 @dataclass(frozen=True, slots=True)
 class Capture(Probe):
-    """`pass`: the capture gave a graph. `fail`: warm-up ran, then the attempt raised, could not be ended, or the graph
-    was empty. `skipped`: warm-up raised, or memory ran out because other children held the device."""
+    """`pass`: the capture gave a graph. `fail`: the warm-up ran, but the capture raised an error or could not be ended,
+    or the graph was empty. `skipped`: the warm-up raised an error, or memory ran out because other children held the
+    device."""
 
     phase: str | None = None
     "The last phase that the child announced. If the child died in the phase `capture`, the capture failed."
     nodes: Mapping[str, int] | None = None
-    "The number of nodes of each kind in the graph."
+    "Kind -> the number of nodes of this kind in the graph."
     first_error: Error | None = None
     empty: bool | None = None
     misses_work: bool | None = None
-    "Whether device work of the step ran outside the graph. This is never derived from lists of kernels."
+    "Whether device work of the step ran outside the graph. It is never derived from lists of kernels."
     unknown_operations: tuple[str, ...] | None = None
-    "Operations with effects that the device does not know; empty on CUDA."
+    "Operations whose effects the device does not know. It is empty on CUDA."
     pool_bytes: int | None = later()
     from_shapes: bool | None = later()
     "Whether no values were computed, so that the graph cannot be replayed."

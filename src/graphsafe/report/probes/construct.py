@@ -1,4 +1,4 @@
-"""The effect of construction on the device."""
+"""How building the step affects the device."""
 
 from __future__ import annotations
 
@@ -12,44 +12,46 @@ from graphsafe.report.text import count
 
 @dataclass(frozen=True, slots=True)
 class RandomState:
-    """A generator of the device before and after construction."""
+    """A generator of the device before and after the step was built."""
 
     seed: int | None
     reseeded: bool | None = field(default=None, kw_only=True, metadata=LATER)
     offset_before: int | None
     offset_after: int | None
     draw: str | None
-    "The error's text if the generator refuses to draw."
+    "The error message if the generator cannot draw."
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A capture that construction began."""
+    """A capture that began while the step was built."""
 
     device: str
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     nodes: int | None
     first_error: Error | None
-    "None if the capture ended well. If a capture was left open, the error says so."
+    "It is None if the capture ended well. If a capture was left open, the error says so."
     frames: tuple[CallSite, ...] = unreported(())
     span: Span | None = unreported()
 
 
 @dataclass(frozen=True, slots=True)
 class Construct(Probe):
-    """How construction used the device."""
+    """How the device was used while the step was built."""
 
     built: bool | None = None
-    "Whether the factory returned something that can be stepped."
+    "Whether the factory returned an object that can be stepped."
     left_capturing: bool | None = None
-    """Whether, after the factory returned, the generator of a device with a live context refuses to draw as if a
-    capture were under way."""
+    """Whether a generator behaves, after the factory has returned, as if a capture were running: it refuses to draw.
+
+    Only devices with a CUDA context are checked.
+    """
     rng: Mapping[str, RandomState] | None = None
     captures: tuple[Attempt, ...] | None = None
     repaired: Mapping[str, bool] | None = later()
-    "Device -> whether the repair of a broken generator works."
+    "Device -> whether a broken generator could be repaired."
     stands_on: str | None = later()
-    "The device and stream that were current after construction."
+    "The device and stream that were current after the step was built."
     generators: tuple[str, ...] | None = later()
     threads: tuple[str, ...] | None = later()
 

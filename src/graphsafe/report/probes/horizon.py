@@ -1,4 +1,4 @@
-"""Further eager steps: whether their operations are still those that a capture records."""
+"""Further eager steps: whether they still run the operations that a capture records."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from graphsafe.report.probes.probe import PLACE, Probe, later, unreported
 from graphsafe.report.text import count
 
 Under = Literal["further steps", "clocks a day later", "other inputs on the host", "other values in host memory"]
-"""The condition that changed before the step: only its number, the clocks, inputs on the host, or host memory that the
-step itself writes."""
+"""The condition that changed before the step.
+
+It is only the number of the step, or the clocks, the inputs on the host, or host memory to which the step itself
+writes.
+"""
 Aspect = Literal["operation", "count", "number", "shape", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """The first operation that differs from the captured step."""
+    """The first operation of a later step that differs from the captured step."""
 
     step: int
-    "The step's number; the captured step is 0."
+    "The number of the step. The captured step has the number 0."
     under: Under
     what: Aspect
     op: str
@@ -33,17 +36,21 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Horizon(Probe):
-    """`fail`: a later eager step runs other operations than the captured one, or gives them other numbers, shapes or
-    lasting memory; or an eager step does so after a change of the host's clocks, of an input on the host, or of host
-    memory that the step writes (a pinned flag). `skipped`: no further step could be made; `crashed`: the process died
-    in one."""
+    """`fail`: a later eager step runs other operations than the captured one, or runs them with other numbers, shapes
+    or lasting memory.
+
+    The step may also do so only after a change of the host's clocks, of an input on the host, or of host memory that
+    the step writes, such as a pinned flag. `skipped`: no further step could be run. `crashed`: the process died in one.
+    """
 
     steps: int | None = None
     "The number of further steps that ran the same operations."
     departure: Departure | None = None
     files_read: tuple[str, ...] | None = later(())
-    """Files that later steps read. Their contents could not be changed, so they forbid `ready`: Python may decide by
-    them."""
+    """Files that later steps read.
+
+    They rule out `ready`: Python may decide by their contents, which could not be changed.
+    """
 
     def text(self) -> str:
         left = self.departure

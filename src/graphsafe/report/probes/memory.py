@@ -1,4 +1,4 @@
-"""Memory of a step and of its graph: how much, and which lines took it."""
+"""The memory of a step and of its graph: how much it is, and which lines took it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class HeldLine:
     """The memory that one line allocated."""
 
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
-    "Null if no Python line was running."
+    "It is null if no Python line was running."
     bytes: int
-    "The line's share of the largest number of bytes held at once."
+    "The line's share of the largest number of bytes that were held at once."
     allocated: int
     count: int
     kept: int
@@ -29,27 +29,27 @@ class HeldLine:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes that were asked for, without the allocator's rounding."""
+    """Bytes as they were requested, without the allocator's rounding."""
 
     bytes: int
-    "The largest number of bytes held at once."
+    "The largest number of bytes that were held at once."
     allocated: int
-    "Total bytes."
+    "The total number of bytes."
     count: int
     kept: int
-    "Bytes held at the end."
+    "The number of bytes that were held at the end."
     lines: tuple[HeldLine, ...]
     "The lines, the largest first."
 
     @property
     def largest_place(self) -> str:
-        """The place of the line whose allocations held most memory."""
+        """The place of the line whose allocations held the most memory."""
         return _place(self.lines[0]) if self.lines else "no line"
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """A line that keeps memory of the device, and the bytes that it keeps at each replay."""
+    """A line that keeps device memory, and the bytes that it keeps at each replay."""
 
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     bytes: int
@@ -58,7 +58,7 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """State that moved to other memory, and the replay after which the move was seen."""
+    """State that was moved to other memory, and the replay after which this was found."""
 
     path: str
     replay: int
@@ -91,7 +91,7 @@ class Growth:
 
     replays: int
     compared: int
-    "Number of replays that were compared with an eager step or with an earlier replay of the same inputs."
+    "The number of replays that were compared with an eager step or with an earlier replay of the same inputs."
     bytes: int | None = None
     pool_bytes: int | None = None
     host_bytes: int | None = None
@@ -102,16 +102,16 @@ class Growth:
     first_step_ms: float | None = None
     last_step_ms: float | None = None
     slows: bool | None = None
-    "Whether steps take longer and longer; null if no time was measured."
+    "Whether steps take longer and longer. It is null if no time was measured."
     keeping: tuple[Keeping, ...] = ()
     moved: tuple[Moved, ...] = ()
     drifts: tuple[Drift, ...] = ()
     failure: LateFailure | None = None
     stopped: str | None = None
-    "The reason why the run ended early: the user's code failed."
+    "Why the run ended early: the user's code failed."
 
     def text(self) -> str:
-        """Return in one line what grew."""
+        """Return in one line how much memory and time grew."""
         grown = bytes_text(self.bytes) if self.bytes is not None else "not known"
         text = f"growth in {self.replays} replays {grown}, {self.compared} of them compared"
         if self.slows and self.first_step_ms is not None and self.last_step_ms is not None:
@@ -126,7 +126,7 @@ class Memory(Probe):
     step: Held | None = None
     "The device memory that an eager step takes."
     pool: Held | None = None
-    "The memory taken from the graph's own pool during capture; if predicted, the memory of an eager step."
+    "The memory that the capture took from the graph's own pool. In a prediction: the memory of an eager step."
     growth: Growth | None = later()
 
     def text(self) -> str:
@@ -135,7 +135,8 @@ class Memory(Probe):
         return ", ".join([*parts, *([self.growth.text()] if self.growth is not None else [])])
 
     def sentences(self) -> Sequence[str]:
-        """Return one sentence on the step's memory and one on its graph's, with the largest lines if these differ."""
+        """Return one sentence about the step's memory and one about its graph's, with the largest lines if the two
+        differ."""
         texts = []
         if self.step is not None and self.step.bytes:
             texts.append(f"a step takes {bytes_text(self.step.bytes)} at once{_at(self.step, 'bytes')}")
@@ -151,8 +152,8 @@ class Memory(Probe):
         return texts
 
     def tables(self) -> Sequence[Table]:
-        """Return the lines, each with its share of the peak, its total, its allocations, and the bytes that it
-        keeps."""
+        """Return a row for each line: its share of the peak, all its bytes, its number of allocations, and the bytes
+        that it keeps."""
         heads = ("line", "at once", "in all", "allocations", "kept")
         titles = (("Memory that a step takes", self.step), ("Memory that the graph uses", self.pool))
         return [
@@ -171,7 +172,7 @@ def _row(line: HeldLine) -> tuple[str, ...]:
 
 
 def _at(held: Held, key: str) -> str:
-    """Return the lines that hold most, in brackets."""
+    """Return the lines that hold most, in parentheses."""
     sizes = {line: getattr(line, key) for line in held.lines}
     lines = sorted((line for line in held.lines if sizes[line]), key=lambda line: -int(sizes[line]))
     return f" ({listed([f'{bytes_text(sizes[line])} at {_place(line)}' for line in lines], most=_MOST)})"

@@ -12,8 +12,8 @@ from graphsafe.report.text import count
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two nodes that use the same memory and between which no path gives an order; at least one of them writes the
-    memory."""
+    """Two nodes that use the same memory, and that no path in the graph puts in order. At least one of them writes
+    it."""
 
     op: str
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
@@ -27,8 +27,11 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class Order(Probe):
-    """The order of a graph's nodes, by its edges. `fail`: some nodes race. `skipped`: the device does not show the
-    order of nodes or the memory that they use."""
+    """The order of a graph's nodes, given by its edges.
+
+    `fail`: some nodes race. `skipped`: the device does not show the order of the nodes, or not the memory that they
+    use.
+    """
 
     races: tuple[Race, ...] | None = None
 

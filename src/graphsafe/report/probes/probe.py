@@ -1,4 +1,4 @@
-"""One probe of a report: the common fields, and how the forms of a report show a probe."""
+"""The base of all probes: their common fields, and how the formats of a report show them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PLACE: Mapping[str, object] = {PLACE_OF: "frames"}
 "Metadata of a field that the parent process fills in: the line at which the unreported field `frames` ends."
 
 ABSOLUTE: Mapping[str, object] = {"absolute": True}
-"Metadata of a field with a place: its path is absolute in a child's answer, and relative in a report."
+"Metadata of a field with a place. Its path is absolute in a child's answer and relative in a report."
 
 
 def later(default: Any = None) -> Any:
-    """Make a field that older reports do not have. New reports have it, with null if the value is unknown."""
+    """Make a field that older reports do not have. New reports have it, as null if the value is unknown."""
     return field(default=default, metadata=LATER)
 
 
@@ -43,7 +43,7 @@ def is_unreported(one: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The root of an exception chain."""
+    """The first exception of an exception chain."""
 
     type: str | None = field(default=None, kw_only=True, metadata=LATER)
     message: str
@@ -52,12 +52,12 @@ class Error:
     frames: tuple[CallSite, ...] = unreported(())
     "The user's frames of the error, outermost first."
     span: Span | None = unreported()
-    "The expression that the last frame was running; None before Python 3.11."
+    "The expression that the last frame was running. It is None before Python 3.11."
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number whose change between reports is worth reporting."""
+    """A number whose change between two reports should be reported."""
 
     name: str
     value: float | None
@@ -66,7 +66,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of plain text under a title; the first row holds the heads of the columns."""
+    """Rows of plain text under a title. The first row is the heads of the columns."""
 
     title: str
     rows: Sequence[Sequence[str]]
@@ -74,12 +74,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe of a report. Its fields are the keys of its JSON form. The forms of a report ask a probe for plain text
-    and escape it themselves."""
+    """A probe of a report. Its fields are the keys of its JSON format.
+
+    Formats get plain text from a probe and escape it themselves.
+    """
 
     status: ProbeStatus = "skipped"
     reason: str | None = None
-    "The reason why the probe is skipped, crashed or timed out."
+    "Why the probe was skipped, crashed or timed out."
     calls: tuple[str, ...] | None = later()
     "The calls that led to an error of the target, outermost first."
 
@@ -89,7 +91,7 @@ class Probe:
         return self.status in ("pass", "fail")
 
     def told(self) -> str:
-        """Return the probe's result in one line, or the reason why there is none; empty if neither is known."""
+        """Return the probe's result in one line, or why there is no result. Return "" if neither is known."""
         why = first_line(self.reason or "")
         return (self.text() or why) if self.answered else why
 
@@ -98,11 +100,11 @@ class Probe:
         return ""
 
     def sentences(self) -> Sequence[str]:
-        """Return the sentences that follow the result's line on a terminal."""
+        """Return the sentences that follow the result on a terminal."""
         return ()
 
     def tables(self) -> Sequence[Table]:
-        """Return the tables, for forms with room for them."""
+        """Return the tables, for formats that can show them."""
         return ()
 
     def numbers(self) -> Sequence[Number]:
@@ -111,5 +113,5 @@ class Probe:
 
 
 def error_text(error: Error | None) -> str:
-    """Return the first line of an error's message; empty without an error."""
+    """Return the first line of an error's message, or "" without an error."""
     return "" if error is None else first_line(error.message)

@@ -12,21 +12,23 @@ from graphsafe.report.text import count
 
 Outcome = Literal["equal", "rounding", "different"]
 NO_REFERENCE = "no reference"
-"The reason why replays were not compared if the reference child gave no answer."
+"The reason that is given if replays were not compared because the reference child gave no answer."
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One output or piece of state that was compared at several steps, with the worst result.
 
-    `floor` is the difference of eager runs by chance; `rounding` is the change of the result if inputs change by one
-    unit in the last place, if measured.
+    `floor` is how much eager runs differ by chance. `rounding` is how much the result changes if inputs change by one
+    unit in the last place, if this was measured.
     """
 
     name: str
     result: Outcome | None = "equal"
-    """`equal`: bit for bit. `rounding`: no larger than chance or rounding explains. `different`: larger than chance or
-    rounding explains. null: the difference has no bound."""
+    """`equal`: all bits are equal. `rounding`: the difference is no larger than chance or rounding explains.
+
+    `different`: it is larger than that. null: the difference has no bound.
+    """
     equal: bool | None = True
     max_abs: float | None = 0.0
     floor: float | None = 0.0
@@ -34,18 +36,20 @@ class Check:
     replay: int | None = later()
     "The replay with the largest difference."
     compares: Literal["replay", "plain eager"] | None = later("replay")
-    """`replay` compares replays with the reference; `plain eager` compares plain eager steps with the reference, which
-    takes the path of captures."""
+    """`replay`: replays were compared with the reference, which takes the code path of captures.
+
+    `plain eager`: plain eager steps were compared with this reference.
+    """
 
     @staticmethod
     def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the data of a check; reports were once written without results."""
+        """Return the data of a check. In early versions, reports had no results."""
         return data if "result" in data else {**data, "result": _result_of(data)}
 
 
 @dataclass(frozen=True, slots=True)
 class Advances:
-    """How far each of two steps in a row advanced the generator; null if there is no generator."""
+    """By how much each of two successive steps advanced the generator. It is null without a generator."""
 
     eager: tuple[int | None, ...]
     replay: tuple[int | None, ...]
@@ -56,33 +60,46 @@ class Advances:
 
 @dataclass(frozen=True, slots=True)
 class Replay(Probe):
-    """Replays of the graph on changed inputs, compared with the reference. `pass`: all replays ran, and nothing below
-    disproves them. `crashed`: the child died in a replay, after a capture that passed."""
+    """Replays of the graph on changed inputs, compared with the reference.
+
+    `pass`: all replays ran, and no field below disproves them. `crashed`: the child died in a replay, after a capture
+    that passed.
+    """
 
     first_error: Error | None = None
     reference: Literal["independent"] | None = None
-    "Whether the reference child delivered the values to compare with."
+    "Whether the reference child delivered the values with which replays are compared."
     checks: tuple[Check, ...] | None = None
-    """Checks of every output and every piece of state. Most compare all replays with the reference, which runs along
-    the path of captures. Others compare that path with plain eager steps."""
+    """The checks of every output and every piece of state.
+
+    Most of them compare all replays with the reference, which takes the code path of captures. The others compare that
+    path with plain eager steps.
+    """
     varied: int | None = None
-    "Number of replays in which the changed inputs changed the reference's outputs or state."
+    "The number of replays in which the changed inputs changed the reference's outputs or state."
     unvaried: tuple[str, ...] | None = None
-    """Inputs that could not be given new values and on which the outputs may depend. They rule out `ready` unless the
-    twin captures agree."""
+    """The inputs that could not be given new values and on which the outputs may depend.
+
+    They rule out `ready` unless the twin captures agree.
+    """
     unvaried_host: tuple[str, ...] | None = None
-    """The inputs of `unvaried` that lie on the host. They always rule out `ready`: Python's decisions may depend on
-    their values, and twin captures with the same values prove nothing about such decisions."""
+    """The inputs of `unvaried` that are on the host.
+
+    They always rule out `ready`: Python may decide by their values, and twin captures with the same values prove
+    nothing about such decisions.
+    """
     rng_law: Literal["pass", "fail", "skipped"] | None = None
-    "`skipped`: the step draws no random numbers; null: it could not be checked."
+    "`skipped`: the step draws no random numbers. null: it could not be checked."
     first_step: Literal["pass", "fail", "skipped", "crashed", "timeout"] | None = None
-    """`fail`: a replay differs from the reference's first step because of an attribute that was born in step 1, depends
-    on the inputs of step 1 and is not rewritten later (GS701 proven). In a prediction from shapes, `fail` means that
-    the graph reads, and does not write, memory that step 1 made from its inputs. A difference by design, such as a
-    cache position, is a `pass`. `skipped`: nothing was born in step 1."""
+    """`fail`: a replay differs from the reference's first step because of an attribute that step 1 created.
+
+    The attribute depends on the inputs of step 1 and is not rewritten later (GS701 proven). In a prediction from
+    shapes, `fail` means that the graph reads, but does not write, memory that step 1 created from its inputs. `pass`:
+    there is no difference, or one by design, such as a cache position. `skipped`: step 1 created no attribute.
+    """
     rng: Advances | None = later()
     rounds: int | None = later()
-    "Number of further rounds of the target's refresh in which replays were compared."
+    "The number of further rounds of the target's refresh in which replays were compared."
 
     def text(self) -> str:
         results = [check.result for check in self.checks or ()]
@@ -100,7 +117,7 @@ class Replay(Probe):
 
 
 def differing(checks: Sequence[Check]) -> list[Check]:
-    """Return the checks whose difference is beyond chance and rounding."""
+    """Return the checks whose difference is larger than chance and rounding explain."""
     return [check for check in checks if check.result == "different"]
 
 
@@ -114,5 +131,5 @@ def _result_of(data: Mapping[str, Any]) -> Outcome | None:
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a number, or None for NaN and infinity, which do not measure a difference."""
+    """Return a finite number as it is. Return None for NaN and infinity, which do not measure a difference."""
     return value if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""How the state that a step reaches changes from step to step."""
+"""How the state that a step can reach changes from step to step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Change:
 
     name: str
     how: str
-    "One of born, grows, rebound, host, changes, cached or opaque."
+    "One of `born`, `grows`, `rebound`, `host`, `changes`, `cached` or `opaque`."
     before: object
     after: object
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
@@ -25,7 +25,7 @@ class Change:
 
     @staticmethod
     def upgraded(data: Any) -> Mapping[str, Any]:
-        """Return the data of a change; older reports have only the name."""
+        """Return the data of a change. In older reports, the data is only the name."""
         return {"name": data} if isinstance(data, str) else data
 
 

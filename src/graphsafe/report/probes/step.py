@@ -1,4 +1,4 @@
-"""Events of an eager step that a graph cannot hold."""
+"""Events of an eager step that cannot be part of a graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphsafe.report.text import count, listed
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the step, with the number of events of each kind there."""
+    """A line of the step, with the number of events of each kind."""
 
     place: str
     kinds: Mapping[str, int]
@@ -20,26 +20,25 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Something that Inductor runs without a CUDA graph."""
+    """A whole compiled graph, or a part of one, that Inductor runs without a CUDA graph."""
 
     part: bool
-    """Whether this is one partition of a compiled graph whose other parts are in CUDA graphs, rather than a whole
-    compiled graph."""
+    """Whether this is one partition of a compiled graph. The other partitions are then in CUDA graphs."""
     reason: str
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     frames: tuple[CallSite, ...] = unreported(())
-    "The frames of the operation to blame; empty if Inductor does not report them."
+    "The frames of the operation to blame. It is empty if Inductor does not report them."
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Inductor's use of CUDA graphs in a compiled step."""
+    """How Inductor uses CUDA graphs in a compiled step."""
 
     kernels: int | None
     from_graphs: int | None
     left: tuple[Left, ...]
     recorded_again: tuple[str, ...]
-    "The reasons why an existing graph could not be replayed."
+    "Why an existing graph could not be replayed."
     sizes: tuple[str, ...]
     "The sizes for which new graphs were recorded."
     captures_after_warmup: int
@@ -55,7 +54,7 @@ class Step(Probe):
     allocations: int | None = None
     by_line: tuple[Line, ...] | None = None
     unknown_operations: tuple[str, ...] | None = None
-    "Operations with effects that the device does not know; empty on CUDA."
+    "Operations whose effects the device does not know. It is empty on CUDA."
     compiled: Compiled | None = later()
 
     def text(self) -> str:

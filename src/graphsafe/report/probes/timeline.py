@@ -17,38 +17,39 @@ GAP_TEXTS: dict[GapCause, str] = {
     "wait": "the host waited, and launched the next work only then",
     "allocation": "the host took or gave back memory of the device",
     "host": "the host was busy before the launch",
-    "device": "the next work was launched in time, and began later",
+    "device": "the next work was launched in time, but began later",
 }
 _MOST_ROWS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A call of the host, or a piece of work of the device. Times are microseconds from the beginning of the step."""
+    """A call of the host, or a piece of work of the device. Times are in microseconds from the beginning of the
+    step."""
 
     lane: Lane
     kind: OperationKind
     name: str
     place: str | None = field(metadata=ABSOLUTE)
-    "The line of the user's code that was running, `cache.py:41`."
+    "The line of the user's code that was running, such as `cache.py:41`."
     begin_us: float | None
     us: float | None
     stream: int | None
     behind_us: float | None
-    "For a wait: how long the device was at work during it."
+    "For a wait: how long the device worked during it."
     in_graph: bool
     "Whether the work comes from the launch of a graph."
     count: int
-    "The number of equal operations in a row; without times, these share one entry."
+    "The number of equal operations in a row. Without times, these share one entry."
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A period in which no stream of the device worked, between two pieces of work."""
+    """A period, between two pieces of work, in which no stream of the device worked."""
 
     cause: GapCause
     place: str | None = field(metadata=ABSOLUTE)
-    "The line that waited, or that launched the next work."
+    "The line that waited, or the line that launched the next work."
     begin_us: float
     us: float
 
@@ -60,18 +61,18 @@ class Timeline(Probe):
     step_us: float | None = None
     "The time from the step's first line to the end of its last work."
     busy_us: float | None = None
-    "The time during which the device works in the step; without gaps, the same work would take this time."
+    "How long the device works in the step. Without gaps, the step would take this long."
     operations: tuple[Operation, ...] | None = None
     "The operations in the order in which they begin."
     gaps: tuple[Gap, ...] | None = None
     replay_us: float | None = None
-    "The time from a replay's first work to the end of its last."
+    "The time from the beginning of a replay's first work to the end of its last."
     replay: tuple[Operation, ...] | None = None
     left_out: int | None = None
 
     @property
     def is_measured(self) -> bool:
-        """Return whether the operations have times; otherwise only their order is known."""
+        """Whether the operations have times. If not, only their order is known."""
         return self.step_us is not None
 
     def of_kind(self, *kinds: OperationKind) -> list[Operation]:
@@ -84,7 +85,7 @@ class Timeline(Probe):
         return noun if number else ""
 
     def text(self) -> str:
-        """Return how the step's time is spent, or the facts that are known without times."""
+        """Return how the step's time is spent. Without times, return the numbers of launches, copies and waits."""
         if self.operations is None:
             return ""
         if self.step_us is None or self.busy_us is None:
@@ -114,8 +115,7 @@ class Timeline(Probe):
 
 
 def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
-    """Group the gaps by cause and line; return the cause, line, time and number of gaps of each group, the largest
-    first."""
+    """Group the gaps by cause and line. Return the cause, line, time and number of each group, the longest first."""
     found: dict[tuple[GapCause, str], list[float]] = {}
     for gap in gaps:
         found.setdefault((gap.cause, gap.place or "not known"), []).append(gap.us)
@@ -124,8 +124,11 @@ def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
 
 
 def waits_by_line(waits: Sequence[Operation]) -> list[tuple[str, ...]]:
-    """Return for each group of waits the line, the call, the number, the time, and the device's work meanwhile; the
-    longest first."""
+    """Group the waits by line and call.
+
+    Return for each group, the longest first: the line, the call, the number of waits, their time, and how long the
+    device worked meanwhile.
+    """
     found: dict[tuple[str, str], list[Operation]] = {}
     for wait in waits:
         found.setdefault((wait.place or "not known", wait.name), []).append(wait)

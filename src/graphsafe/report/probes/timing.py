@@ -13,24 +13,24 @@ class Timing(Probe):
     eager_ms: float | None = None
     graph_ms: float | None = None
     launches: int | None = None
-    "Kernel launches of one eager step."
+    "The number of kernel launches in one eager step."
     eager_spread_ms: tuple[float, float] | None = later()
-    "The range in which eight of ten eager steps lay."
+    "The range that contains the times of eight of ten eager steps."
     graph_spread_ms: tuple[float, float] | None = later()
     shared: bool | None = later()
     "Whether another target used the device meanwhile."
     seconds: float | None = later()
-    "Seconds that the proof took."
+    "The duration of the proof in seconds."
     children: Mapping[str, float] | None = later()
-    "Seconds that each child took."
+    "Child -> its duration in seconds."
     spent: Mapping[str, Mapping[str, float]] | None = later()
-    "Child -> its time by activity."
+    "Child -> activity -> the seconds that it took."
     not_shared: str | None = later()
-    "The reason why children had to make their imports themselves."
+    "Why each child had to import its modules itself."
 
     @property
     def times_as_fast(self) -> float | None:
-        """Return the time of an eager step divided by that of a replay, or None."""
+        """The time of an eager step divided by the time of a replay, or None."""
         return self.eager_ms / self.graph_ms if self.eager_ms is not None and self.graph_ms else None
 
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Captures of the step, some steps apart, compared with each other."""
+"""Several captures of the step, some steps apart, compared with each other."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from graphsafe.report.text import count
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference between two captures: something that Python decides at capture."""
+    """One difference between two captures, caused by a decision that Python makes at capture."""
 
     node: int
     "The number of the node in the graph, from 0."
     what: Literal["count", "operation", "extent", "scalar", "address"]
-    """`scalar`: a value among the arguments; `extent`: how much is launched or copied; `address`: memory outside the
-    graph's own pool; `operation`: another kernel or kind of node; `count`: another number of nodes."""
+    """`scalar`: a value among the arguments. `extent`: how much is launched or copied. `address`: memory outside the
+    graph's own pool. `operation`: another kernel or kind of node. `count`: another number of nodes."""
     op: str
     before: str
     after: str
@@ -27,7 +27,7 @@ class Difference:
     frames: tuple[CallSite, ...] = unreported(())
     span: Span | None = unreported()
     argument: int = unreported(0)
-    "The piece of the node's arguments that differs."
+    "The number of the argument that differs, among the node's arguments."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +35,20 @@ class Cause:
     """A change of state that makes two captures differ."""
 
     kind: Literal["attribute", "tensor", "length", "input"]
-    "`input`: a tensor that the target's refresh binds anew."
+    "`input`: a tensor that the target's refresh replaces by another tensor."
     path: str
     before: str | None
     after: str | None
     frames: tuple[CallSite, ...] = ()
-    "Where the change is made, if that is known."
+    "The calls that led to the change, if they are known."
 
 
 @dataclass(frozen=True, slots=True)
 class Twin(Probe):
-    """`fail`: the graphs differ, or the step could not be captured again. Python then decides differently at each
-    capture, and a replay keeps the decisions of its capture."""
+    """`fail`: the graphs differ, or the step could not be captured again.
+
+    Python then decides differently at each capture, and a replay keeps the decisions of its capture.
+    """
 
     captures: int | None = None
     agree: bool | None = None
@@ -59,12 +61,15 @@ class Twin(Probe):
     first_error: Error | None = later()
     "The error of a second capture."
     changes: tuple[Cause, ...] = unreported(())
-    "The causes, with what changed."
+    "The causes, with the values before and after."
 
     @property
     def explains(self) -> bool:
-        """Return whether the captures differ in a way that explains wrong replays. Other memory without a known cause
-        may itself follow from work outside the graph."""
+        """Whether the difference explains wrong replays.
+
+        If only addresses differ and no cause is known, the difference may itself be an effect of work outside the
+        graph.
+        """
         return self.status == "fail" and bool(
             self.causes or any(one.what != "address" for one in self.differences or ())
         )

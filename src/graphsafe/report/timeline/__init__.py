@@ -1,1 +1,1 @@
-"""Draws the step over time as lanes of bars, for a picture in a page and for a trace for Perfetto."""
+"""Draws the step over time as lanes of bars, for an HTML page and for a trace that Perfetto shows."""

@@ -1,4 +1,4 @@
-"""The lanes of a timeline: bars with begin and length, in microseconds, or in operations if there are no times."""
+"""The lanes of a timeline. Their bars have a begin and a length, in microseconds or, without times, in operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEGEND: Mapping[str, str] = {
     "gap-host": "gap: host busy",
     "gap-device": "gap: launched in time",
 }
-"""Kind of bar -> its name."""
+"""Kind of bar -> the name of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Lane:
     name: str
     bars: tuple[Bar, ...]
     in_time: bool = True
-    "Whether bars are measured in microseconds, rather than in operations."
+    "Whether the bars are measured in microseconds. If not, they are measured in operations."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,17 @@ class Picture:
 
     @property
     def title(self) -> str:
-        """Return `model.py:build on cuda:0, batch=4`."""
+        """The title of the picture: `model.py:build on cuda:0, batch=4`."""
         return f"{self.target} on {self.place}"
 
     def length(self, in_time: bool) -> float:
-        """Return the end of the last bar, either among lanes in time or among the others."""
+        """Return the end of the last bar among the lanes that are in time, or among those that are not."""
         bars = (bar for lane in self.lanes if lane.in_time == in_time for bar in lane.bars)
         return max((bar.begin + bar.length for bar in bars), default=0.0)
 
 
 def pictures(report: Report) -> list[Picture]:
-    """Return the timelines of a report; a device or bucket without a timeline has a picture without lanes."""
+    """Return the timelines of a report. A device or bucket without a timeline has a picture without lanes."""
     found = []
     for number, device in enumerate(report.devices or ()):
         for at, part in enumerate(device.parts):
@@ -134,7 +134,10 @@ def _in_order(operations: Sequence[Operation]) -> Iterator[Bar]:
 
 
 def _pieces(segments: Sequence[Segment]) -> Lane:
-    """Return the plan's graphs and breaks as a lane, by their times or, if a piece has none, by their operations."""
+    """Return the plan's graphs and breaks as a lane.
+
+    Their lengths are their times or, if a piece has no time, their numbers of operations.
+    """
     in_time = all(segment.ms is not None for segment in segments)
     bars, at = [], 0.0
     for segment in segments:

@@ -1,4 +1,4 @@
-"""A trace for Perfetto (https://ui.perfetto.dev) and chrome://tracing: Chrome's trace event format, as JSON."""
+"""A trace for Perfetto (https://ui.perfetto.dev) and chrome://tracing, as JSON in Chrome's trace event format."""
 
 from __future__ import annotations
 

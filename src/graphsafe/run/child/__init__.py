@@ -1,5 +1,5 @@
-"""The part of `graphsafe run` that lives in the processes of the program."""
+"""Watches captures and replays inside each Python process of the program."""
 
-# A watched process begins its watch while it imports torch. At that moment, no module of this package may be half
-# imported.
+# A process imports this package while it imports torch. At that moment, every module of this package must already be
+# fully imported.
 import torch  # noqa: F401

@@ -1,4 +1,4 @@
-"""Finds the line that has assigned an attribute since certain calls, if the program has only one such line."""
+"""Finds the line that assigned an attribute after given calls, if only one line of the program can have done so."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def assigning_line(owner: Any, attribute: str, done: Sequence[CallSite]) -> CallSite | None:
-    """Return the only line that can have assigned an attribute of `owner` since the calls `done`, in the files that the
-    process has imported; None if there are several or none."""
+    """Return the only line that can have assigned an attribute of `owner` after the calls `done`.
+
+    All files that the process has imported are searched. Return None if no line or more than one line is found.
+    """
     word = re.compile(rf"\b{re.escape(attribute)}\b")
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     own = {absolute(file) for file in files if isinstance(file, str) and file.endswith(".py") and is_user_file(file)}
@@ -41,7 +43,7 @@ def _lines(path: str, attribute: str, classes: set[str], done: Sequence[CallSite
 
 
 def _assigned(tree: ast.Module, attribute: str) -> Iterator[tuple[ast.expr, int]]:
-    """Yield the objects whose attribute of this name a statement sets, with the line."""
+    """Yield each object on which a statement sets the attribute, and the line of the statement."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Store):
             yield node.value, node.lineno
@@ -52,8 +54,11 @@ def _assigned(tree: ast.Module, attribute: str) -> Iterator[tuple[ast.expr, int]
 
 
 def _is_before(path: str, line: int, function: Any, is_own: bool, done: Sequence[CallSite]) -> bool:
-    """Return whether a line ran before the calls `done`: above the call of the same function, or in a constructor that
-    is not one of them."""
+    """Return whether a line ran before the calls `done`.
+
+    It did if it is above a call in the same function. A constructor also ran before, unless `done` contains a call in
+    it.
+    """
     ran = [one.line for one in done if one.path == path and innermost(path, one.line, *_FUNCTIONS) is function]
     if not ran:
         return is_own and function.name == "__init__"

@@ -50,23 +50,23 @@ from graphsafe.run.part import POOL, Facts, Options
 
 Result = TypeVar("Result")
 _FIRST = 16
-"The memory of a graph is checked before each of this many first replays."
+"The memory of a graph is checked before each of its first 16 replays."
 _SEARCHED = 4
-"The names of earlier results are searched for before this many replays of a graph, the first replay excluded."
+"The names of earlier results are searched before the replays 2 to 5 of a graph."
 _MOST_STACKS = 4
-"The largest number of different call stacks of replays that are kept for a graph."
+"At most this many different call stacks of replays are kept for a graph."
 _MOST_REPLAYERS = 16
-"The largest number of threads and streams of replays that are kept for a graph."
+"At most this many pairs of thread and stream are kept for the replays of a graph."
 _PATIENCE = 500
-"On a real GPU, memory that graphs use is checked again after this many times the duration of the last check."
+"On a real GPU, the next check of a graph's memory waits for this many times the duration of the last check."
 
 _NO_STEP = "no captured step can be distinguished from other work, as for a block that calls no function of its own"
 
 
 class Book:
     def __init__(self, sight: Sight, counters: Counters, tell: Callable[[bool], None], options: Options) -> None:
-        """Make the record. `tell` is called when there is something new in the record, with True if the next replay may
-        end the process."""
+        """Make an empty record. `tell` is called when the record has changed, with True if the next replay may end the
+        process."""
         self.sight = sight
         self.counters = counters
         self._tell = tell
@@ -76,19 +76,19 @@ class Book:
         self.waits = Waits(self._replays, lambda: self._is_wanted("waits")) if options.waits else None
         self._only = options.only
         self._problems: dict[tuple[str, str, str], None] = {}
-        "The limits of this run, each as kind, subject and reason."
+        "The limits of this run. Each is a kind, a subject and a reason."
         self._captures = 0
         self._reads: Reads | None = None
         self._results = Results(is_reading_told=sight.evidence == "predicted")
         self._previous = Previous()
         self._meetings = Meetings()
         self._frozen: dict[str, list[Frozen]] = {}
-        "The numbers that captured code used, by file, if eager operations are seen."
+        "File -> the numbers in it that captured code used. It is empty if eager operations are not seen."
         self.memories = Memories(sight, self.replays, tell)
         self._streams: dict[int, str] = {0: "default stream"}
 
     def begun(self, earlier: GraphRecord | None, handled: int) -> GraphRecord | None:
-        """Record that a capture begins; `earlier` is the record of an earlier capture into the same graph."""
+        """Record that a capture begins. `earlier` is the record of an earlier capture into the same graph object."""
         if earlier is not None:
             earlier.drop()
         if not self._is_wanted("graphs"):
@@ -117,8 +117,8 @@ class Book:
         return self._streams.setdefault(self.sight.stream(), f"side stream {len(self._streams)}")
 
     def _is_wanted(self, what: str) -> bool:
-        """Return whether the current device is recorded; if it is not, add a limit which says that the device has
-        `what`."""
+        """Return whether the current device is recorded. If it is not, record as a limit that `what` on this device was
+        left out."""
         device = self.sight.device()
         if self._only and device not in self._only:
             why = "not recorded: other devices were asked for"
@@ -127,7 +127,7 @@ class Book:
         return True
 
     def ended(self, graph: Any, record: GraphRecord, frame: FrameType) -> None:
-        """Read what was captured. The variables of `frame` and its callers name the graph's tensors."""
+        """Read a captured graph. Variables of `frame` and of its callers give names to its tensors."""
         self.graphs.append(record)
         record.seconds = (time.time_ns() - record.begun) / 1e9
         frames = user_frames_now(frame)
@@ -136,7 +136,7 @@ class Book:
             self._frozen.setdefault(number.place[0], []).append(number)
         record.options = [] if record.stepped is None else record.stepped.end()
         record.drawn = None if drawn_so_far() == record.drawn_before else record.key.drawn
-        record.drawn_before = ()  # the states are large
+        record.drawn_before = ()  # free the memory: the states are large
         with torch._C.DisableTorchFunction():
             present = names_in(frames)
             names = {**graphed_results(graph, frame), **record.names, **present}
@@ -161,10 +161,10 @@ class Book:
         self.steps.captured(contents.step, record.number)
         if contents.problem:
             self._problems["unread-graph", "a graph's nodes", contents.problem] = None
-        self._tell(len(self.graphs) == 1)  # a process that ends now must not seem to have captured nothing
+        self._tell(len(self.graphs) == 1)  # otherwise a process that ends now would seem to have captured nothing
 
     def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
-        """Note a capture that ended with an error, or an error before a capture, without `graph` and `record`."""
+        """Record a failed capture. `graph` and `record` are None if the error was raised before the capture began."""
         if record is not None and record.stepped is not None:
             record.stepped.end()
         if not self._is_wanted("graphs"):
@@ -191,8 +191,8 @@ class Book:
         self._tell(False)
 
     def replaying(self, record: GraphRecord) -> None:
-        """Check the memory that a graph uses, before a replay; on a real GPU this happens before the first replays, and
-        later so seldom that the checks take a small share of the time."""
+        """Check the memory that a graph uses, before a replay. On a real GPU, the memory is checked before the first
+        replays; later checks are so rare that they take little time."""
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
             self.replayed_by(record)
@@ -221,15 +221,15 @@ class Book:
 
     def _returned(self, record: GraphRecord) -> CallSite | None:
         """Return the line that keeps results whose memory is outside the graph's pool and is updated by each replay. On
-        a GPU, memory that kernels update is left out, because kernels do not show which memory they write."""
+        a GPU, memory that kernels use is left out: the arguments of a kernel do not say which memory it writes."""
         updates = ("write", "both") if self.sight.evidence == "predicted" else ("write",)
         updated = [use.memory for use in record.uses if use.access in updates and use.certain]
         storages = frozenset(memory.number for memory in updated if memory.is_there)
         return returned_and_kept(storages, user_frames_now(sys._getframe(1)), record.looks) if storages else None
 
     def replayed_by(self, record: GraphRecord) -> None:
-        """Record the thread and the stream of a replay, if memory is checked at this replay or if its thread is not the
-        thread of the replay before."""
+        """Record the thread and the stream of a replay. Call it when memory is checked, and when the thread differs
+        from the previous replay's thread."""
         record.replayer = threading.get_ident()
         one = (threading.current_thread().name, self._stream())
         if one not in record.replayers and len(record.replayers) < _MOST_REPLAYERS:
@@ -237,20 +237,20 @@ class Book:
             self._tell(False)
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
-        """Look for gradients that a graph writes but the optimizer does not have. The optimizer is about to make an
-        eager step."""
+        """Look, before an eager step, for gradients that a graph writes but the optimizer does not have."""
         for record in self.graphs:
             watched = record.gradients if record.dropped is None else None
             if watched and watched.stepping(optimizer, self.replays(record.number)):
                 self._tell(False)
 
     def instantiated(self, record: GraphRecord) -> None:
-        """Note that the program instantiated a graph. A graph that was replayed had been instantiated before."""
+        """Count an instantiation of a graph. If the graph was replayed before the first counted one, it was
+        instantiated then too."""
         record.instantiations += 1 if record.instantiations or not self.replays(record.number) else 2
         self._tell(False)
 
     def _overwriting(self, record: GraphRecord) -> None:
-        """Look for results of earlier replays that the coming replay overwrites and that the program reads later."""
+        """Look for earlier results that this replay is about to overwrite and that the program reads later."""
         frames, sites = self._running()
         found = self._results.replaying(record, frames, sites)
         if not found and record.outputs.overwritten is None:
@@ -265,7 +265,7 @@ class Book:
             self._tell(False)
 
     def checking_values(self, record: GraphRecord) -> None:
-        """Compare the values that a graph froze with the program's values, before a replay."""
+        """Compare, before a replay, the values that the graph froze with the program's present values."""
         if record.options or record.key.has_values:
             with torch._C.DisableTorchFunction():
                 if self._is_stale(record):
@@ -281,7 +281,7 @@ class Book:
         return [stack for record in list(self.graphs) if record.number == graph for stack in list(record.stacks)]
 
     def ordering(self) -> Callable[[GraphRecord], None] | None:
-        """Return the function to call before each replay, or None if the order of writes and replays is not watched."""
+        """Return the function to call before each replay, or None if the order of replays is not followed."""
         follow = self.sight.ordering()
         if follow is None:
             return None
@@ -303,8 +303,7 @@ class Book:
             self._tell(False)
 
     def reading(self, storages: Callable[[], Collection[int]]) -> None:
-        """Record that the running line reads storages by an eager operation; they are computed only if a read
-        matters."""
+        """Record that the running line reads storages eagerly. `storages` is called only if a read matters."""
         frames = user_frames_now(sys._getframe(1)) if self._results.is_watching or self._frozen else []
         if self._results.is_watching and self._results.read(storages(), frames):
             self._tell(False)
@@ -312,7 +311,7 @@ class Book:
             number.ran(frames[0].f_lineno)
 
     def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:
-        """Run a hook of graphsafe; its error is noted and does not stop the program."""
+        """Run a hook of graphsafe. An error in it is recorded as a limit and does not stop the program."""
         try:
             return do(*args)
         except Exception as error:
@@ -320,7 +319,7 @@ class Book:
             return None
 
     def registering(self, module: torch.nn.Module, name: str, _: Any) -> None:
-        """Record that a module is about to get another parameter or buffer under an existing name."""
+        """Record that a module is about to replace a parameter or buffer by another one with the same name."""
         old = module._parameters.get(name, module._buffers.get(name))
         if old is not None and self.memories:
             with torch._C.DisableTorchFunction():
@@ -329,7 +328,7 @@ class Book:
                 self.memories.leaving(number)
 
     def look_at_all(self) -> None:
-        """Bring every status up to date."""
+        """Update the status of the memory that each existing graph uses."""
         with torch._C.DisableTorchFunction():
             for record in list(self.graphs):
                 if record.dropped is None:
@@ -344,7 +343,9 @@ class Book:
             limits.append(("unseen", "steps that run without a graph", unseen))
         more = self._captures - MOST_GRAPHS
         if more > 0:
-            limits.append(("too-many-graphs", f"{more} captures", f"a process's ledger has room for {MOST_GRAPHS}"))
+            limits.append(
+                ("too-many-graphs", f"{more} captures", f"the ledger of a process has room for {MOST_GRAPHS}")
+            )
         return {
             "graphs": [record.facts() for record in list(self.graphs)],
             "failed": list(self.failed),
@@ -358,7 +359,7 @@ class Book:
         }
 
     def forget(self, counters: Counters) -> None:
-        """Start again in a forked process, without the parent's graphs."""
+        """Start again in a forked process, without the graphs of the parent process."""
         self.counters = counters
         self.graphs, self.failed = [], []
         self.steps.forget()
@@ -373,14 +374,13 @@ class Book:
         return sum(self.replays(record.number) for record in list(self.graphs))
 
     def _unseen_steps(self) -> str | None:
-        """Return the reason why steps without a graph cannot be seen; None if they can be seen, or if there is no
-        graph."""
+        """Return why steps without a graph cannot be seen. Return None if they can be seen or if there is no graph."""
         if all(record.contents.nodes == {} for record in list(self.graphs)):
             return None
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
     def _is_stale(self, record: GraphRecord) -> bool:
-        """Return whether this is the first replay at which the program has a value other than the graph's."""
+        """Return whether the program's values differ from the graph's values at this replay for the first time."""
         if record.stale is not None:
             return False
         options = (option.changed() for option in record.options)

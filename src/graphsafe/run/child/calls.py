@@ -1,8 +1,8 @@
 """Finds the call that does the work of a capture, and counts the same calls outside of captures.
 
-While a capture runs, Python reports each call (`sys.monitoring`, from Python 3.12 on). The step is the outermost call
-of a module (else of a function) in which at least half of the graph's nodes were recorded. After the capture only the
-step's code is watched.
+While a capture runs, Python reports each call (`sys.monitoring`, from Python 3.12 on). The step is the outermost module
+call that recorded at least half of the graph's nodes. If no module call did, the step is the outermost such function
+call. After the capture, only calls of the step's code are reported.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ from graphsafe.run.child.names import elements_of, locals_of, weak_to
 from graphsafe.run.child.steps import Shapes, Step, Steps
 
 _DEEPEST = 8
-"The largest number of nested calls that are followed."
+"At most this many nested calls are followed."
 _MOST_PARAMETERS = 16
-"The largest number of a module's parameters whose `requires_grad` is read."
+"At most this many parameters of a module are checked for `requires_grad`."
 _UNFINISHED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type, torch.Tensor)
-"Types of values that cannot distinguish two calls of one function."
+"Values of these types cannot distinguish two calls of one function."
 
 Owners = tuple[tuple[str, "weakref.ref[Any]"], ...]
-"""The variables of a call that hold its object and the objects of its closure; a call with other owners is another
-step."""
+"""The variables of a call that hold its `self` (or first argument) and the modules and tensors of its closure.
+
+Calls of one function with different owners are different steps.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,13 @@ class _Call:
     shapes: Shapes
     recorded: bool
     frames: tuple[CallSite, ...]
-    "The calls that led to the step."
+    "The stack of calls that led to this call."
     nodes: int
-    "The number of nodes that were recorded during the call."
+    "The number of nodes that were recorded during this call."
 
 
 class _Region:
-    """The calls of one capture."""
+    """The calls that ran during one capture."""
 
     def __init__(self, recorded: Callable[[], int]) -> None:
         self._recorded = recorded
@@ -77,26 +79,27 @@ class _Region:
             self._found.append(_Call(code, owners, _is_forward(code), shapes, recorded, frames, now - before))
 
     def calls(self) -> list[_Call]:
-        """Return the calls that recorded at least half of the graph: modules first, outermost first."""
+        """Return the calls that recorded at least half of the graph's nodes: modules first, then the outermost
+        first."""
         total = self._recorded()
         found = [call for call in reversed(self._found) if total <= 2 * call.nodes]
         return sorted(found, key=lambda call: not call.is_module)
 
 
 class Calls:
-    """Watches the calls of this process. `recorded` returns how many nodes the running capture has so far."""
+    """Watches the calls of this process. `recorded` returns the number of nodes that the running capture has so far."""
 
     def __init__(self, steps: Steps, recorded: Callable[[], int]) -> None:
         self._steps = steps
         self._recorded = recorded
         self._regions: dict[int, _Region] = {}
-        "Thread -> the calls of its running capture."
+        "Thread -> the calls that its running capture has made."
         self._watched: dict[CodeType, list[tuple[Owners, int]]] = {}
-        "Code -> the owners and the number of each step that runs it."
+        "Code object -> the owners and the number of each step that runs it."
         self._count = 0
         self._monitor = Monitor({"PY_START": self._started, "PY_RETURN": self._ended, "PY_UNWIND": self._ended})
         self.problem = self._monitor.problem
-        "The reason why calls cannot be seen, or None."
+        "Why calls cannot be seen, or None."
 
     def close(self) -> None:
         self._monitor.hear()
@@ -105,13 +108,14 @@ class Calls:
         self._monitor.close()
 
     def begin(self) -> None:
-        """Follow the capture that has begun in this thread."""
+        """Follow the calls of the capture that has begun in this thread."""
         if self._monitor:
             self._regions[threading.get_ident()] = _Region(self._recorded)
             self._listen()
 
     def end(self) -> Step | None:
-        """Return the step that this thread has captured, and count its calls from now on; None if it is not known."""
+        """Return the step that this thread has captured, and count its later calls. Return None if the step is
+        unknown."""
         region = self._regions.pop(threading.get_ident(), None)
         if region is None:
             return None
@@ -121,7 +125,7 @@ class Calls:
         return None if call is None else self._step(call)
 
     def _listen(self) -> None:
-        """Let Python report all calls as long as a capture runs."""
+        """Let Python report all calls while a capture runs, and none otherwise."""
         self._monitor.hear(*(("PY_START", "PY_RETURN", "PY_UNWIND") if self._regions else ()))
 
     def _number(self, call: _Call) -> int | None:
@@ -144,7 +148,7 @@ class Calls:
                 region.started(sys._getframe(1))
             elif code in self._watched:
                 self._eager(code, sys._getframe(1))
-        except Exception as error:  # this is a fault of graphsafe, so the program goes on
+        except Exception as error:  # the fault is graphsafe's: the program must go on
             self._fail(error)
 
     def _ended(self, code: CodeType, *_: Any) -> None:
@@ -171,7 +175,7 @@ class Calls:
 
 
 def _may_be_step(frame: FrameType) -> bool:
-    """Return whether the call's function is the user's or a module's `forward`."""
+    """Return whether the called function belongs to the user or is the `forward` of a module."""
     code = frame.f_code
     if code.co_flags & _UNFINISHED or not code.co_flags & inspect.CO_OPTIMIZED:
         return False
@@ -183,7 +187,7 @@ def _is_forward(code: CodeType) -> bool:
 
 
 def _parameters(code: CodeType) -> Iterator[str]:
-    """Return the names of a function's parameters, `args` and `kwargs` too."""
+    """Return the names of a function's parameters, `*args` and `**kwargs` included."""
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return iter(code.co_varnames[:count])
@@ -199,7 +203,7 @@ def _owners(code: CodeType, values: dict[str, Any]) -> Owners:
 
 
 def _same(one: Owners, other: Owners) -> bool:
-    """Return whether two calls have the same owners and all of them still exist."""
+    """Return whether two calls have the same owners, all of which still exist."""
     pairs = zip(one, other, strict=False)
     return len(one) == len(other) and all(a == b and x() is y() is not None for (a, x), (b, y) in pairs)
 
@@ -213,8 +217,11 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
 
 
 def _shapes(code: CodeType, values: dict[str, Any]) -> Shapes:
-    """Return the shapes of the tensors among a call's arguments, only of device tensors if there are any. Symbolic
-    shapes are left out: reading them would change the trace."""
+    """Return the shapes of the tensors among a call's arguments.
+
+    If there are device tensors, only their shapes are returned. Symbolic shapes are left out, because reading them
+    would change the trace.
+    """
     with torch._C.DisableTorchFunction():
         tensors = [tensor for name in _parameters(code) for tensor in _tensors(values.get(name))]
         tensors = [tensor for tensor in tensors if not tensor.is_cpu] or tensors
@@ -223,7 +230,7 @@ def _shapes(code: CodeType, values: dict[str, Any]) -> Shapes:
 
 
 def _is_recorded(code: CodeType, values: dict[str, Any]) -> bool:
-    """Return whether autograd records the call: an argument, or a parameter of its module, requires a gradient."""
+    """Return whether autograd records the call: an argument or a parameter of the called module requires a gradient."""
     if not torch.is_grad_enabled():
         return False
     owner = values.get("self")

@@ -1,7 +1,7 @@
 """Finds the handler that swallows the exception of a failed capture.
 
-An object that is attached to the exception is destroyed together with it, when the handler ends. The stack at that
-moment names the handler. Neither the exception nor a frame is kept alive.
+An object is attached to the exception. When the handler ends, Python destroys both, and the stack at that moment shows
+the handler. Neither the exception nor a frame is kept alive.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from graphsafe.run.child.source import innermost
 
 
 class _Witness:
-    """Calls `tell`, when destroyed, with the line of the handler that swallowed the exception."""
+    """Calls `tell` on destruction, with the line of the handler that swallowed the exception."""
 
     def __init__(self, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
         self._stack = [(id(one), id(one.f_code)) for one in frames_from(frame)][::-1]
-        "The ids of the frames, outermost first."
+        "The ids of each frame and of its code, outermost first."
         self._tell = tell
 
     def __del__(self) -> None:
@@ -36,8 +36,8 @@ class _Witness:
 
 
 def swallowing_watched(error: BaseException, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
-    """Call `tell` when a handler of `frame`, or of one of its callers, swallows `error`."""
-    with contextlib.suppress(AttributeError, TypeError):  # some exceptions take no attributes
+    """Call `tell` if a handler in `frame` or in one of its callers swallows `error`."""
+    with contextlib.suppress(AttributeError, TypeError):  # some exceptions allow no new attributes
         error._graphsafe_witness = _Witness(frame, tell)  # type: ignore[attr-defined]
 
 
@@ -46,7 +46,7 @@ def is_watched(error: BaseException) -> bool:
 
 
 def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None:
-    """Return the handler that the innermost surviving frame of the exception is running now, if there is one."""
+    """Return the handler that is running in the innermost frame that the exception has not ended, if there is one."""
     pairs = zip(list(frames_from(frame))[::-1], before, strict=False)
     common = itertools.takewhile(lambda pair: (id(pair[0]), id(pair[0].f_code)) == pair[1], pairs)
     users = [one for one, _ in common if is_user_file(one.f_code.co_filename)]
@@ -58,7 +58,7 @@ def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None
 
 
 def _handler_lines(path: str, line: int) -> int | None:
-    """Return the first line of the innermost `except` clause, or `with suppress(...)`, that holds `line`."""
+    """Return the first line of the innermost `except` clause or `with suppress(...)` that contains `line`."""
     inner = innermost(path, line, ast.ExceptHandler, ast.With)
     if isinstance(inner, ast.With) and not any("suppress" in ast.unparse(item) for item in inner.items):
         return None

@@ -1,8 +1,9 @@
-"""Watches the random generators of graphs. Finds a generator that the program replaces, a generator that it registers
-while another device is current, and a seed that it sets before each replay.
+"""Finds faults in the use of random generators by graphs.
 
-A graph draws from the generators that were registered before its capture, and from the device's default generator. A
-replay reads a generator's seed and offset and advances the offset.
+Such a fault is a registered generator that the program replaces, a generator that it registers while another device is
+current, or a seed that it sets before each replay. A graph draws from the device's default generator and from the
+generators that were registered before its capture. A replay reads a generator's seed and offset and advances the
+offset.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _REGISTERED = "_graphsafe_registered"
 _UNNAMED = "a registered generator"
 _DEFAULT = "the device's default generator"
 _ENOUGH = 8
-"A graph that draws the same numbers at this many replays in a row counts as seeded before each replay."
+"If a graph draws the same numbers in this many replays in a row, the program seeds its generator before each replay."
 State = tuple[int, int]
 "A generator's seed and offset."
 
@@ -40,18 +41,18 @@ class Registered:
 
     generator: torch._C.Generator
     holders: tuple[tuple[str, weakref.ref[Any], str], ...]
-    "The attributes that held the generator: for each the name, the object and the attribute."
+    "The attributes that held the generator. Each is the full name, the object and the name of the attribute."
     name: str
     calls: tuple[CallSite, ...] = ()
-    "The calls that registered it."
+    "The calls that registered the generator."
     is_elsewhere: bool = False
-    "Whether another device was current at that time."
+    "Whether another device was current when it was registered."
 
 
 def register(
     graph: Any, generator: torch._C.Generator, frames: Sequence[FrameType], calls: tuple[CallSite, ...]
 ) -> None:
-    """Note that the program has registered a generator with a graph, under `calls`."""
+    """Record that the program has registered a generator with a graph. `calls` led to the registration."""
     known = graph.__dict__.setdefault(_REGISTERED, [])
     holders = tuple(_holders(generator, frames))
     variables = (name for frame in frames for name, value in locals_of(frame).items() if value is generator)
@@ -70,30 +71,33 @@ def _holders(generator: torch._C.Generator, frames: Sequence[FrameType]) -> Iter
 
 
 class Draws:
-    """The draws of one graph."""
+    """The random numbers that one graph draws."""
 
     def __init__(self) -> None:
         self._before: list[tuple[str, torch._C.Generator, State | None]] = []
         self._drawing: list[torch._C.Generator] = []
         "The generators whose offsets a replay has advanced."
         self.names: list[str] | None = None
-        "The names of these generators; None before the first replay."
+        "The names of the generators in `_drawing`. It is None before the first replay."
         self._last: list[State | None] = []
         self._same = 0
         self.is_known = False
         "Whether a replay has shown which generators the graph draws from."
         self.replaced: tuple[str, tuple[CallSite, ...]] | None = None
-        """An attribute that held a registered generator and holds another generator at a replay; with the line that
-        replaced the generator, or else the calls of the replay."""
+        """An attribute that held a registered generator and holds another generator at a replay.
+
+        With it is the line that replaced the generator. If the line is unknown, the calls of the replay are given
+        instead.
+        """
         self.is_replacing_known = False
         self.misplaced: tuple[CallSite, ...] = ()
         "The calls that registered a generator while another device was current."
         self.reseeded: tuple[CallSite, ...] = ()
-        "The call that sets the same seed before each replay. If the call is not known: the calls of the replay."
+        "The line that sets the same seed before each replay. If the line is unknown: the calls of the replay."
         self.is_line_known = True
 
     def replaying(self, graph: Any, frames: Sequence[FrameType], calls: tuple[CallSite, ...]) -> bool:
-        """Look at the generators before a replay under `calls`; return whether a fault is found."""
+        """Check the generators before a replay, to which `calls` led. Return whether a new fault was found."""
         registered: list[Registered] = graph.__dict__.get(_REGISTERED, [])
         if not self.is_known:
             generators = [(_DEFAULT, one) for one in _default()] + [(one.name, one.generator) for one in registered]
@@ -115,7 +119,7 @@ class Draws:
         return found
 
     def replayed(self) -> None:
-        """Compare the offsets with those before the first replay."""
+        """Find the generators that the first replay has advanced."""
         self.is_known = True
         moved = [
             (name, one) for name, one, state in self._before if state is not None and _state(one) not in (None, state)
@@ -124,7 +128,7 @@ class Draws:
         self._before = []
 
     def facts(self, seeded: CallSite | None) -> Facts:
-        """Return the facts; `seeded` is a line of the captured code that seeds a generator."""
+        """Return the facts for the ledger. `seeded` is a line of the captured code that seeds a generator."""
         replaced = None
         if self.replaced is not None:
             name, frames = self.replaced
@@ -138,8 +142,10 @@ class Draws:
         }
 
     def _replaced(self, registered: Sequence[Registered]) -> tuple[str, Any, str, tuple[CallSite, ...]] | None:
-        """Return an attribute that held a registered generator and now holds another one: its text, object and name,
-        and the calls that registered the first generator."""
+        """Return the attribute that held a registered generator and now holds another one.
+
+        The result is the attribute's text, object and name, and the calls that registered the first generator.
+        """
         for one in registered if self._drawing else ():
             for text, owner, attribute in one.holders:
                 now = attributes_of(owner()).get(attribute)
@@ -152,7 +158,7 @@ class Draws:
 
 
 def _state(generator: torch._C.Generator) -> State | None:
-    """Return the state; None if a failed capture has left the generator broken."""
+    """Return the seed and offset, or None if a failed capture has left the generator broken."""
     try:
         return generator.initial_seed(), generator.get_offset()
     except (RuntimeError, SystemError):  # SystemError: see gpu_trace.py
@@ -165,8 +171,11 @@ def _default() -> list[torch._C.Generator]:
 
 
 def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the line that seeds a generator between replays: a line of a loop around the replay, or of a function that
-    runs in that loop, or else of a function that one of these calls."""
+    """Return the line that seeds a generator between replays.
+
+    It is a line of a loop around the replay, a line of a function that runs in that loop, or a line of a function that
+    is called there.
+    """
     trees = [tree_of_code(one.f_code) for one in frames]
     loops = [outer_loop(tree, one.f_lineno) for tree, one in zip(trees, frames, strict=True)]
     for at, frame in enumerate(frames):

@@ -1,8 +1,8 @@
-"""Finds gradients that a graph writes and no optimizer reads: the program has dropped them between replays.
+"""Finds gradients that a graph writes and no optimizer reads, because the program drops them between replays.
 
-`optimizer.zero_grad()` sets each `weight.grad` to None. If the graph holds the backward pass but neither `zero_grad`
-nor the optimizer's step, its replays write the gradients of the capture. The eager step finds no gradients and does
-nothing.
+`optimizer.zero_grad()` sets each `weight.grad` to None. If a graph contains the backward pass, but neither `zero_grad`
+nor the optimizer's step, its replays write to the gradient tensors of the capture. The eager step then finds no
+gradients and does nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from graphsafe.run.child.names import Name
 
 
 class Gradients:
-    """The gradients among a graph's results, held weakly."""
+    """The gradients among a graph's results. They are weakly referenced."""
 
     def __init__(self, names: Iterable[Name] = ()) -> None:
-        """Read the names of the graph's results; only gradients count. Call it with torch functions disabled."""
+        """Take the gradients among the names of the graph's results. Call it with torch functions disabled."""
         own = [name for name in names if name.way[-1:] == (("attribute", "grad"),)]
         self._weights = [weakref.ref(weight) for name in own if (weight := name.owner()) is not None]
         self._watched = [weakref.ref(grad, self._gone) for name in own if (grad := name.tensor()) is not None]
@@ -32,7 +32,7 @@ class Gradients:
         self.let_go: tuple[CallSite, ...] = ()
         "The calls that led to the line that dropped the first gradient."
         self.skipped = 0
-        "The number of weights that had no gradient in a step of their optimizer after a replay."
+        "The number of weights that had no gradient at an eager step after a replay."
 
     def __bool__(self) -> bool:
         return bool(self._watched)
@@ -43,8 +43,10 @@ class Gradients:
                 self.let_go = self.let_go or user_frames()[0]
 
     def stepping(self, optimizer: torch.optim.Optimizer, replays: int) -> bool:
-        """Return whether this eager step is the first one to find no gradient after a replay; `replays` is the number
-        of replays so far."""
+        """Return whether this eager step is the first that finds no gradient after a replay.
+
+        `replays` is the number of replays so far.
+        """
         before, self._replays = self._replays, replays
         if self.skipped or not self.let_go or replays <= before:
             return False

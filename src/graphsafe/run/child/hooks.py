@@ -1,8 +1,7 @@
-"""Watches captures and replays by wrapping the methods of `CUDAGraph`, which every kind of capture calls.
+"""Watches captures and replays by wrapping the methods of `CUDAGraph`. Every way to capture a graph calls them.
 
-`make_graphed_callables` may also fail before it captures, so it is wrapped too.
-
-Dynamo treats each wrapper like the wrapped method: it calls the wrapper, and does not trace the wrapper's lines.
+`make_graphed_callables` is wrapped too, because it may fail before it captures. Dynamo calls each wrapper without
+tracing its lines, as it does with the wrapped method.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _RECORD = "_graphsafe_record"
 
 
 def hooked(book: Book) -> AbstractContextManager[None]:
-    """Wrap the methods as long as the context lasts."""
+    """Wrap the methods while the context is active."""
     graph = book.sight.graph
     hooks = (
         (graph, "capture_begin", _capture_begin),
@@ -48,7 +47,7 @@ def hooked(book: Book) -> AbstractContextManager[None]:
         lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
         lambda storages: book.safely(book.reading, storages),
     )
-    # Older versions of PyTorch, and those without CUDA, lack some of them.
+    # Some of these methods are missing in older versions of PyTorch and in builds without CUDA.
     there = [(owner, name, hook) for owner, name, hook in hooks if hasattr(owner, name)]
     return replaced(*((owner, name, _wrapped(owner, name, hook, book)) for owner, name, hook in there))
 
@@ -59,7 +58,7 @@ def _wrapped(owner: Any, name: str, hook: Callable[..., Any], book: Book) -> Any
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return hook(original, book, *args, **kwargs)
 
-    if hook is _replay:  # this hook is called directly, because programs replay often
+    if hook is _replay:  # without a call in between, because programs replay often
         wrapper = _replay(original, book)
     wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
     wrapper.__name__, wrapper.__qualname__ = name, f"{owner.__name__}.{name}"
@@ -83,8 +82,8 @@ def _capture_begin(original: Any, book: Book, graph: Any, *args: Any, **kwargs: 
 
 def _capture_end(original: Any, book: Book, graph: Any) -> Any:
     record = graph.__dict__.get(_RECORD)
-    # In `__exit__` of torch.cuda.graph this is the error of the `with` body; `capture_end` only repeats that the
-    # capture failed.
+    # In `__exit__` of `torch.cuda.graph`, the exception being handled is the error of the `with` body. `capture_end`
+    # then raises only a second error, which says that the capture failed.
     raised = sys.exc_info()[1]
     if record is not None and record.handled == id(raised):
         raised = None

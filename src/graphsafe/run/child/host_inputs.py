@@ -1,9 +1,8 @@
-"""Finds writes to pinned host memory at a time when a replay, or an eager asynchronous copy, may still read this
-memory.
+"""Finds writes to pinned host memory while a replay or an eager asynchronous copy may still read the memory.
 
-PyTorch does not see writes by NumPy or by a library's thread. So the contents are compared before each wait of the host
-and before each replay. Memory that has changed between two comparisons was written without a wait. Memory that a device
-also writes (a copy back to the host) is not watched.
+PyTorch does not see writes by NumPy or by a thread of a library. So the contents are compared before each wait of the
+host and before each replay. If they have changed between two comparisons, the host wrote without a wait. Memory that a
+device also writes, such as the target of a copy to the host, is not watched.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import file_tree, written_in_place
 
 _SAMPLES = 16_384
-"The largest number of bytes of each memory that are compared."
+"At most this many bytes of each memory are compared."
 _MOST_COPIES = 64
-"The largest number of copies under way whose memory is compared."
+"The memory of at most this many running copies is compared."
 
 
 @dataclass(slots=True)
@@ -39,13 +38,13 @@ class HostMemory:
 
     storage: weakref.ref[torch.UntypedStorage]
     memory: range
-    "The addresses that are read."
+    "The addresses that the device reads."
     checksum: int = 0
 
     @property
     def around(self) -> range:
-        """Return the addresses of the storage; none if the memory is gone, for example because the storage was
-        resized."""
+        """Return the addresses of the whole storage. The range is empty if the storage was freed or moved, as by a
+        resize."""
         storage = self.storage()
         found = range(0) if storage is None else addresses_of(storage)
         return found if self.memory.start in found else range(0)
@@ -56,10 +55,10 @@ class HostInputs:
         self._refills = refills
         self._inputs: dict[int, HostMemory] = {}
         self._left: set[int] = set()
-        "Storages that a device also writes."
+        "Numbers of storages that a device also writes."
 
     def captured(self, touches: Iterable[Touch]) -> None:
-        """Begin to watch the host memory from which a graph copies, unless the graph also writes it."""
+        """Begin to watch the host memory from which a graph copies. Memory that the graph also writes is left out."""
         for touch in touches:
             number = int(touch.storage._cdata)
             if touch.access != "read":
@@ -68,8 +67,10 @@ class HostInputs:
                 self._watch(number, touch.storage, addresses_of(touch.storage))
 
     def copied(self, stream: Stream, source: torch.Tensor) -> None:
-        """Record that a stream is about to copy from a contiguous pinned tensor. The number of this memory is its
-        negated address."""
+        """Record that a stream is about to copy from a contiguous pinned tensor.
+
+        The number of this memory is its negated address.
+        """
         storage, begin = source.untyped_storage(), source.data_ptr()
         self.look()
         under_way = [number for number in self._inputs if number < 0 and self._refills.is_read(number)]
@@ -81,7 +82,7 @@ class HostInputs:
         self._inputs[number] = HostMemory(weakref.ref(storage), memory, checksum(memory))
 
     def watched(self) -> set[int]:
-        """Return the numbers of the storages whose contents are compared."""
+        """Return the numbers of the memories whose contents are compared."""
         return set(self._inputs)
 
     def leave(self, storages: Iterable[int]) -> None:
@@ -94,7 +95,7 @@ class HostInputs:
                 del self._inputs[number]
 
     def look(self) -> None:
-        """Compare the contents; call it before the host has waited, and before a replay."""
+        """Compare the contents. Call it before the host has waited, and before a replay."""
         for number, one in list(self._inputs.items()):
             around = one.around
             if not around or (number < 0 and not self._refills.is_read(number)):
@@ -113,17 +114,18 @@ def addresses_of(storage: torch.UntypedStorage) -> range:
 
 
 def checksum(memory: range) -> int:
-    """Return a checksum of the memory, or of evenly spaced bytes of it if it is large."""
+    """Return a checksum of the memory. If the memory is large, evenly spaced bytes are taken."""
     size = len(memory)
     if not size:
         return 0
     content = memoryview((ctypes.c_char * size).from_address(memory.start))
-    # With an odd stride the samples include every byte position within a number
+    # With an odd stride, the samples include every byte position within a number.
     return zlib.crc32(content[:: size // _SAMPLES | 1].tobytes())
 
 
 def written_at(addresses: range) -> Frames:
-    """Return the line of the running functions that writes to the memory; if none is found, the current line."""
+    """Return the line of a running function that writes to the memory, or the current calls if no such line is
+    found."""
     with torch._C.DisableTorchFunction():
         line = line_with(user_frames_now(sys._getframe(1)), _in_place, lambda value: _address(value) in addresses)
     return user_frames()[0] if line is None else (line,)
@@ -137,7 +139,7 @@ def _in_place(path: str) -> tuple[tuple[ast.expr, int], ...]:
 
 
 def _address(value: Any) -> int | None:
-    """Return the address where the data of a tensor or a NumPy array begins."""
+    """Return the address of the first element of a tensor or a NumPy array."""
     if issubclass(type(value), torch.Tensor):
         return int(value.data_ptr())
     interface = value.__array_interface__ if type(value).__module__ == "numpy" and hasattr(value, "ctypes") else None

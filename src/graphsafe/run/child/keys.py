@@ -1,10 +1,10 @@
-"""Finds replays at which the program has values that differ from those the capture froze: the graph's key is too
-coarse.
+"""Finds replays at which the program has other values than those that the capture froze.
 
-The values are arguments of the capturing function that captured statements read, arguments of the same names in its
-callers, and values of objects, globals and closures that captured code used. If such a function is called with another
-value, a replay inside the call uses the old value. The same holds for a replay inside another method of the object that
-takes the argument and ignores it.
+In such a program, the key by which it chooses a graph is too coarse. Three kinds of values are compared: the arguments
+of the capturing function that captured statements read; arguments with the same names in its callers; and values of
+objects, globals and closures that captured code used. If such a function is called with another value, a replay inside
+the call uses the old value. The same is true for a replay inside another method of the same object, if the method takes
+the argument and ignores it.
 """
 
 from __future__ import annotations
@@ -29,30 +29,33 @@ _SCALARS = (bool, int, float, str)
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A number or string whose value was different when the graph was captured."""
+    """A number or a string that was different when the graph was captured."""
 
     name: str
     captured: str
     now: str
     at: CallSite | None = None
-    """The line that froze the value, or that decides whether there is a graph for the value. If neither line is known:
-    the capture's line."""
+    """The line that froze the value, or the line that decides whether the value needs a new graph.
+
+    If neither line is known, it is the line of the capture.
+    """
     frames: tuple[CallSite, ...] = ()
-    "The frames of the replay."
+    "The calls that led to the replay."
 
 
 class Key:
-    """The values that one capture froze, by function and argument."""
+    """The values that one capture froze."""
 
     def __init__(self, frames: Sequence[FrameType] = ()) -> None:
-        """Read the values; `frames` are the user's frames, from the capturing function outwards."""
+        """Read the values. `frames` are the frames of the user's code, from the capturing function outwards."""
         self._values: dict[CodeType, dict[str, Any]] = {}
         walk = Walk(frames)
         self.frozen, self.seeded, self.drawn, self._stores = walk.found, walk.seeded, walk.drawn, walk.stores
         self.sizes: Sequence[int] = ()
-        "The bytes of the memory outside its pool that the graph uses."
+        "The sizes in bytes of the memory outside the pool that the graph uses."
         self._fitted: set[tuple[CodeType, str, int]] = set()
-        "The variables, in functions that led to a replay, that held an object with the captured value."
+        """Triples of a function, a variable and the id of a frozen value: at an earlier replay, an object in the
+        variable had the captured value."""
         self._codes = {frame.f_code for frame in frames}
         self._owner = weak_to(locals_of(frames[0]).get("self")) if frames else None
         read = {one.id for node in walk.body for one in ast.walk(node) if is_read(one)}
@@ -64,7 +67,7 @@ class Key:
                 self._values.setdefault(frame.f_code, passed_on)
         self._variables = [one for one in walk.variables.values() if one.name not in self._values.get(one.code, ())]
         self._lines = {frame.f_code: frame.f_lineno for frame in reversed(frames)}
-        "The line of each function that led to the capture."
+        "Function that led to the capture -> its line at that moment."
 
     @property
     def has_values(self) -> bool:
@@ -83,50 +86,56 @@ class Key:
         return frozen, {(one.code, one.name, one.value) for one in self._variables}, self._values
 
     def texts(self) -> dict[str, str]:
-        """Return the arguments with their values, inner functions first."""
+        """Return the frozen arguments with their values. If names are equal, the value in the innermost function is
+        returned."""
         found = {one.text: repr(one.value)[:80] for one in self.frozen if one.carrier is not None}
         for values in self._values.values():
             found = {**{name: repr(value)[:80] for name, value in values.items()}, **found}
         return found
 
     def differs(self, frames: Sequence[FrameType], others: Iterable[Key] = ()) -> Changed | None:
-        """Return a value that differs between the capture and a replay under `frames`, or None. `others` are the keys
-        of the graphs that were captured in the same way."""
+        """Return a value that differs between the capture and a replay in `frames`, or None.
+
+        `others` are the keys of the other graphs that were captured at the same place.
+        """
         keys = list(others)
         found = self._differs(frames) or self._frozen_differs(frames, keys)
         variables = ((one, one.now(frames)) for one in self._variables)
         more = (Changed(one.name, _shown(one.value), _shown(now)) for one, now in variables if is_more(now, one.value))
         larger = next(more, None)
-        # If another graph has exactly these values, the program chose this graph on purpose
+        # If another graph has exactly these values, the program chose this graph on purpose.
         is_chosen = found is not None or larger is None or any(other.fits(frames) for other in keys)
         return found if is_chosen else larger
 
     def chosen_at(self, frames: Sequence[FrameType]) -> CallSite | None:
-        """Return the line at which a function that led to the capture, and to the replay, decided to capture."""
+        """Return the line that decided to capture, in a function that led to both the capture and the replay."""
         lines = ((one.f_code, self._lines.get(one.f_code), one.f_lineno) for one in frames)
         chosen = ((code, chosen_at(code, line, now)) for code, line, now in lines if line is not None)
         return next((call_site(code, line) for code, line in chosen if line is not None), None)
 
     def fits(self, frames: Sequence[FrameType]) -> bool:
-        """Return whether all values are the same at a replay under `frames`."""
+        """Return whether all values are the captured ones at a replay in `frames`."""
         variables = ((one.value, one.now(frames)) for one in self._variables)
         is_same = self._differs(frames) is None and all(now is None or _same(then, now) for then, now in variables)
         return is_same and not any(one.differs(one.present) for one in self.frozen)
 
     def _frozen_differs(self, frames: Sequence[FrameType], others: Sequence[Key]) -> Changed | None:
-        """Return the first value of captured code that differs now, in the same object or in objects of its class that
-        the functions around the replay use."""
+        """Return the first value of captured code that is different now.
+
+        The value is read from the same object, or from objects of its class that the functions around the replay use.
+        """
         for one in self.frozen:
             same = _like(one, others)
             now = one.present
             if one.is_tied is None:
                 one.is_tied = not one.differs(now)
-            # If no graph exists for another value, even a value that never was the captured one is a mistake
+            # If no graph exists for another value, the difference is a mistake even if the program never had the
+            # captured value.
             is_only = type(one.value) is float or one.attribute == "training"
             is_sure = one.is_tied or (is_only and all(each.value == one.value for each in same))
             found = [(now, same)] if is_sure else []
             if one.carrier is not None:
-                # A graph with other sizes is not meant for an object with another number
+                # A graph that uses memory of other sizes is not meant for an object with another number.
                 alike = same if one.kind == "size" else _like(one, (key for key in others if key.sizes == self.sizes))
                 found += [(value, alike) for value in self._handled(one, frames)]
             for value, known in () if one.is_free else found:
@@ -135,9 +144,12 @@ class Key:
         return None
 
     def _handled(self, one: Frozen, frames: Sequence[FrameType]) -> Iterator[Any]:
-        """Yield the values of other objects of the same class, if these values cannot have chosen the graph. Such an
-        object is held by a parameter of a function that led to the capture, or by a variable of a function that ignores
-        the value and earlier led to a replay with the captured value."""
+        """Yield the values that other objects of the same class have, if the program cannot have chosen the graph by
+        them.
+
+        Such an object is in a parameter of a function that led to the capture. It may also be in a variable of a
+        function that ignores the value, if that variable had the captured value at an earlier replay.
+        """
         for frame in frames:
             code = frame.f_code
             objects = [(name, value) for name, value in locals_of(frame).items() if type(value) is one.carrier]
@@ -163,8 +175,10 @@ class Key:
         return owner is not None and locals_of(frame).get("self") is owner
 
     def _method_differs(self, frames: Sequence[FrameType]) -> Changed | None:
-        """Compare the arguments of the nearest method of the capturing object. A whole number may be a size that is
-        padded to the captured one, so a number differs only if it is larger."""
+        """Compare the arguments of the nearest running method of the capturing object.
+
+        An integer may be a size that is padded to the captured one, so it differs only if it is larger.
+        """
         captured = {name: value for values in self._values.values() for name, value in values.items()}
         for frame in frames if captured else ():
             given = _arguments(frame)
@@ -187,7 +201,7 @@ def _like(one: Frozen, keys: Iterable[Key]) -> list[Frozen]:
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
-    """Return the numbers and strings with which a function was called."""
+    """Return the arguments of a function that are numbers or strings, with their present values."""
     names = parameters(frame.f_code)
     shown = locals_of(frame) if names else {}
     return {name: shown[name] for name in names if type(shown.get(name)) in _SCALARS}

@@ -1,4 +1,4 @@
-"""The memory that the graphs of a process use outside their pools, and what becomes of it."""
+"""Follows the memory outside their pools that the graphs of a process use, and finds out when it is freed or moved."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from graphsafe.run.child.sight import Contents, Sight
 
 
 class Memories:
-    """Follows that memory. Call its methods with torch functions disabled."""
+    """The memory that the graphs use. Call the methods with torch functions disabled."""
 
     def __init__(self, sight: Sight, replays: Callable[[int], int], tell: Callable[[bool], None]) -> None:
-        """`replays` returns how often a graph was replayed. `tell` is called when memory was lost, with True if the
-        next replay may end the process."""
+        """Watch no memory yet.
+
+        `replays` returns how often a graph was replayed. `tell` is called when memory was lost, with True if the next
+        replay may end the process.
+        """
         self._sight = sight
         self._replays = replays
         self._tell = tell
@@ -30,8 +33,11 @@ class Memories:
     def captured(
         self, record: GraphRecord, contents: Contents, names: Mapping[int, Sequence[Name]], still: Iterable[int]
     ) -> None:
-        """Watch the memory that a graph uses. `names` are the names of its tensors by storage, including tensors that
-        were lost during the capture; `still` are the storages that have a name now."""
+        """Begin to watch the memory that a graph uses.
+
+        `names` are the names of its tensors by storage, including tensors that were freed during the capture. `still`
+        are the storages that have a name now.
+        """
         present = set(still)
         for touch in contents.touches:
             number = int(touch.storage._cdata)
@@ -46,7 +52,7 @@ class Memories:
             self._users.setdefault(known, []).append((record, use))
 
     def text(self, number: int) -> str | None:
-        """Return the name of a storage; None if no graph uses it."""
+        """Return the name of a storage, or None if no graph uses it."""
         memory = self._known.get(number)
         return None if memory is None else memory.text
 
@@ -66,7 +72,7 @@ class Memories:
             self._tell(False)
 
     def look(self, record: GraphRecord) -> None:
-        """Bring the status of a graph's memory up to date."""
+        """Update the status of each memory that a graph uses."""
         record.suspect = False
         for use in record.uses:
             memory = use.memory
@@ -79,8 +85,8 @@ class Memories:
                 record.suspect = False
                 self._tell(True)
         seeking = [use.memory for use in record.uses if use.memory.seeks_heir]
-        # One search through the process's tensors serves all of them, since a reload may lose hundreds of weights at
-        # once.
+        # Search all tensors of the process only once: a reload of weights may lose hundreds of memories at the same
+        # time.
         owners = self._sight.owners([memory.address for memory in seeking]) if seeking else {}
         for memory in seeking:
             memory.found_heir(owners.get(memory.address))

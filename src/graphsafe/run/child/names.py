@@ -1,7 +1,7 @@
 """Finds the names that the running program has for its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`.
 
-A name keeps nothing alive: it holds a weak reference to the object where it starts, and the attributes and indices from
-there.
+A name keeps no object alive. It holds a weak reference to the first object, and the attributes and indices that lead
+from there to the tensor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graphsafe.capture.shared.frames import frames_from, is_user_file
 _MOST_OBJECTS = 50_000
 _DEEPEST = 24
 _OPAQUE = frozenset({"torch", "numpy", "builtins", "threading", "logging", "asyncio", "multiprocessing", "_thread"})
-"Packages whose objects are not searched, except for `torch.nn` modules."
+"Objects of these packages are not searched, except for `torch.nn` modules."
 
 Move = tuple[Literal["attribute", "parameter", "item", "cell"], Any]
 
@@ -32,23 +32,23 @@ Move = tuple[Literal["attribute", "parameter", "item", "cell"], Any]
 class Name:
     text: str
     root: weakref.ref[Any] | None
-    "`None` for a variable of a function, which cannot be looked up later."
+    "None for a variable of a function, which cannot be looked up later."
     way: tuple[Move, ...]
     tensor: weakref.ref[torch.Tensor]
 
     @property
     def is_parameter(self) -> bool:
-        """Return whether the name is that of a module's registered parameter or buffer."""
+        """Whether the name is the name of a module's registered parameter or buffer."""
         return bool(self.way) and self.way[-1][0] == "parameter"
 
     def now(self) -> torch.Tensor | None:
-        """Return the tensor that the name refers to now; `None` if there is no tensor or the name cannot be looked
+        """Return the tensor that has the name now. Return None if there is no tensor or if the name cannot be looked
         up."""
         value = self._along(self.way)
         return value if isinstance(value, torch.Tensor) else None
 
     def owner(self) -> Any:
-        """Return the object whose attribute or element the tensor is; `None` if there is no such object any longer."""
+        """Return the object that holds the tensor as an attribute or an element, or None if it no longer exists."""
         return self._along(self.way[:-1])
 
     def _along(self, way: Sequence[Move]) -> Any:
@@ -61,8 +61,10 @@ class Name:
 
 
 def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
-    """Return names of the tensors that the variables of `frames` (innermost first) lead to, by storage number, nearest
-    first. Call it with torch functions disabled."""
+    """Return the names of the tensors that can be reached from the variables of `frames`, by storage number.
+
+    `frames` begins with the innermost frame, and the shortest names come first. Call it with torch functions disabled.
+    """
     found: dict[int, list[Name]] = {}
     todo: deque[tuple[str, Any, weakref.ref[Any] | None, tuple[Move, ...]]] = deque()
     seen: set[int] = set()
@@ -70,7 +72,7 @@ def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
         todo.extend(_roots(frame))
     while todo and len(seen) < _MOST_OBJECTS:
         text, value, root, way = todo.popleft()
-        if issubclass(type(value), torch.Tensor):  # `isinstance` asks the object for its class
+        if issubclass(type(value), torch.Tensor):  # `isinstance` could run the object's `__class__` property
             cdata = storage_number(value)
             if cdata is not None:
                 found.setdefault(cdata, []).append(Name(text, root, way, weakref.ref(value)))
@@ -88,14 +90,16 @@ def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
 
 
 def names_now(frame: FrameType) -> dict[int, list[Name]]:
-    """Return the names of tensors that the user's running functions know, `frame` and its callers among them."""
+    """Return the names of the tensors that can be reached from the variables of `frame` and of its callers."""
     with torch._C.DisableTorchFunction():
         return names_in(user_frames_now(frame))
 
 
 def graphed_results(graph: Any, frame: FrameType) -> dict[int, list[Name]]:
-    """Return the results of a function that `make_graphed_callables` captures in `graph`, by storage number: no
-    variable of the program holds them. Call it with torch functions disabled."""
+    """Return the results of a function that `make_graphed_callables` captures in `graph`, by storage number.
+
+    No variable of the program holds these results. Call it with torch functions disabled.
+    """
     maker = next((one for one in frames_from(frame) if one.f_code.co_name == "make_graphed_callables"), None)
     shown = {} if maker is None else locals_of(maker)
     found: dict[int, list[Name]] = {}
@@ -110,7 +114,7 @@ def graphed_results(graph: Any, frame: FrameType) -> dict[int, list[Name]]:
 
 
 def storage_number(tensor: torch.Tensor) -> int | None:
-    """Return the storage's number; `None` for a tensor that has no memory (a wrapper subclass)."""
+    """Return the number of a tensor's storage. Return None for a wrapper subclass, which has no storage of its own."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):
@@ -118,7 +122,7 @@ def storage_number(tensor: torch.Tensor) -> int | None:
 
 
 Place = tuple[int, int]
-"The first address of a tensor without gaps, and the address after its end."
+"The first address of a contiguous tensor, and the address after its end."
 
 
 def place_of(tensor: torch.Tensor) -> Place | None:
@@ -129,17 +133,17 @@ def place_of(tensor: torch.Tensor) -> Place | None:
 
 
 def storage_numbers(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
-    """Return the numbers of the storages of tensors that have memory of their own."""
+    """Return the numbers of the storages of tensors that have their own memory."""
     return frozenset(number for tensor in tensors if (number := storage_number(tensor)) is not None)
 
 
 def user_frames_now(frame: FrameType | None) -> list[FrameType]:
-    """Return the frames of the user's code from `frame` outwards."""
+    """Return `frame` and its callers, but only the frames of the user's code."""
     return [one for one in frames_from(frame) if is_user_file(one.f_code.co_filename)]
 
 
 def is_called_by_trees(frame: FrameType | None) -> bool:
-    """Return whether Inductor's trees of graphs are among the callers."""
+    """Return whether Inductor's CUDA graph trees are among the callers."""
     return any(one.f_code.co_filename.endswith("cudagraph_trees.py") for one in frames_from(frame))
 
 
@@ -159,8 +163,11 @@ def _roots(frame: FrameType) -> Iterator[tuple[str, Any, weakref.ref[Any] | None
 
 
 def locals_of(frame: FrameType) -> dict[str, Any]:
-    """Return a function's variables. Up to Python 3.12 a frame keeps the returned dict, and so the values, as long as
-    the function runs, so the dict is emptied, except at module or class level, where it is the namespace itself."""
+    """Return a copy of a function's variables.
+
+    Up to Python 3.12, a frame keeps `f_locals`, and so the values, as long as the function runs. That dict is therefore
+    emptied, except at module and class level, where it is the namespace itself.
+    """
     shown = frame.f_locals
     copied = dict(shown)
     if type(shown) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
@@ -169,7 +176,7 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
 
 
 def _inside(value: Any) -> Iterator[tuple[str, Any, Move]]:
-    kind = type(value)  # not `isinstance`, which asks the object for its class
+    kind = type(value)  # `isinstance` could run the object's `__class__` property
     if kind in (list, tuple) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
         yield from ((f"[{at}]", item, ("item", at)) for at, item in enumerate(elements_of(value)) if _worth(item))
     elif issubclass(kind, dict):
@@ -195,8 +202,8 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Move]]:
 
 
 def elements_of(value: Any) -> tuple[Any, ...]:
-    """Return the elements of a list, tuple, deque or dict, without running methods of a subclass; nothing for any other
-    object."""
+    """Return the elements of a list, tuple, deque or dict, without running methods of a subclass. Return () for any
+    other object."""
     kind = type(value)
     for plain, read in _READERS:
         if issubclass(kind, plain):
@@ -239,7 +246,7 @@ def _plain_key(key: Any) -> bool:
 
 
 def _moved(value: Any, move: Move) -> Any:
-    """Return the attribute or element of a value that one step names, without running the user's code."""
+    """Follow one step of a name: return the attribute or element of `value`, without running the user's code."""
     how, key = move
     try:
         if how == "parameter":
@@ -259,7 +266,7 @@ def _moved(value: Any, move: Move) -> Any:
 
 
 def weak_to(value: Any) -> weakref.ref[Any] | None:
-    """Return a weak reference; None if the value supports none."""
+    """Return a weak reference, or None if the value supports none."""
     try:
         return weakref.ref(value)
     except TypeError:

@@ -1,7 +1,8 @@
-"""Finds numbers of an optimizer (its learning rate, its decay) that a captured step froze and that changed later.
+"""Finds numbers of an optimizer, such as its learning rate, that a captured step froze and that the program changed
+later.
 
-A schedule writes the new number into `optimizer.param_groups`, from which replays do not read. A learning rate that is
-a tensor is read by every replay. PyTorch reports steps only while a capture runs, so that eager steps cost nothing.
+A schedule writes the new number into `optimizer.param_groups`, but replays do not read it there. If the learning rate
+is a tensor, every replay reads it. Steps are recorded only while a capture runs, so that eager steps cost nothing.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class OptimizerOption:
     name: str
     value: Any
     frames: tuple[CallSite, ...]
-    "The calls of the captured step."
+    "The calls that led to the captured step."
 
     def changed(self) -> Changed | None:
-        """Return the option with its value at capture and its value now; None if the value is the same."""
+        """Return the option with its value at the capture and its present value, or None if they are equal."""
         optimizer = self.optimizer()
         groups = [] if optimizer is None else optimizer.param_groups
         now = groups[self.group].get(self.name) if self.group < len(groups) else self.value
@@ -45,7 +46,10 @@ class OptimizerOption:
 
 
 class SteppedOptimizers:
-    """The optimizers that a capture steps, with the calls of the step, from creation until `end`."""
+    """Records the optimizers that are stepped during a capture, with the calls that led to the step.
+
+    It records from its creation until `end` is called.
+    """
 
     def __init__(self) -> None:
         self._stepped: dict[int, tuple[torch.optim.Optimizer, tuple[CallSite, ...]]] = {}
@@ -57,7 +61,7 @@ class SteppedOptimizers:
             self._stepped.setdefault(id(optimizer), (optimizer, user_frames()[0]))
 
     def end(self) -> list[OptimizerOption]:
-        """Stop listening, and return the options of the optimizers that were stepped."""
+        """Stop recording, and return the options of the optimizers that were stepped."""
         self._end()
         stepped = list(self._stepped.values())
         self._stepped.clear()
@@ -73,7 +77,7 @@ def _options(optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> 
 
 def state_of(optimizer: torch.optim.Optimizer) -> Collection[int]:
     """Return the numbers of the storages of an optimizer's state."""
-    with suppress(Exception), torch._C.DisableTorchFunction():  # the program's own error comes later
+    with suppress(Exception), torch._C.DisableTorchFunction():  # an invalid state raises the program's own error later
         states = [one for each in optimizer.state.values() for one in each.values()]
         return storage_numbers(one for one in states if isinstance(one, torch.Tensor))
     return ()

@@ -1,4 +1,4 @@
-"""Watches memory that graphs use but do not own; only weak references are used."""
+"""Watches memory that graphs use but do not own. All references to it are weak."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, storage_number
 
 _MOST_ASKED = 4
-"The number of searches through the process's tensors for a tensor that now has the lost memory."
+"After a loss, at most this many checks search the process's tensors for one that now has the lost memory."
 
 
 class Memory:
-    """One storage outside graphs' pools. `suspect` is called when the storage, or a tensor that gave it a name, is
-    freed."""
+    """One storage outside the pools of graphs.
+
+    `suspect` is called when the storage is freed, or when a tensor that gave it a name is freed.
+    """
 
     def __init__(
         self,
@@ -33,7 +35,8 @@ class Memory:
         suspect: Callable[[Memory], None],
         is_held: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """`is_held` takes the number of an existing storage, and returns whether anything besides graphs holds it."""
+        """Begin to watch the storage. `is_held` takes the number of an existing storage, and returns whether anything
+        besides graphs holds it."""
         self.number = int(storage._cdata)
         self.bytes = storage.nbytes()
         self.address = storage.data_ptr()
@@ -47,15 +50,15 @@ class Memory:
         self._left: tuple[CallSite, ...] = ()
         "The calls that led to the last line that moved a tensor to another storage."
         self._deaths: dict[int, tuple[CallSite, ...]] = {}
-        "The calls that led to the line where a tensor was freed, by the number of the tensor's name."
+        "Index in `names` -> the calls that led to the line where the tensor with that name was freed."
         self._before: set[int] = set()
-        "The names whose tensors had died before the line of `frames`."
+        "The indices of names whose tensors were freed before the line of `frames`."
         self._outlived: set[int] = set()
-        "The names that referred to another tensor while something else held the memory."
+        "The indices of names that referred to another tensor while something else held the memory."
         self.instead: CallSite | None = None
         "The line that made the tensor to which the name of the lost memory now refers."
         self.heir: str | None = None
-        "The type and shape of a tensor that has since received the lost memory."
+        "The type and shape of a tensor that has received the lost memory since."
         self._asked = 0
         self._suspect, self._is_held = suspect, is_held
         self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, functools.partial(self._gone, None))]
@@ -68,11 +71,13 @@ class Memory:
         return self._watched[0]() is not None
 
     def is_memory_of(self, storage: torch.UntypedStorage) -> bool:
-        """Return whether the memory still exists and still belongs to the storage, which may have been resized."""
+        """Return whether the memory still exists and still belongs to the storage. A resize may have moved the
+        storage."""
         return self.is_there and int(storage.data_ptr()) == self.address
 
     def leaving(self, frames: tuple[CallSite, ...]) -> None:
-        """Record the calls of a line that is about to move a tensor to another storage."""
+        """Record that a line is about to move a tensor to another storage. `frames` are the calls that led to the
+        line."""
         self._left = frames
         self._note(frames)
 
@@ -81,9 +86,11 @@ class Memory:
         self._before = {name for name, calls in self._deaths.items() if calls != frames}
 
     def _gone(self, name: int | None, _: Any) -> None:
-        """Record the running line: the storage, or a tensor that had a name, has died. The memory is lost with the last
-        of its tensors. If a tensor is freed while the memory is still held (the tensor itself holds it), its line
-        counts as later than the lines of tensors that were freed before."""
+        """Record the running line, which has freed the storage or a tensor that gave it a name.
+
+        The memory is lost when its last tensor is freed. If something still holds the memory after a tensor is freed,
+        this line replaces the lines that were recorded for earlier tensors.
+        """
         if sys.is_finalizing() or self.status != "alive":
             return
         with contextlib.suppress(Exception):
@@ -95,9 +102,12 @@ class Memory:
             self._suspect(self)
 
     def look(self, maker: Callable[[torch.Tensor], CallSite | None]) -> None:
-        """Bring `status` up to date, with torch functions disabled; `maker` returns the line that made a tensor. A
-        storage without holders is lost. A storage with holders is lost only if a module's parameter or buffer is now
-        another tensor, since other variables may have been reused on purpose."""
+        """Update `status`. Call it with torch functions disabled.
+
+        `maker` returns the line that made a tensor. Memory that nothing holds is lost. Memory that something holds is
+        lost only if a module's parameter or buffer is now another tensor; other variables may have been reused on
+        purpose.
+        """
         if self.status != "alive":
             return
         held = self.is_there and self._is_held(self.number)
@@ -133,7 +143,8 @@ class Memory:
 
     @property
     def seeks_heir(self) -> bool:
-        """Whether this check looks for a tensor that has the memory now; only some of the checks after the loss do."""
+        """Whether this check should search for a tensor that has the memory now. Only the first checks after the loss
+        do."""
         return self.status != "alive" and self.heir is None and self._asked < _MOST_ASKED
 
     def found_heir(self, heir: str | None) -> None:
@@ -141,7 +152,7 @@ class Memory:
         self.heir = heir
 
     def _is_resized(self) -> bool:
-        """Return whether `resize_` moved the storage to other memory."""
+        """Return whether `resize_` has moved the storage to another address."""
         storage = self._watched[0]()
         return storage is not None and int(storage.data_ptr()) != self.address
 

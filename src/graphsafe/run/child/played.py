@@ -1,4 +1,4 @@
-"""Makes a whole program run on the simulated device, with gloo in place of NCCL."""
+"""Runs a whole program on the simulated device, with gloo in place of NCCL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from graphsafe.rulebook.book import load_rulebook
 
 @contextmanager
 def played(index: int, count: int) -> Iterator[World]:
-    """Make this process use `sim:index`, one of at least `count` devices; threads that already run are not affected."""
+    """Make this process use the device `sim:index`, one of at least `count` devices.
+
+    Threads that already run are not affected.
+    """
     device = SimDevice(index, load_rulebook().ops, count)
     with device.entered(), replaced(*_replacements()):
         yield device.world
@@ -30,7 +33,10 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _with_gloo(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Use gloo, because the simulated device's memory is host memory. A gloo group cannot be bound to a device."""
+    """Make a function use gloo, because the simulated device's memory is host memory.
+
+    `device_id` is dropped, because a gloo group cannot be bound to a device.
+    """
 
     def make(*args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], str):

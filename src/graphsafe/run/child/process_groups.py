@@ -1,4 +1,4 @@
-"""Asks `torch.distributed` for this process's rank and its groups, if the program uses it."""
+"""Reads this process's rank and groups from `torch.distributed`, if the program uses it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def rank() -> int | None:
-    """Return this process's rank in its process group, or else the rank that its launcher gave it."""
+    """Return this process's rank in its process group. Without a group, return the rank that the launcher gave it."""
     distributed = _initialized()
     if distributed is not None:
         return int(distributed.get_rank())
@@ -17,7 +17,7 @@ def rank() -> int | None:
 
 
 def has_subgroups() -> bool:
-    """Return whether the process is in a group of several, but not all, ranks."""
+    """Return whether the process is in a group that contains several ranks, but not all."""
     distributed = _initialized()
     if distributed is None:
         return False

@@ -1,4 +1,4 @@
-"""The data of one graph, one failed capture and one wait, while the program runs."""
+"""The data that are recorded about a graph, a failed capture and a use of memory while the program runs."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _TOLD = (
     *("number", "span", "stream", "thread", "device", "begun", "seconds", "subgroups"),
     *("keeps_pool", "is_again", "copy_of", "dropped", "instantiations", "frames", "stale", "drawn"),
 )
-"The fields of a graph's record that become facts unchanged."
+"The fields of a graph's record that are copied into its facts."
 _HELD = ("collected", "is_keeper_known", "compared", "overwritten")
-"The fields of a record's outputs that become facts unchanged."
+"The fields of a record's outputs that are copied into its facts."
 
 
 @dataclass(eq=False, slots=True)
 class Use:
-    """One graph's use of memory outside its pool."""
+    """The use of one memory outside the pool by one graph."""
 
     memory: Memory
     access: Access
     certain: bool
     let_go: LetGo | None = None
-    "The state of the attributes that held the memory, if it is known."
+    "The names under which objects hold the tensor in this memory, if they are followed."
     lost_after: int | None = None
     "The number of replays before the memory was lost."
 
@@ -68,7 +68,7 @@ class GraphRecord:
     number: int
     "The number of the capture in the process, from 0."
     slot: int
-    "The first of the graph's cells in the counters."
+    "The index of the first of the graph's counters."
     frames: tuple[CallSite, ...]
     span: Span | None
     stream: str
@@ -87,39 +87,39 @@ class GraphRecord:
     "Graphs whose outputs this graph's replays overwrite, each with the number of the output's storage."
     key: Key = field(default_factory=Key)
     stepped: SteppedOptimizers | None = None
-    "Listens for steps of optimizers while the capture runs."
+    "Records the steps of optimizers while the capture runs."
     names: dict[int, list[Name]] = field(default_factory=dict)
-    "While the capture runs: the names of tensors when it began, by storage number."
+    "Storage number -> the names that its tensors had when the capture began. It is empty after the capture."
     options: Sequence[OptimizerOption] = ()
-    "Numbers of optimizers whose step was captured."
+    "Numbers of the optimizers whose step was captured."
     draws: Draws = field(default_factory=Draws)
     gradients: Gradients = field(default_factory=Gradients)
     rotation: Rotation = field(default_factory=Rotation)
     drawn_before: tuple[Any, ...] = ()
-    "While the capture runs: the states of the host's random generators when it began."
+    "The states of the host's random generators when the capture began. It is empty after the capture."
     drawn: CallSite | None = None
     "A captured line that drew from these generators."
     stale: Changed | None = None
-    "The first replay at which the program had a value other than the graph's."
+    "The first replay at which the program had another value than the graph's."
     subgroups: bool = False
-    "Whether the process had groups of only some ranks at the capture."
+    "Whether, at the capture, the process was in a group that does not contain all ranks."
     keeps_pool: bool = False
-    "Whether Inductor captured the graph only to keep a pool alive: it is empty and never replayed."
+    "Whether Inductor captured the graph only to keep a pool alive. Such a graph is empty and never replayed."
     graph: weakref.ref[Any] | None = None
     dropped: int | None = None
-    "The time (ns) at which the program dropped the graph, or captured into it again."
+    "The time in nanoseconds at which the program dropped the graph or began another capture into it."
     suspect: bool = False
     "Whether memory that the graph uses may have been lost."
     instantiations: int = 0
     replayer: int = 0
-    "The number of the thread of the last replay."
+    "The id of the thread of the last replay."
     replayers: dict[tuple[str, str], None] = field(default_factory=dict)
     looks: int = 0
     "The number of checks of the graph's memory so far."
     is_again: bool = False
-    "Whether the previous capture of this line differs only in one tensor outside the pool."
+    "Whether this graph and the previous graph of the same line differ only in one tensor outside the pool."
     copy_of: int | None = None
-    "The number of the last earlier graph of this line that does the same work, with the same memory."
+    "The number of the last earlier graph of the same line that does the same work with the same memory."
     stacks: set[tuple[CallSite, ...]] = field(default_factory=set)
     next_look: float = 0.0
     "The time of the next check of the graph's memory."
@@ -151,8 +151,11 @@ class GraphRecord:
         return {"names": [name.text for name in names], "at": self.key.rebinding(names)}
 
     def repeats(self, earlier: GraphRecord) -> bool:
-        """Return whether both graphs do the same work but read a different input tensor of equal size. A function's
-        variable must hold the tensor, because graphs of two layers also differ only in weights."""
+        """Return whether both graphs do the same work, but one input is another tensor of equal size.
+
+        This input must be in a variable of a function. Otherwise, the graphs of two equal layers would match too,
+        because they differ only in their weights.
+        """
         ours, theirs = ({use.memory: use for use in one.uses} for one in (self, earlier))
         new = [use for memory, use in ours.items() if memory not in theirs]
         old = [use for memory, use in theirs.items() if memory not in ours]
@@ -163,7 +166,7 @@ class GraphRecord:
         return same and any(name.root is None and not name.way for name in one.memory.names)
 
     def compare(self, earlier: Sequence[GraphRecord]) -> None:
-        """Record whether earlier graphs of this line do the same work."""
+        """Compare the graph with earlier graphs of the same line, and record which of them do the same work."""
         same = [one for one in reversed(earlier) if one.frames == self.frames]
         self.is_again = bool(same) and self.repeats(same[0])
         self.copy_of = next((one.number for one in same if self.equals(one)), None)
@@ -186,9 +189,9 @@ class FailedRecord:
     inner: tuple[CallSite, ...]
     "The calls that led to the first error."
     generator: str | None
-    "The error of drawing a random number after the failure, or None."
+    "The error that drawing a random number raised after the failure, or None."
     guilty: StepEvent | None
     "The event that broke the capture, if it is known."
     has_begun: bool
-    "False if `make_graphed_callables` failed before a capture."
+    "False if `make_graphed_callables` failed before a capture began."
     swallowed_by: CallSite | None = None

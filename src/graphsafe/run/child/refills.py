@@ -1,7 +1,8 @@
-"""Finds writes to memory that graphs read, and tells whether streams order these writes relative to the replays.
+"""Finds writes to memory that graphs read, if nothing orders the write and the replay.
 
-Each stream has a clock, which shows how much of every other stream's work comes before the stream's next work. Waiting
-for an event or a stream joins the clocks. A wait of the host joins them for all later launches.
+Each stream has a clock. It says how much of the work of every other stream is surely done before the stream's next work
+begins. When a stream waits for an event, the clock of the event is merged into the clock of the stream. When the host
+waits, the clock is merged for all later work.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 
 Stream = tuple[int, int]
-"The device and the number of a stream."
+"A device and a stream on it."
 Clock = dict[Stream, int]
 Frames = tuple[CallSite, ...]
 Unordered = tuple[Frames, Frames, int, bool]
-"A write and a replay (or a copy) that nothing orders: the calls of each, their storage, and whether the host wrote."
+"A write and a replay (or a copy) without an order: the calls of each, the storage, and whether the host wrote."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,13 @@ class _Work:
 
 class Refills:
     def __init__(self, events: MutableMapping[Any, Clock] | None = None) -> None:
-        """Make the record. `events` maps each event to its clock, as long as the event exists."""
+        """Make an empty record. `events` maps each existing event to its clock."""
         self._work: Counter[Stream] = Counter()
         self._seen: dict[Stream, Clock] = defaultdict(dict)
         self._host: Clock = {}
         self._events = weakref.WeakKeyDictionary() if events is None else events
         self._used: set[int] = set()
-        "Storages outside graphs' pools that graphs use, and the storages from which the program copies into them."
+        "Storages outside pools that graphs use, and storages from which the program copies into them."
         self._fed: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._reads: dict[int, _Work] = {}
         self._writes: dict[int, _Work] = {}
@@ -51,7 +52,7 @@ class Refills:
         self._used.update(storages)
 
     def dropped(self, storage: int) -> None:
-        """Forget a storage that has died, because a new storage may get its number."""
+        """Forget a storage that was freed, because a new storage may get its number."""
         self._used.discard(storage)
         self._fed.pop(storage, None)
         self._reads.pop(storage, None)
@@ -64,7 +65,7 @@ class Refills:
         _join(self._seen[stream], self._events.get(event, {}))
 
     def host_waited(self, stream: Stream | None = None, event: Any = None) -> None:
-        """Record that the host waited for a stream, for an event, or for everything."""
+        """Record that the host waited for a stream, for an event, or for all streams."""
         if event is not None:
             _join(self._host, self._events.get(event, {}))
             return
@@ -75,7 +76,7 @@ class Refills:
         self._events.pop(event, None)
 
     def wrote(self, stream: Stream, storages: Iterable[int], frames: Frames | None = None) -> None:
-        """Record that an eager operation wrote to storages, on the user's running line unless `frames` is given."""
+        """Record that an eager operation wrote to storages. The user's running line wrote, unless `frames` is given."""
         used = self._used.intersection(storages)
         if used:
             self._work[stream] += 1
@@ -84,13 +85,15 @@ class Refills:
                 self._write(storage, work)
 
     def copied(self, stream: Stream, source: int) -> None:
-        """Record that a stream is about to copy the memory with this number, on the user's line that runs now."""
+        """Record that the user's running line makes a stream copy from the memory with this number."""
         self._work[stream] += 1
         self._reads[source] = _Work(stream, self._work[stream], user_frames()[0])
 
     def fed(self, stream: Stream, source: torch.UntypedStorage, targets: Iterable[int]) -> None:
-        """Record that a stream is about to copy from `source` to `targets`. If a graph uses one of the targets,
-        `source` is watched like memory of the graph for as long as it lives."""
+        """Record that a stream is about to copy from `source` to `targets`.
+
+        If a graph uses one of the targets, `source` is watched like the graph's own inputs until it is freed.
+        """
         if self._used.isdisjoint(targets):
             return
         number = int(source._cdata)
@@ -103,20 +106,22 @@ class Refills:
         self.copied(stream, number)
 
     def is_read(self, storage: int) -> bool:
-        """Return whether some work that reads the host's memory may still run, because the host has not waited for
-        it."""
+        """Return whether some work that reads host memory may still run, because the host has not waited for it."""
         before = self._reads.get(storage)
         return before is not None and self._host.get(before.stream, 0) < before.count
 
     def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
-        """Record that the host wrote to its own memory, from which graphs or streams copy; the host must have waited
-        for earlier replays and copies. `frames` returns the calls that wrote."""
+        """Record that the host wrote to host memory from which graphs or streams copy.
+
+        The write is a fault unless the host has waited for earlier replays and copies. `frames` returns the calls that
+        led to the write.
+        """
         for storage in storages:
             if self.is_read(storage):
                 self._tell(storage, frames(), self._reads[storage].frames, by_host=True)
 
     def replayed(self, stream: Stream, uses: Mapping[int, Access], frames: Frames) -> None:
-        """Record that a graph that uses these storages is about to be replayed."""
+        """Record that a graph which uses these storages is about to be replayed."""
         self._work[stream] += 1
         work = _Work(stream, self._work[stream], frames)
         for storage, access in uses.items():
@@ -130,8 +135,8 @@ class Refills:
                 self._reads[storage] = work
 
     def found(self) -> list[Unordered]:
-        """Return the first pairs of a write and a replay (or a copy) of one storage that nothing orders, by their
-        lines."""
+        """Return the pairs of a write and a replay (or a copy) of one storage that nothing orders. There is one pair
+        for each pair of lines."""
         return list(self._found.values())
 
     def _write(self, storage: int, work: _Work) -> None:

@@ -1,8 +1,8 @@
-"""Finds buffers that captured code lets change places: `self.front, self.back = self.back, self.front`.
+"""Finds buffers whose names captured code exchanges: `self.front, self.back = self.back, self.front`.
 
-Python changes the names once, at the capture, and each replay uses the buffers of the capture. So a second replay in a
-row begins with the values with which the first one began, unless the program writes into the buffers in between. A
-program is sound if it has a graph for each order of the buffers and replays these graphs in turn.
+Python exchanges the names once, at the capture, and each replay uses the buffers of the capture. So a second replay in
+a row begins with the same values as the first one, unless the program writes to the buffers in between. A program is
+correct if it has a graph for each order of the buffers and replays these graphs in turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from graphsafe.run.child.names import Name, storage_number
 
 
 class Rotation:
-    """The names that exchanged their memory during one capture. Call its methods with torch functions disabled."""
+    """The names that exchanged their memory during one capture. Call the methods with torch functions disabled."""
 
     def __init__(
         self,
@@ -21,8 +21,11 @@ class Rotation:
         after: Mapping[int, Sequence[Name]] | None = None,
         used: Collection[int] = (),
     ) -> None:
-        """`before` and `after` the capture: the names of tensors by storage number. `used`: the storages outside its
-        pool that the graph uses."""
+        """Find the names.
+
+        `before` and `after` are the names of tensors, by storage number, before and after the capture. `used` are the
+        storages outside its pool that the graph uses.
+        """
         old, new = (_numbers(names or {}) for names in (before, after))
         moved = {text for text, number in new.items() if number in used and old.get(text, number) != number}
         places = {new[text] for text in moved}
@@ -30,11 +33,13 @@ class Rotation:
         self.names = [known[text] for text in sorted(moved) if old[text] in places]
         self._last: tuple[tuple[int | None, int | None], ...] | None = None
         self.is_repeated = False
-        "Whether a replay began with the values with which the replay before it began."
+        "Whether a replay began with the same values as the replay before it."
 
     def replaying(self, is_again: bool) -> bool:
-        """Return whether this is the first replay that is known to repeat the previous replay; `is_again` says whether
-        that was a replay of the same graph."""
+        """Return whether this is the first replay that is known to repeat the previous one.
+
+        `is_again` says whether the previous replay was a replay of the same graph.
+        """
         if not self.names or self.is_repeated:
             return False
         now = tuple(map(_state, self.names))
@@ -49,7 +54,7 @@ def _numbers(names: Mapping[int, Sequence[Name]]) -> dict[str, int]:
 
 
 def _state(name: Name) -> tuple[int | None, int | None]:
-    """Return the storage that a name refers to now, and the number of eager writes to it, if they are counted."""
+    """Return the storage that a name refers to now, and the number of eager writes to it. Each is None if unknown."""
     tensor = name.now()
     if tensor is None:
         return None, None

@@ -1,4 +1,4 @@
-"""A `Sight`, through which the watch sees graphs; CUDA and the simulated device implement it."""
+"""`Sight`, the interface through which graphs are watched. CUDA and the simulated device implement it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from graphsafe.run.child.waits import Waits
 from graphsafe.run.part import Facts
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
-"A function that is called with an operation's reads. Its argument returns the numbers of the storages that are read."
+"A function that is called at each eager operation. Its argument returns the numbers of the storages that are read."
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """Memory outside a graph's pool that the graph reads or writes. The storage lives as long as this object."""
+    """Memory outside a graph's pool that the graph reads or writes. This object keeps the storage alive."""
 
     storage: torch.UntypedStorage
     access: Access
@@ -41,7 +41,7 @@ class Touch:
 
 @dataclass(eq=False, slots=True)
 class LetGo:
-    """A tensor that a graph reads, with the names under which objects hold the tensor. Containers do not count."""
+    """A tensor that a graph reads, and the names under which objects hold it. Elements of containers do not count."""
 
     names: Sequence[Name]
     capture: int
@@ -52,7 +52,7 @@ class LetGo:
     is_meant: bool = False
     "Whether the program may know that the graph reads the old tensor."
     instead: CallSite | None = None
-    "The line that made the tensor that the object holds now, if that was after the capture."
+    "The line that made the tensor that the object holds now, if it ran after the capture."
 
     @property
     def is_lost(self) -> bool:
@@ -69,77 +69,88 @@ class Around(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The content of a graph, read when its capture ends."""
+    """The contents of a graph, read when its capture ends."""
 
     nodes: Mapping[str, int] | None = None
-    "The nodes by kind, or None if they could not be read."
+    "Kind -> the number of nodes of this kind. It is None if the nodes could not be read."
     touches: Sequence[Touch] = ()
     pool_bytes: int | None = None
     outputs: Sequence[torch.Tensor] = ()
     "Tensors of the program that the graph overwrites at every replay."
     overwriters: Sequence[tuple[Any, int]] = ()
-    "Earlier graphs whose replays overwrite an output, with the number of the output's storage."
+    "Earlier graphs whose replays overwrite an output, each with the number of the output's storage."
     step: Step | None = None
     many_shapes: Collection[Key] = ()
-    "Keys that several steps of different shapes share in the graph, so that they identify none."
+    "Keys that several steps of different shapes in the graph share. Such a key identifies no step."
     let_go: Mapping[int, LetGo] = field(default_factory=dict)
-    "A storage's number -> the tensor that the graph reads there and that an object held, as far as its fate is known."
+    "Number of a storage that the graph reads -> its tensor, if an object held the tensor and the object is followed."
     fills: Sequence[Place] = ()
-    "Memory outside the graph's pool that the graph writes and does not read, as far as that is known."
+    "Memory outside the graph's pool that the graph writes and does not read, if the device knows it."
     owns: Callable[[torch.Tensor], bool] = lambda _: False
-    "Returns whether a tensor lies in memory of the graph's pool that the graph's replays use, as far as that is known."
+    "Returns whether a tensor is in memory of the graph's pool that its replays use, if the device knows it."
     passed_over: Callable[[], int] = int
-    "Returns how many inputs of the graph's size were given to another graph, as far as that is seen."
+    "Returns how often an input of this graph's size was given to another graph, if the device can see it."
     collectives: bool = False
     pinned: Around | None = None
-    """Watches the pinned memory that the graph copies from, if the order of writes and replays on the device is not
-    followed."""
+    """Watches the pinned memory that the graph copies from.
+
+    It is None if the order of writes and replays is followed on the device.
+    """
     problem: str | None = None
-    "The reason why the nodes could not be read."
+    "Why the nodes could not be read."
 
 
 class Sight(Protocol):
-    """Sees the graphs of a device. If a method has a body, this is the default for devices that do not override it."""
+    """Watches the graphs of one kind of device. Methods with a body are defaults."""
 
     graph: Any
-    "The class `CUDAGraph`, whose methods every kind of capture calls."
+    "The class `CUDAGraph`. Every way to capture a graph calls its methods."
     evidence: Literal["measured", "predicted"]
 
     def device(self) -> str:
-        """Return the current device: `cuda:1`, `sim:0`."""
+        """Return the name of the current device: `cuda:1`, `sim:0`."""
 
     def stream(self) -> int:
-        """Return the number of the current stream; 0 for the default one."""
+        """Return the number of the current stream, 0 for the default stream."""
 
     def begun(self, pool: Any, names: Mapping[int, Sequence[Name]]) -> None:
-        """Record that a capture has begun in this thread, into `pool`, or into its own pool if `pool` is None. `names`
-        holds the tensors that the program knows, by storage."""
+        """Record that a capture has begun in this thread, into `pool`, or into its own pool if `pool` is None.
+
+        `names` are the names of tensors that the program knows, by storage number.
+        """
         return
 
     def ending(self, graph: Any) -> None:
-        """Record that a capture is about to end; on CUDA its nodes must be read now."""
+        """Record that a capture is about to end. On CUDA, its nodes must be read now."""
         return
 
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
-        """Read a graph whose capture has ended. `names` holds the tensors that the program knows, by storage."""
+        """Read a graph whose capture has ended. `names` are the names of tensors that the program knows, by storage
+        number."""
 
     def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
-        """Return the function to call before each replay with the storages that it uses; None if the order is not
-        watched."""
+        """Return the function to call before each replay with the storages that the graph uses.
+
+        Return None if the order of writes and replays is not followed.
+        """
         return None
 
     def owners(self, addresses: Iterable[int]) -> Mapping[int, str]:
-        """For each address, return the type and shape of the tensor that has this memory now, if one is known."""
+        """Return, for each address, the type and shape of the tensor that has this memory now, if one is known."""
         return {}
 
     def refills(self) -> Sequence[Unordered]:
-        """Return each pair of a write and a replay of one storage that nothing orders, by their lines."""
+        """Return the pairs of a write and a replay of one storage that nothing orders. There is one pair for each pair
+        of lines."""
 
     def facts(self) -> Facts:
-        """Return facts that only the device knows: `machine` for the ledger's environment, and the UUIDs of the `gpus`
-        that have graphs. If the device can see them, also `outdated` tensors, which graphs read although the tensors
-        from which they were computed have changed; and `growing`, the lines that make a tensor larger between
-        replays."""
+        """Return the facts that only this kind of device knows.
+
+        `machine` describes the ledger's environment, and `gpus` are the UUIDs of the GPUs that have graphs. If the
+        device can see them, there are also `outdated` and `growing`. Outdated tensors are read by graphs although the
+        tensors from which they were computed have changed. `growing` lists the lines that make a tensor larger between
+        replays.
+        """
 
     def replaying(self, graph: Any) -> None:
         """Check a graph that is about to be replayed."""
@@ -152,20 +163,24 @@ class Sight(Protocol):
         """Call `steps` for each eager step that may be the same as a captured step."""
 
     def unseen_steps(self) -> str | None:
-        """Return the reason why eager steps cannot be seen, or None."""
+        """Return why eager steps cannot be seen, or None."""
         return None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` with the number of a storage that a tensor leaves and that stays alive. Call `lost` with the
-        number of a storage whose memory is freed although its address stays."""
+        """Call `moving` with the number of a storage that a tensor leaves and that stays alive.
+
+        Call `lost` with the number of a storage whose memory is freed although its address stays the same.
+        """
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
-        """Call `compared` with a graph when the program compares one of its results with itself, and `read` for each
-        eager operation."""
+        """Call `compared` with a graph when the program compares one of its results with itself.
+
+        Call `read` at each eager operation.
+        """
         return
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
-        """Return the event that broke the capture of a graph, given its first error; None if it is unknown."""
+        """Return the event that broke the capture of a graph, or None if it is unknown. `error` is the first error."""
 
     def watch_waits(self, waits: Waits) -> None:
         """Call `waits` for each line that waits for the device."""
@@ -174,15 +189,17 @@ class Sight(Protocol):
         """Return whether anything besides graphs holds this existing storage."""
 
     def maker(self, tensor: torch.Tensor) -> CallSite | None:
-        """Return the line that made a tensor, if that line is known now."""
+        """Return the line that made a tensor, if that line is still known."""
         return None
 
     def by_line(self) -> list[dict[str, Any]] | None:
-        """Return bytes in graphs' pools by line (`path`, `line`, `function`, `bytes`); None if not known."""
+        """Return the bytes in graphs' pools by line (`path`, `line`, `function`, `bytes`), or None if they are
+        unknown."""
         return None
 
     def draw(self) -> str | None:
-        """Draw a random number and put the offset back; return the error's text if the generator is broken."""
+        """Draw a random number and restore the generator's offset. Return the error message if the generator is
+        broken."""
 
     def limits(self) -> list[tuple[str, str, str]]:
-        """Return the limits of this device, each as kind, subject and reason."""
+        """Return the limits of this device. Each is a kind, a subject and a reason."""

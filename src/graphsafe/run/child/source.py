@@ -1,4 +1,4 @@
-"""The program's source: the functions, loops, statements and calls of its files, as syntax trees."""
+"""Finds functions, loops, statements and calls in the program's files, as syntax trees."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ def file_tree(path: str) -> ast.Module:
 
 
 def base_of(expression: ast.expr) -> ast.expr:
-    """Return the expression without its indices: `self.rows` of `self.rows[0][1:]`."""
+    """Return an expression without its indices: `self.rows` for `self.rows[0][1:]`."""
     return base_of(expression.value) if isinstance(expression, ast.Subscript) else expression
 
 
 def written_in_place(node: ast.AST) -> Sequence[ast.expr]:
-    """Return the expressions that a node writes in place: `x.copy_(y)`, `x[:n] = y`, `x += y`, `out=x`, and NumPy's
-    `np.copyto(x, y)` and `x.fill(0)`."""
+    """Return the expressions that a node writes in place.
+
+    Examples are `x.copy_(y)`, `x[:n] = y`, `x += y`, `out=x`, and NumPy's `np.copyto(x, y)` and `x.fill(0)`.
+    """
     if isinstance(node, ast.Call):
         outs = [one.value for one in node.keywords if one.arg == "out"]
         method = node.func
@@ -48,7 +50,7 @@ def written_in_place(node: ast.AST) -> Sequence[ast.expr]:
 
 @functools.lru_cache(maxsize=1024)
 def _holding(path: str, line: int) -> Sequence[ast.AST]:
-    """Return the syntax nodes that hold a line, outer ones first."""
+    """Return the syntax nodes that contain a line, outer nodes first."""
     found: list[ast.AST] = []
     todo: list[ast.AST] = [file_tree(path)]
     for node in todo:
@@ -66,7 +68,7 @@ def running_call(path: str, place: Span) -> ast.Call | None:
 
 
 def innermost(path: str, line: int, *kinds: type[ast.AST]) -> Any:
-    """Return the innermost syntax node of these kinds that holds a line, or None."""
+    """Return the innermost syntax node of these kinds that contains a line, or None."""
     return next((one for one in reversed(_holding(path, line)) if isinstance(one, kinds)), None)
 
 
@@ -81,7 +83,7 @@ def lines_of(code: CodeType) -> set[int]:
 
 @functools.lru_cache(maxsize=256)
 def function_of(code: CodeType) -> Function | None:
-    """Return the syntax tree of a function; None if the file does not contain it."""
+    """Return the syntax tree of a function, or None if it is not found in the file."""
     for node in ast.walk(file_tree(code.co_filename)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
             first = node.decorator_list[0] if node.decorator_list else node
@@ -92,7 +94,7 @@ def function_of(code: CodeType) -> Function | None:
 
 @functools.lru_cache(maxsize=256)
 def lambda_of(code: CodeType) -> ast.Lambda | None:
-    """Return the syntax tree of a lambda, if it is the only one of its line."""
+    """Return the syntax tree of a lambda, if its line contains no other lambda."""
     nodes = ast.walk(file_tree(code.co_filename)) if code.co_name == "<lambda>" else ()
     found = [one for one in nodes if isinstance(one, ast.Lambda) and one.lineno == code.co_firstlineno]
     return found[0] if len(found) == 1 else None
@@ -106,7 +108,7 @@ def stored_in(function: ast.AST) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=256)
 def assigned_in(function: ast.AST, given: tuple[str, ...]) -> Mapping[str, ast.expr]:
-    """Return the variables that only one statement assigns, each with the value that it assigns."""
+    """Return the variables that exactly one statement assigns, with the assigned expressions."""
     nodes = [one.id for one in ast.walk(function) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)]
     found: dict[str, ast.expr] = {}
     for one in (each for each in ast.walk(function) if isinstance(each, ast.Assign)):
@@ -125,8 +127,11 @@ def parameters(code: CodeType) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
-    """Return the statements inside `with torch.cuda.graph(...)`, or from `capture_begin` to `capture_end`; else
-    none."""
+    """Return the captured statements around a line.
+
+    They are inside `with torch.cuda.graph(...)`, or between `capture_begin` and `capture_end`. Return () if there are
+    none.
+    """
     for node in reversed(_holding(path, line)):
         if isinstance(node, ast.With) and any("graph" in ast.unparse(item.context_expr) for item in node.items):
             return node.body
@@ -147,7 +152,7 @@ def _is_call_of(statement: ast.stmt, name: str) -> bool:
 
 
 def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
-    """Return the expressions that a call in `outer` passes as parameters of the function `inner`."""
+    """Return the expressions that a call in `outer` passes for the parameters of the function `inner`."""
     function = function_of(outer.f_code)
     nodes = () if function is None else ast.walk(function)
     name = inner.co_name
@@ -163,7 +168,7 @@ def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
 
 
 def given_to(call: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
-    """Return the expressions that a call passes as the parameters `names`."""
+    """Return the expressions that a call passes for the parameters `names`."""
     if any(isinstance(one, ast.Starred) for one in call.args):
         return {}
     given = dict(zip(names, call.args, strict=False))
@@ -171,7 +176,7 @@ def given_to(call: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
 
 
 def unchanged(node: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls whose results are part of a value, unchanged or as views."""
+    """Yield the calls whose results an expression returns, unchanged or as views: `run(x)` in `(run(x)[0], y)`."""
     if isinstance(node, ast.Call):
         yield node
     elif isinstance(node, (ast.Starred, ast.Subscript)):
@@ -189,7 +194,8 @@ def is_read(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
-    """Yield the nodes of branches that cannot run together with the branch that holds a line."""
+    """Yield the nodes of the branches that do not run when `line` runs: the `else` if the line is in the `if`, and vice
+    versa."""
     for node in (one for one in ast.walk(function) if isinstance(one, ast.If)):
         arms = [arm for arm in (node.body, node.orelse) if arm]
         held = [arm for arm in arms if arm[0].lineno <= line <= (arm[-1].end_lineno or arm[-1].lineno)]
@@ -198,8 +204,10 @@ def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
 
 
 def chosen_at(code: CodeType, captured: int, replayed: int) -> int | None:
-    """Return the line `captured`, at which a function decides whether it has a graph: that line is inside an `if` or a
-    handler, and the line `replayed` is not. Return None otherwise."""
+    """Return `captured` if a function decides at this line that it needs a new graph.
+
+    The line then is inside an `if` or a handler, and the line `replayed` is not. Otherwise return None.
+    """
     function = function_of(code)
     for node in ast.walk(function) if function is not None else ():
         if isinstance(node, (ast.If, ast.ExceptHandler)):
@@ -216,8 +224,10 @@ def called_name(function: ast.expr) -> str | None:
 
 
 def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
-    """Return whether the innermost loop around the call stack `one` also contains the call stack `other` (both
-    outermost first). A check, a benchmark or a warm-up has its own loop."""
+    """Return whether the innermost loop around the call stack `one` also contains the call stack `other`.
+
+    Both stacks begin with the outermost call. A check, a benchmark or a warm-up has its own loop.
+    """
     for depth in reversed(range(len(one))):
         loop = loop_around(one[depth].path, one[depth].line)
         if loop is not None:
@@ -228,12 +238,12 @@ def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
 
 
 def tree_of_code(code: CodeType) -> ast.AST | None:
-    """Return the syntax tree of a function or of a file; None if it is not known."""
+    """Return the syntax tree of a function or a module, or None if it is not found."""
     return file_tree(code.co_filename) if code.co_name == "<module>" else function_of(code)
 
 
 def outer_loop(tree: ast.AST | None, line: int) -> ast.AST | None:
-    """Return the outermost loop of a function or file around a line, or None."""
+    """Return the outermost loop of a function or module around a line, or None."""
     loops = (one for one in ast.walk(tree) if isinstance(one, _LOOPS)) if tree is not None else ()
     return next((one for one in loops if one.lineno <= line <= (one.end_lineno or one.lineno)), None)
 
@@ -244,6 +254,7 @@ def is_in_loop(stack: Sequence[CallSite]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def loop_around(path: str, line: int) -> tuple[int, int] | None:
-    """Return the first and last line of the innermost loop around a line, in the function that holds it."""
+    """Return the first and last line of the innermost loop around a line, within the function that contains the
+    line."""
     found = innermost(path, line, *_LOOPS, *_FUNCTIONS)
     return (found.lineno, found.end_lineno or found.lineno) if isinstance(found, _LOOPS) else None

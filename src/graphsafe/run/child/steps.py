@@ -1,8 +1,8 @@
-"""Finds steps that ran without a graph although their process has captured the same step: at other sizes, or at the
-same size by a call that formerly replayed the graph.
+"""Finds steps that ran without a graph although the process has captured the same step.
 
-On the simulated device a step is identified by the first operation of its capture, on a GPU by the captured function
-(`calls.py`), in both cases with its argument shapes.
+It was captured for other sizes, or for the same size and was formerly replayed from the same place. On the simulated
+device, a step is identified by the first operation of its capture; on a GPU, by the captured function (`calls.py`). In
+both cases, the shapes of the arguments are the step's sizes.
 """
 
 from __future__ import annotations
@@ -16,30 +16,34 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.source import is_in_loop, same_loop
 
 Key = tuple[str, str, int]
-"""The name of the first operation or of the function. After it comes either a path and a line, or an empty text and the
-number of the operation's storage or of the step."""
+"""The name of the first operation or of the function, and what identifies it further.
+
+This is either a path and a line, or "" and the number of the operation's storage or of the step.
+"""
 Shapes = tuple[tuple[int, ...], ...]
 Stack = tuple[CallSite, ...]
 _MOST_SHAPES = 10_000
 _ENOUGH = 8
-"""A graph counts as turned off after this many eager steps of its size without a replay in between. After this many
-eager steps, their place is also read again."""
+"""A graph counts as turned off after this many eager steps of its size without a replay in between.
+
+After this many eager steps of a size that was not captured, their place is read again.
+"""
 
 
 class Played(Protocol):
-    """The replays of a process's graphs, by their numbers."""
+    """The replays of a process's graphs, by graph number."""
 
     def replays(self, graph: int) -> int:
-        """Return the number of replays of a graph."""
+        """Return how often a graph was replayed."""
 
     def stacks(self, graph: int) -> Collection[Stack]:
-        """Return some calls that led to the graph's replays."""
+        """Return some of the call stacks that led to the graph's replays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     keys: tuple[Key, ...]
-    "Keys of the step; each key alone identifies it."
+    "The keys of the step. Each of them identifies it."
     shapes: Shapes
     frames: tuple[CallSite, ...]
     "The user's calls that lead to the step, outermost first."
@@ -50,18 +54,18 @@ class Step:
 @dataclass(slots=True)
 class _Eager:
     frames: Stack
-    "The calls that led to a step with these shapes: to the first step, or to a later one if there are many."
+    "The calls that led to the first step of this size, or to a later one if there are many."
     count: int = 0
     replays: int = 0
-    "The number of replays of graphs of the same step at the time when these shapes last ran."
+    "The number of replays of this step's graphs when a step of this size last ran eagerly."
 
 
 @dataclass(slots=True)
 class _Row:
-    """Eager steps of a captured size, without a replay of its graphs between them."""
+    """Eager steps of a captured size, between which no graph of this size was replayed."""
 
     replays: int
-    "Number of replays before the first of these steps."
+    "The number of replays before the first of these steps."
     length: int = 0
     counts: bool = False
 
@@ -75,21 +79,20 @@ class _Seen:
     eager: dict[Shapes, _Eager] = field(default_factory=dict)
     rows: dict[Shapes, _Row] = field(default_factory=dict)
     off: dict[Shapes, _Eager] = field(default_factory=dict)
-    "Eager steps of captured sizes, whose graphs were turned off."
+    "Shapes -> the eager steps of this captured size, if its graphs seem to be turned off."
 
 
 class Steps:
     def __init__(self, played: Played | None = None) -> None:
-        """If `played` is not given, steps of captured sizes are not counted."""
+        """Count no steps yet. Without `played`, eager steps of captured sizes are not counted."""
         self._played = played
         self._seen: dict[Key, _Seen] = {}
         self.names: set[str] = set()
-        "The first operations or functions of captured steps."
+        "The names of the first operations, or of the functions, of captured steps."
         self._left: set[Key] = set()
 
     def leave(self, keys: Collection[Key]) -> None:
-        """Stop counting steps with these keys, because the operation or function that they identify runs several times
-        in one step."""
+        """Stop counting steps with these keys, because their operation or function runs several times in one step."""
         self._left.update(keys)
         left = {id(self._seen[key]) for key in keys if key in self._seen}
         self._seen = {key: seen for key, seen in self._seen.items() if id(seen) not in left}
@@ -110,7 +113,7 @@ class Steps:
     def eager(
         self, keys: Sequence[Key], shapes: Shapes, recorded: bool, frames: Callable[[], Sequence[CallSite]]
     ) -> None:
-        """Count a step that ran without a graph; `frames` returns the calls that led to it."""
+        """Count a step that ran without a graph. `frames` returns the calls that led to it."""
         seen = self._of(keys)
         if seen is None:
             return
@@ -118,7 +121,7 @@ class Steps:
             if self._played is not None and recorded == seen.recorded:
                 self._without(self._played, seen, shapes, frames)
             return
-        # An evaluation begins with the same operation as the captured training step, but autograd does not record it
+        # An evaluation begins with the same operation as the captured training step, but autograd does not record it.
         if seen.recorded and not recorded:
             return
         known = seen.eager.get(shapes)
@@ -134,17 +137,21 @@ class Steps:
         return 0 if self._played is None else sum(map(self._played.replays, _graphs(seen)))
 
     def _is_beside_replays(self, seen: _Seen, eager: _Eager) -> bool:
-        """Return whether the eager steps run among replays: a replay of the same step followed, or the eager steps have
-        no loop of their own. In a loop of their own, the program checks or measures its graphs after it has used
-        them."""
+        """Return whether the eager steps run among replays.
+
+        This is so if a replay of the same step followed, or if the eager steps have no loop of their own. Eager steps
+        in their own loop, after the last replay, are taken for a check or a benchmark.
+        """
         stacks = [stack for graph in _graphs(seen) for stack in self._played.stacks(graph)] if self._played else []
         if not stacks or self._replays(seen) > eager.replays:
             return True
         return not is_in_loop(eager.frames) or any(same_loop(eager.frames, stack) for stack in stacks)
 
     def _without(self, played: Played, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
-        """Count an eager step of a captured size, in the loop that replayed, and after many such steps without a
-        replay."""
+        """Count an eager step of a captured size.
+
+        It counts if it runs in the loop that replayed the graph, after many such steps without a replay.
+        """
         graphs = seen.captured[shapes]
         replays = sum(map(played.replays, graphs))
         row = seen.rows.get(shapes)
@@ -163,7 +170,7 @@ class Steps:
         return next((self._seen[key] for key in keys if key in self._seen), None)
 
     def facts(self) -> list[dict[str, Any]]:
-        """Return the facts of each step that ran eagerly at a size that was not captured."""
+        """Return the facts about each captured step: the sizes at which it ran eagerly, and the captured sizes."""
         found = []
         for seen in {id(one): one for one in self._seen.values()}.values():
             known = dict(seen.captured)  # copied, because another thread may capture meanwhile
@@ -204,7 +211,7 @@ def _graphs(seen: _Seen) -> list[int]:
 
 
 def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
-    """Return the calls of an eager step without the innermost calls that the capture's stack also ends with."""
+    """Return the calls of an eager step without the innermost calls that the capture's stack ends with too."""
     shared = 0
     for one, other in zip(reversed(frames), reversed(captured), strict=False):
         if (one.path, one.function, one.line) != (other.path, other.function, other.line):
@@ -214,8 +221,11 @@ def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
 
 
 def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:
-    """Return the tensor dimensions in which the captures of one step differ; for a single capture, the first dimension
-    of each tensor. The tensor with most dimensions comes first, since a bias has fewer dimensions than an input."""
+    """Return the dimensions of tensors in which the captures of one step differ.
+
+    For a single capture, return the first dimension of each tensor. The tensor with the most dimensions comes first,
+    because a bias has fewer dimensions than an input.
+    """
     first = next(iter(captured))
     varying = sorted({axis for shapes in captured if _alike(shapes, first) for axis in _differing(shapes, first)})
     return varying or [(at, 0) for at in sorted(range(len(first)), key=lambda at: -len(first[at])) if first[at]]
@@ -224,8 +234,10 @@ def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:
 def _axis_of_sizes(
     axes: Sequence[tuple[int, int]], captured: Collection[Shapes], eager: Collection[Shapes]
 ) -> Sequence[tuple[int, int]]:
-    """Return the first of these dimensions in which a step without a graph differs from a captured one, else the first;
-    there is no such dimension if there are no dimensions."""
+    """Return the first of these dimensions in which an eager step differs from a captured one.
+
+    If they differ in none, return the first dimension. The result is empty if `axes` is empty.
+    """
     first = next(iter(captured))
     others = [shapes for shapes in eager if _size(shapes, captured, axes) is not None]
     varying = [(at, axis) for at, axis in axes if any(shapes[at][axis] != first[at][axis] for shapes in others)]
@@ -233,7 +245,7 @@ def _axis_of_sizes(
 
 
 def _size(shapes: Shapes, captured: Collection[Shapes], axes: Sequence[tuple[int, int]]) -> int | None:
-    """Return the size of an eager step if it differs from a captured step only in size, else None."""
+    """Return the size of an eager step if it differs from a captured step only in this size; otherwise return None."""
     for known in captured:
         other = _differing(shapes, known) if _alike(shapes, known) else set()
         values = {(known[at][axis], shapes[at][axis]) for at, axis in other}
@@ -243,7 +255,7 @@ def _size(shapes: Shapes, captured: Collection[Shapes], axes: Sequence[tuple[int
 
 
 def _differing(one: Shapes, other: Shapes) -> set[tuple[int, int]]:
-    """Return the tensor dimensions in which two steps differ."""
+    """Return the dimensions of tensors in which two steps differ."""
     return {(at, axis) for at, shape in enumerate(one) for axis, size in enumerate(shape) if size != other[at][axis]}
 
 

@@ -1,4 +1,4 @@
-"""Counts and times the lines that wait for the device between replays."""
+"""Counts the waits for the device between replays by line, and measures their durations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _KINDS = frozenset({"read", "wait", "query", "copy-to-host", "copy-to-device", "
 
 class Waits:
     def __init__(self, replays: Callable[[], int], is_wanted: Callable[[], bool]) -> None:
-        """`replays` counts the replays of all graphs; `is_wanted` says whether waits for the current device are
-        recorded."""
+        """Record no waits yet. `replays` counts the replays of all graphs, and `is_wanted` returns whether waits for
+        the current device are recorded."""
         self._replays = replays
         self._is_wanted = is_wanted
         self._found: dict[tuple[Any, ...], list[Any]] = {}
@@ -33,7 +33,7 @@ class Waits:
         self._found.clear()
 
     def _turns(self, seen: set[int]) -> int:
-        """Return how many of the line's waits had replays both before and after them."""
+        """Return at how many points between two replays the line has waited."""
         return len(seen - {0, self._replays()})
 
     def facts(self) -> list[dict[str, Any]]:

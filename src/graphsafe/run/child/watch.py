@@ -1,5 +1,7 @@
-"""The watch of a process, which collects its facts and writes its part of the ledger. It begins once torch is imported,
-and ends with the process."""
+"""The watch of one process, which collects its facts and writes its part of the ledger.
+
+It begins when torch has been imported, and ends with the process.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,17 @@ from graphsafe.run.counters import Counters
 from graphsafe.run.part import Facts, Options, Part, graphs_of
 
 _PAUSE = 1.0
-"Least number of seconds between two writes of a process's part."
+"The shortest time in seconds between two writes of a process's part."
 
 
 current: Watch | None = None
 
 
 def begin() -> None:
-    """Watch this process as the environment asks. It is called once torch is imported, before any line of the program
-    that uses it; further calls do nothing."""
+    """Watch this process as the environment variables say.
+
+    It is called when torch has been imported, before the program uses torch. Further calls do nothing.
+    """
     global current
     folder, token = os.environ.get(part.FOLDER), os.environ.get(part.PARENT)
     if current is not None or not folder or not token or not Path(folder).is_dir():
@@ -58,7 +62,7 @@ def begin() -> None:
 
 
 def _new_token(parent: str, folder: Path) -> str:
-    """Give a name to this process, which `parent` started, and record its start."""
+    """Return a name for this process, which `parent` started, and record its start."""
     token = f"{os.getpid()}-{secrets.token_hex(4)}"
     os.environ[part.PARENT] = token
     part.note_start(folder, token, parent)
@@ -66,8 +70,10 @@ def _new_token(parent: str, folder: Path) -> str:
 
 
 class Watch:
-    """The watch of one process. `folder` and `token` name the place of its part of a run's ledger; without them,
-    nothing is written."""
+    """The watch of one process.
+
+    `folder` and `token` say where its part of a run's ledger is written. Without `folder`, nothing is written.
+    """
 
     def __init__(self, options: Options, folder: Path | None = None, token: str = "") -> None:
         self._folder = folder
@@ -93,7 +99,7 @@ class Watch:
         self._writer: threading.Thread | None = None
         self._changed = threading.Event()
         self._writing = threading.RLock()
-        "Held while a part is written; reentrant, because a signal handler may write during a write."
+        "Held while a part is written. It is reentrant, because a signal handler may write during a write."
         self._ended = False
         self._rank: int | None = None
         self._is_finalized = False
@@ -102,8 +108,11 @@ class Watch:
         self._entered.close()
 
     def _tell(self, at_once: bool) -> None:
-        """Record that unwritten facts exist. A thread writes them soon; if the process may end, this call writes
-        them."""
+        """Record that unwritten facts exist.
+
+        A thread writes them soon. With `at_once`, they are written before this method returns, because the process may
+        end.
+        """
         if self._folder is None:
             return
         if at_once:
@@ -116,8 +125,10 @@ class Watch:
                 self._writer.start()
 
     def write(self) -> None:
-        """Write the current state. After the end, write nothing, because a slow thread would overwrite the last
-        state."""
+        """Write the current state.
+
+        After the end nothing is written, because a slow thread could overwrite the final state.
+        """
         if self._folder is None:
             return
         with self._writing:
@@ -133,18 +144,19 @@ class Watch:
         return Part(self._token, "", self._begun, facts, *self.book.counters.read(graphs_of(facts)))
 
     def _facts(self, ended: bool, is_whole: bool = False) -> Facts:
-        """Return the facts. `ended` says that the program ended without an error, `is_whole` that no facts follow."""
+        """Return the facts. `ended` says that the program ended without an error, and `is_whole` that no facts
+        follow."""
         known = rank()
-        # The rank is read early: the program may later leave its process group
+        # The rank is read early, because the program may leave its process group later.
         self._rank = self._rank if known is None else known
         return {**self.book.facts(), "rank": self._rank, "ended": ended, "is_whole": is_whole}
 
     def end(self) -> None:
-        """Write the state at the end of the process, which an unhandled exception may have caused."""
+        """Write the final state at the end of the process, after an unhandled exception too."""
         self._ended = True
-        gc.collect()  # garbage is collected now, so that no lost memory is reported for a graph that nothing holds
+        gc.collect()  # so that no lost memory is reported for a graph that only garbage refers to
         self.book.look_at_all()
-        # `multiprocessing` calls this while the exception that ends the process still propagates.
+        # In a process of `multiprocessing`, the exception that ends the process is still being handled here.
         raised = sys.exc_info()[1] or getattr(sys, "last_value", None)
         if self._folder is not None:
             with self._writing:
@@ -152,15 +164,17 @@ class Watch:
                 part.write_part(self._folder, self._token, self._facts(ended, is_whole=True))
 
     def before_fork(self) -> None:
-        """Prepare for a fork: processes of `multiprocessing` do not run `atexit`, so they have to end the watch by
-        other means."""
+        """Prepare for a fork.
+
+        Processes of `multiprocessing` do not run `atexit` functions, so their watch is ended by a `Finalize` object.
+        """
         util = sys.modules.get("multiprocessing.util")
         if util is not None and not self._is_finalized:
             self._is_finalized = True
             util.register_after_fork(self, lambda watch: util.Finalize(None, watch.end, exitpriority=-100))
 
     def fork(self) -> None:
-        """In a forked process, begin a new part."""
+        """Begin a new part in a forked process."""
         if self._folder is None:
             return
         self._token = _new_token(self._token, self._folder)
@@ -176,10 +190,10 @@ class Watch:
 
 
 def _sight(options: Options, stack: ExitStack) -> Sight:
-    """Return the `Sight` of the device; a simulated device stays entered as long as `stack`."""
+    """Return the `Sight` of the device. A simulated device stays active until `stack` is closed."""
     worlds = sys.modules.get("graphsafe.capture.device.sim.world")
     world = None if worlds is None else worlds.active()
-    if options.is_simulated and world is None:  # a test may already have entered the simulated device
+    if options.is_simulated and world is None:  # a test may already have activated the simulated device
         from graphsafe.run.child.played import played
 
         current, *others = options.indices or (0,)

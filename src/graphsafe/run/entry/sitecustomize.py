@@ -1,5 +1,8 @@
-"""Python imports this at its start, because `graphsafe run` puts this folder first on PYTHONPATH. Nothing of graphsafe
-is imported before the program imports torch. If this module hides another `sitecustomize`, that one is also run."""
+"""Starts the watch in a Python process when it imports torch.
+
+Python imports this module at its start, because `graphsafe run` puts this folder first on PYTHONPATH. The rest of
+graphsafe is imported only after torch. If this module hides another `sitecustomize`, that module is also run.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any  # never runs: the import would take longer than the rest of this file
+    from typing import Any  # not at run time: the import would take longer than the rest of this file
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class _Watched:
-    """Loads torch as its own loader does, then starts the watch."""
+    """Loads torch with torch's own loader, then starts the watch."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -32,8 +35,8 @@ class _Watched:
         try:
             from graphsafe.run.child.watch import begin
         except ImportError as error:
-            # The Python of another environment has no graphsafe; the program then goes on unwatched, and the ledger
-            # says so.
+            # The Python of another environment has no graphsafe. The program then runs unwatched, and the ledger says
+            # so.
             if error.name != "graphsafe":
                 sys.stderr.write(f"graphsafe: this process is not watched: {error}\n")
             return
@@ -57,20 +60,20 @@ class _Finder:
 
 
 def _note_start() -> None:
-    """Tell the ledger that this process exists, and give its name to processes that it starts."""
+    """Record in the ledger that this process has started, and pass its name to the processes that it starts."""
     folder = os.environ["GRAPHSAFE_RUN"]
     token = f"{os.getpid()}-{os.urandom(4).hex()}"
     parent, os.environ["GRAPHSAFE_RUN_PARENT"] = os.environ.get("GRAPHSAFE_RUN_PARENT", ""), token
     try:
         with open(os.path.join(folder, f"{token}.start"), "w", encoding="utf-8") as file:
             file.write(parent)
-    except OSError:  # the run has ended, or its disk is full: the program goes on
+    except OSError:  # the run has ended, or its disk is full: the program must go on
         return
     sys.meta_path.insert(0, _Finder())
 
 
 def _run_hidden() -> None:
-    """Import the `sitecustomize` that is next on the path, if there is one."""
+    """Import the next `sitecustomize` on the path, if there is one."""
     others = [path for path in sys.path if os.path.abspath(path or ".") != _FOLDER]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:

@@ -1,1 +1,1 @@
-"""The part of `graphsafe run` that starts the program and makes findings of the facts that its processes saw."""
+"""The part of `graphsafe run` that starts the program and turns the facts from its processes into findings."""

@@ -1,4 +1,4 @@
-"""Finds further sizes to capture for steps that ran without a graph, and the share of padding they would cause."""
+"""Finds further sizes to capture for steps that ran without a graph, and the share of padding that remains."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 _LITTLE = 0.1
-"The share of padding below which no further graph is worthwhile."
+"If the share of padding is below this, no further graph is worthwhile."
 _MOST = 8
-"The largest number of further sizes that are proposed."
+"At most this many further sizes are proposed."
 _MOST_TRIED = 64
 "Further sizes are chosen among this many of the most frequent sizes."
 
@@ -17,14 +17,17 @@ _MOST_TRIED = 64
 @dataclass(frozen=True, slots=True)
 class Cover:
     sizes: tuple[int, ...]
-    "Further sizes to capture, in addition to the captured ones."
+    "Sizes to capture in addition to the captured ones."
     waste: float
     "The share of padding among all rows of the padded steps."
 
 
 def cover(eager: Mapping[int, int], captured: Collection[int]) -> Cover:
-    """Return a few sizes to capture, so that every size of `eager` (size -> times) can be padded to a captured one:
-    first the largest size, if no captured size covers it, then the sizes that save the most padding."""
+    """Return a few sizes to capture, so that every eager size can be padded to a captured one.
+
+    `eager` maps each size to the number of its steps. The largest size comes first, if no captured size covers it. Then
+    follow the sizes that save the most padding.
+    """
     largest = max(eager)
     chosen = [] if largest <= max(captured, default=0) else [largest]
     tried = sorted(sorted(eager, key=lambda size: -eager[size])[:_MOST_TRIED])

@@ -1,4 +1,4 @@
-"""Findings about captures that failed: their causes, and the handlers that went on."""
+"""Findings about captures that failed: the causes, and the handlers that swallowed the errors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ _REFUSED = {
     "message": "a graph was refused before its capture began, and the surrounding except goes on without it",
     "fix": "remove the reason, or re-raise; decide by configuration where the eager path is wanted",
 }
-_WHOLE = "Nothing is corrupted. But the steps run eagerly from here on, and nothing says why: "
+_WHOLE = "Nothing is corrupted. But from here on, the steps run eagerly without a message that says why: "
 
 
 def failed_captures(writer: Writer) -> None:
-    """Add findings for failed captures: one for the cause, one at the handler that swallowed the error if it is known,
-    and one for a generator that was left capturing. If the error ended the process, it was not swallowed and left no
-    generator behind."""
+    """Add findings for failed captures.
+
+    There is one for the cause, one at the handler that swallowed the error, and one for a random generator that is left
+    in capture mode. If the error ended the process, it was not swallowed and left no such generator.
+    """
     has_ended = writer.process.facts.get("ended")
     for failed in writer.process.facts.get("failed", ()):
         frame, inner, handler = last(failed["frames"]), last(failed["inner"]), failed["swallowed_by"]
@@ -55,8 +57,10 @@ def failed_captures(writer: Writer) -> None:
 
 
 def _cause(writer: Writer, failed: Facts, said: Facts) -> str | None:
-    """Add a finding for the cause of a failed capture, and return its code and place, or None if the cause is
-    unknown."""
+    """Add a finding for the cause of a failed capture.
+
+    Return its code and place, or None if the cause is unknown.
+    """
     if failed["guilty"] is None or not failed["guilty"]["frames"]:
         return None
     event = read(StepEvent, failed["guilty"])

@@ -1,4 +1,4 @@
-"""Turns what the processes of a run saw into findings, in the words of the rulebook."""
+"""Turns the facts that the processes of a run have recorded into findings, in the words of the rulebook."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from graphsafe.run.parent.writer import Writer, all_named, at, named
 from graphsafe.run.part import POOL
 
 _CHANCE = 100
-"A graph without a replay counts as useless after its step has run this many times for each graph of its line."
+"A graph without replays counts as useless after its step has run this many times per graph of its line."
 _SEEDS = ("reseeded", "between", "inside")
-"Seeds that are set by one line before each replay, by an unknown line, or by captured code."
+"Where a seed is set: by a known line before each replay, by an unknown line, or by captured code."
 _SELDOM = 0.1
 "If at most this share of a step's runs had no graph, these runs count as intended exceptions."
 
 
 def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Finding], list[Limit]]:
-    """Return one finding per line, cause and process; a fact without a known line becomes a limit."""
+    """Return one finding for each line, cause and process. A fact whose line is unknown becomes a limit."""
     writers = [_Findings(process, book) for process in seen]
     for writer in writers:
         failed_captures(writer)
@@ -60,7 +60,7 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
 
 class _Findings(Writer):
     def keys(self) -> None:
-        """Add findings for replays at which the program has a value other than the one that the graph froze."""
+        """Add findings for replays at which the program has another value than the one that the graph froze."""
         stale_graphs = [one for one in self.process.graphs if one.facts["stale"] is not None and one.facts["frames"]]
         for graph, *_ in grouped(stale_graphs, lambda one: (line_key(one.facts["frames"]), one.facts["stale"]["name"])):
             stale = graph.facts["stale"]
@@ -71,7 +71,7 @@ class _Findings(Writer):
             self.about(graph, "GS713", stale["at"] or graph.facts["frames"][-1], words, data)
 
     def generators(self) -> None:
-        """Add findings for generators that were replaced after the capture or registered while another device was
+        """Add findings for generators that were replaced after the capture, or registered while another device was
         current, and for seeds that are set before each replay."""
         told = [(one, one.facts["generators"]) for one in self.process.graphs]
         misplaced = [(graph, one["misplaced"]) for graph, one in told if one["misplaced"]]
@@ -87,21 +87,21 @@ class _Findings(Writer):
         for (graph, one), *_ in grouped(replaced, lambda pair: line_key(pair[1]["frames"])):
             text = {
                 "message": f"replays of {named(graph)} draw from the generator that `{one['name']}` held before",
-                "why": "A graph draws from the generators that were registered before its capture. Replays do not see "
-                "another one in their place, nor its seed.",
-                "fix": "keep the generator and give it the seed or the state (manual_seed, set_state), or register the "
+                "why": "A graph draws from the generators that were registered before its capture. Replays use neither "
+                "a generator that replaces one of them nor its seed.",
+                "fix": "keep the generator and set its seed or state (manual_seed, set_state), or register the "
                 "new one with a new graph and capture again",
             }
             if not one["is_line_known"]:
-                text["why"] += " The line that put it there is not known: this is the first replay since."
+                text["why"] += " The line that replaced it is not known. This is the first replay after that."
             self.about(graph, "GS502", one["frames"][-1], {}, {"generator": one["name"]}, text=text)
         seeded = [(how, one[how], graph) for graph, one in told for how in _SEEDS if one[how]]
         for (how, frames, graph), *_ in grouped(seeded, lambda one: (one[0], line_key(one[1]))):
             expr = text_at(site(frames[-1]), None)
             text = {
                 "message": f"`{expr}` sets the same seed before each replay of {named(graph)}",
-                "why": "A replay draws from the generator's seed and offset, so each of them draws the same numbers.",
-                "fix": "seed once, before the first replay; or give each replay another seed",
+                "why": "A replay draws from the generator's seed and offset, so every replay draws the same numbers.",
+                "fix": "set the seed once, before the first replay, or set another seed before each replay",
             }
             if how == "between":
                 text["message"] = f"the same seed is set before each replay of {named(graph)}"
@@ -109,7 +109,7 @@ class _Findings(Writer):
                 text = {
                     "message": f"`{expr}` is captured code, which replays of {named(graph)} do not run",
                     "why": "A capture records no seed. Replays advance the generator, so each draws other numbers.",
-                    "fix": "draw the numbers once, before the capture; or seed before each replay",
+                    "fix": "draw the numbers once, before the capture, or seed before each replay",
                 }
             self.about(graph, "GS503", frames[-1], {}, level="warning", text=text)
 
@@ -121,15 +121,14 @@ class _Findings(Writer):
             self.about(graph, "GS504", frame, {"expr": text_at(site(frame), None)}, region="captured")
 
     def rotated(self) -> None:
-        """Add findings for buffers that change places in captured code, if the graph was replayed again on the same
-        values."""
+        """Add findings for buffers that captured code exchanges, if two replays in a row began with the same values."""
         for graph in self.process.graphs:
             told = graph.facts["rotated"]
             if told is None:
                 continue
             names = listed(f"`{one}`" for one in told["names"])
             text = {
-                "message": f"{names} change places while {named(graph)} is captured, and not when it is replayed",
+                "message": f"{names} are exchanged while {named(graph)} is captured, and not when it is replayed",
                 "why": "Each replay reads and writes the addresses of the capture. The second of two replays in "
                 "a row reads the values that the first one began with, so the step makes no progress.",
                 "fix": "copy the result into the buffer that the step reads, or capture one graph for each order of "
@@ -139,7 +138,7 @@ class _Findings(Writer):
             self.about(graph, "GS703", frame, {}, {"names": told["names"]}, text=text)
 
     def gradients(self) -> None:
-        """Add findings at lines that drop gradients which a graph writes, if an optimizer then made a step without
+        """Add findings at lines that drop gradients which a graph writes, if the optimizer then made a step without
         them."""
         told = [(one, one.facts["gradients"]) for one in self.process.graphs if one.facts["gradients"]["skipped"]]
         for (graph, one), *_ in grouped(told, lambda pair: line_key(pair[1]["let_go"])):
@@ -164,21 +163,23 @@ class _Findings(Writer):
             self.add("GS712", frame, words, data, certain=False, number=len(same))
 
     def growing(self) -> None:
-        """Add findings at lines that make a tensor longer after each replay. Graphs do not read the tensor, so the
-        growth only costs time."""
+        """Add findings at lines that make a tensor longer after each replay.
+
+        Graphs do not read this tensor, so the growth only costs time.
+        """
         for one in self.process.facts.get("growing", ()):
             frame = last(one["frames"])
             expr = text_at(site(one["frames"][-1]), None)
             text = {
                 "message": f"`{expr}` makes a tensor longer after each replay, {one['times']} times",
                 "why": f"Each time, the whole tensor is allocated and copied: {one['copied']:,} bytes in all.",
-                "fix": "write into a buffer of full length, made once; or collect clones in a list and join them once",
+                "fix": "write into one buffer of full length, or collect clones in a list and join them once",
             }
             self.add("GS402", frame, {}, {"bytes": one["copied"]}, level="note", number=one["times"], text=text)
 
     def refills(self) -> None:
-        """Add findings at writes that no stream orders relative to a replay that reads them, or to a copy of pinned
-        memory."""
+        """Add findings at writes to memory that a replay, or a copy from pinned memory, reads without an order between
+        the two."""
         refills = self.process.facts.get("refills", ())
         told = [refill["write"][-1] for refill in refills if refill["what"] is not None]
         for refill in (one for one in refills if one["what"] is not None or one["write"][-1] not in told):
@@ -197,13 +198,13 @@ class _Findings(Writer):
             self.add("GS714", refill["write"][-1], words, data, certain=False, text=text)
 
     def outputs(self) -> None:
-        """Add findings for results that are kept although every replay overwrites them."""
+        """Add findings for results that the program keeps although every replay overwrites them."""
         ways = {"collected": "holds results of earlier replays", "compared": "compares a result with itself"}
         for how, does in ways.items():
             told = [(one.facts["held_outputs"][how], one) for one in self.process.graphs]
             for same in grouped((one for one in told if one[0]), lambda one: line_key(one[0])):
                 frame, graphs = same[0][0][-1], [graph for _, graph in same]
-                because = f"Here the program {does}: each replay of {all_named(graphs)} writes over the one before."
+                because = f"Here the program {does}: each replay of {all_named(graphs)} overwrites the previous one."
                 data = {"graphs": [one.name for one in graphs], "how": how}
                 words = {"expr": text_at(site(frame), None), "value": "earlier results are held"}
                 text = {}
@@ -213,8 +214,10 @@ class _Findings(Writer):
                 self.about(graphs[0], "GS706", frame, words, data, because=because, certain=True, text=text)
 
     def overwritten(self) -> None:
-        """Add findings at reads of a result that another replay had overwritten, either of this graph or of a graph of
-        the same pool."""
+        """Add findings at reads of a result that another replay has overwritten.
+
+        It was a replay of the same graph or of another graph of the same pool.
+        """
         graphs = {graph.facts["number"]: graph for graph in self.process.graphs}
         for graph in self.process.graphs:
             held = graph.facts["held_outputs"]
@@ -279,9 +282,12 @@ class _Findings(Writer):
             self.about(same[0], "GS618", frame, words, {"graphs": names}, certain=True, number=len(names))
 
     def _awaits_its_turn(self, graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
-        """Return whether a graph without replays may still be needed. It is one of several for the same work (the same
-        calls or nodes); this work ran seldom so far, and the other graphs did some of it. At most one input of the
-        graph's size went to another of them."""
+        """Return whether a graph without replays may still be needed.
+
+        This is so if other graphs do the same work (they have the same calls or the same nodes) and were replayed, but
+        the work has run rarely so far. In addition, at most one input of this graph's size may have been given to
+        another graph.
+        """
         calls, nodes = graph.facts["frames"], graph.facts["nodes"]
         like = [one for one in siblings if one.facts["frames"] == calls or one.facts["nodes"] == nodes]
         numbers, replays = {one.facts["number"] for one in like}, sum(one.count.replays for one in like)
@@ -292,8 +298,8 @@ class _Findings(Writer):
         return graph.facts["passed_over"] <= 1 and replays > 0 and replays + max(eager) < _CHANCE * len(like)
 
     def turned_off(self) -> None:
-        """Add findings for steps that ran without a graph although the same call earlier replayed a graph of their
-        size."""
+        """Add findings for steps that ran without a graph although the same loop replayed a graph of their size
+        before."""
         for step in self.process.facts.get("steps") or ():
             off: Mapping[str, int] = step["off"]
             steps, captured, replays = sum(off.values()), step["captured"], self._replays_by_size(step)
@@ -306,11 +312,11 @@ class _Findings(Writer):
                 "value": f"that size is captured, and the same loop made {before} of it until the graph was turned off",
             }
             frame = last(step["off_at"])
-            text = {"fix": "turn the graph on again, or say once that steps run eagerly from then on"}
+            text = {"fix": "turn the graph on again, or log once that steps run eagerly from then on"}
             self.add("GS616", frame, words, data, certain=False, number=steps, text=text)
 
     def eager(self) -> None:
-        """Add findings for steps that ran without a graph, at sizes that no graph covers."""
+        """Add findings for steps that ran without a graph at sizes that no graph covers."""
         told = set()
         for step in self.process.facts.get("steps") or ():
             sizes: Mapping[str, int] = step["sizes"]
@@ -319,7 +325,7 @@ class _Findings(Writer):
                 continue
             frame = last(step["place"])
             same = (*(frame or {}).values(), *sizes.items(), *replays)
-            if same in told:  # the pieces of one step, each with its own graphs
+            if same in told:  # the step consists of several parts, each with its own graphs
                 continue
             told.add(same)
             captured = list(map(int, step["captured"]))
@@ -340,9 +346,11 @@ class _Findings(Writer):
         return {size: sum(self.replays_of.get(one, 0) for one in same) for size, same in step["captured"].items()}
 
     def parted(self, parting: Parting) -> None:
-        """Add findings for ranks that replay different graphs, if the graphs contain a collective: a rank then waits
-        for another one forever, or receives another collective's values. Without a collective, or with groups of only
-        some ranks, the difference may be intended."""
+        """Add a finding for two ranks that replay different graphs, if one of the graphs contains a collective.
+
+        A rank then waits forever for another rank, or receives the values of another collective. Without a collective,
+        or with groups of only some ranks, the difference may be intended, so it becomes a limit.
+        """
         graph = parting.graphs[1]
         frame = last(graph.facts["frames"])
         if not parting.collective or any(one.facts["subgroups"] for one in parting.graphs):
@@ -360,7 +368,7 @@ class _Findings(Writer):
         self.about(graph, "GS614", frame, {}, data, because=counted, text=text)
 
     def waits(self) -> None:
-        """Add findings at lines that repeatedly wait between replays; a warm-up or a last synchronisation does not
+        """Add findings at lines that wait repeatedly between replays. A warm-up or a final synchronisation does not
         count."""
         for wait in self.process.facts.get("waits") or ():
             code = code_of(read(StepEvent, wait), self.book.ops)

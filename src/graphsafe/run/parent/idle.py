@@ -1,5 +1,7 @@
-"""The share of time in which GPUs idle, as NVIDIA's management library (NVML) reports it, through ctypes. Only the
-parent of a run loads NVML, the program's processes do not. NVML creates no CUDA context."""
+"""Computes how long GPUs are idle, from readings of NVIDIA's management library (NVML), which is called through ctypes.
+
+Only the parent process of a run loads NVML; the processes of the program do not. NVML creates no CUDA context.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _UUID_BYTES = 96
 
 
 class NvmlError(Exception):
-    """Raised if NVML cannot be used; the message says why."""
+    """Raised if NVML cannot be used. The message says why."""
 
 
 class _Utilization(ctypes.Structure):
@@ -28,7 +30,7 @@ class _Utilization(ctypes.Structure):
 
 
 class Nvml:
-    """The library, from creation until `close`. `library` has the C functions."""
+    """NVML, from the creation of this object until `close`. `library` has its C functions."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -37,7 +39,7 @@ class Nvml:
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
         self._gpus = {}
         for index in range(count.value):
-            with contextlib.suppress(NvmlError):  # a container may not be allowed to use it
+            with contextlib.suppress(NvmlError):  # a container may not be allowed to use this GPU
                 gpu, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(_UUID_BYTES)
                 self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(gpu))
                 self._call("nvmlDeviceGetUUID", gpu, uuid, ctypes.c_uint(_UUID_BYTES))
@@ -52,8 +54,11 @@ class Nvml:
         return cls(library)
 
     def busy(self) -> dict[str, int]:
-        """Return for each GPU, by UUID, the percentage of its last window (a sixth of a second to a second) in which a
-        kernel ran. A GPU that does not report this (in MIG mode) is left out."""
+        """Return, by UUID, the percentage of each GPU's last window in which the GPU ran a kernel.
+
+        A window lasts between a sixth of a second and a second. A GPU that does not report this (in MIG mode) is left
+        out.
+        """
         found = {}
         for uuid, gpu in self._gpus.items():
             utilization = _Utilization()
@@ -71,15 +76,15 @@ class Nvml:
 
 
 _PAUSE = 0.25
-"Number of seconds between two readings."
+"The number of seconds between two readings."
 _WINDOW = 1_000_000_000
-"The longest window of NVML, in nanoseconds. A reading describes a window that ends with it."
+"The longest window of NVML in nanoseconds. A reading describes the window before it."
 _FEWEST = 8
-"The smallest number of readings of a GPU from which a share is computed."
+"A share is computed from at least this many readings of a GPU."
 _MOST = 65_536
-"The largest number of readings that are kept. At this number every other reading is dropped and the pause is doubled."
+"At most this many readings are kept. Then every other reading is dropped, and the pause is doubled."
 _PATIENCE = 0.5
-"Number of seconds to wait for the last reading, when the program has ended."
+"When the program has ended, the last reading is awaited for this many seconds."
 
 
 @dataclass(slots=True)
@@ -88,11 +93,13 @@ class Readings:
 
     taken: list[tuple[int, Mapping[str, int]]] = field(default_factory=list)
     problem: str | None = None
-    "The reason why there are no readings, or None."
+    "Why there are no readings, or None."
 
     def idle(self, gpus: Collection[str], first: int, last: int) -> Idle | None:
-        """Return the share of time between two moments in which GPUs idled, averaged over GPUs; None if a GPU has too
-        few readings. Windows that begin before the first moment do not count."""
+        """Return the share of the time between two moments in which the GPUs were idle, as an average over the GPUs.
+
+        Return None if a GPU has too few readings. Windows that begin before the first moment do not count.
+        """
         within = [(moment, busy) for moment, busy in list(self.taken) if first + _WINDOW <= moment <= last]
         shares = []
         for gpu in gpus:
@@ -105,7 +112,7 @@ class Readings:
 
 @contextmanager
 def sampling() -> Iterator[Readings]:
-    """Read NVML in a thread until the block ends. The thread also loads it, which may take a second."""
+    """Read NVML in a thread until the block ends. The thread also loads NVML, which may take a second."""
     readings, ended = Readings(), threading.Event()
     thread = threading.Thread(target=_sample, args=(readings, ended), name="nvml", daemon=True)
     thread.start()

@@ -24,13 +24,16 @@ _ENTRY = Path(__file__).parents[1] / "entry"
 @dataclass(frozen=True, slots=True)
 class Ran:
     exit_code: int
-    "The exit code as a shell reports it: 128 plus the signal's number if a signal ended the program."
+    "The exit code as a shell reports it. If a signal ended the program, it is 128 plus the number of the signal."
     parts: tuple[Part, ...]
     readings: Readings
 
 
 def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
-    """Check the values of `--device` and return the devices; an empty result means all GPUs. Raises RequestError."""
+    """Check the values of `--device` and return the devices. Without values, return `("cuda",)`, which means all GPUs.
+
+    Raises RequestError.
+    """
     devices = tuple(dict.fromkeys(map(parse_device, texts))) or ("cuda",)
     if len({device.startswith("sim") for device in devices}) > 1:
         named = " ".join(f"--device {device}" for device in devices)
@@ -39,7 +42,10 @@ def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_present(devices: Sequence[str]) -> None:
-    """Raise RequestError for named GPUs that do not exist; to find out, torch is imported, which takes seconds."""
+    """Raise RequestError if a named GPU does not exist.
+
+    If a GPU is named, this imports torch, which takes seconds.
+    """
     named = sorted((one for one in devices if not one.startswith("sim")), key=lambda one: ":" not in one)
     if not named:
         return
@@ -51,7 +57,7 @@ def check_present(devices: Sequence[str]) -> None:
 
 
 def run_program(program: Sequence[str], options: Options) -> Ran:
-    """Run the program to its end. Raises RequestError if it cannot be started."""
+    """Run the program until it ends. Raises RequestError if it cannot be started."""
     folder = Path(tempfile.mkdtemp(prefix="graphsafe-run-"))
     try:
         watching = nullcontext(Readings()) if options.is_simulated else sampling()

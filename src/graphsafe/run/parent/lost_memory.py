@@ -14,8 +14,10 @@ from graphsafe.run.parent.writer import Writer, all_named, at, by
 
 
 def lost_memory(writer: Writer) -> None:
-    """Add one finding per line for graphs that were replayed after memory outside their pool was freed, moved or
-    rebound."""
+    """Add findings for graphs that were replayed after memory outside their pool was lost: freed, moved or rebound.
+
+    There is one finding for each line and kind of loss.
+    """
     lost_uses = [
         (graph, use, graph.count.replays - use["lost_after"])
         for graph in writer.process.graphs
@@ -50,17 +52,18 @@ def lost_memory(writer: Writer) -> None:
 
 
 def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:
-    """Return the calls that led to the capture and to the loss, where there are several."""
+    """Describe the calls that led to the capture and to the loss of the memory, each only if there are several
+    calls."""
     told = (("The graph was captured", captured), ("The memory was lost", lost))
     return " ".join(f"{what} through {listed(calls, most=6)}." for what, calls in told if len(calls) > 1)
 
 
 def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
-    """Return the calls that lead to the line which a finding names, and the way in which the memory was lost there."""
+    """Return the calls that lead to the line to which a finding points, and how the memory was lost there."""
     frames, captured, status = use["frames"], graph.facts["frames"], use["status"]
     is_return = bool(frames) and frames == captured[: len(frames)] and len(frames) < len(captured)
     if is_return and status != "rebound":  # the rebound name is no variable of this function, so the line is unknown
-        # Python frees a function's variables when it has returned, on the line of its caller.
+        # Python frees a function's variables when it has returned, while its caller's line runs.
         returned = captured[len(frames)]
         bound = _line_of(returned, use["what"])
         place = {**returned, "line": bound or returned["line"]}
@@ -73,7 +76,8 @@ def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
 
 
 def _line_of(frame: Facts, variable: str) -> int | None:
-    """Return the last line, at or before the running one, where the function assigns a variable, or None."""
+    """Return the last line of a function, not after its running line, that assigns a variable. Return None if there is
+    none."""
     place = site(frame)
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = (one for one in ast.walk(tree_of(file_lines(place.path))) if isinstance(one, functions))

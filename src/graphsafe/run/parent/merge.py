@@ -40,20 +40,20 @@ from graphsafe.version import __version__
 
 _MOST_TURNS = 1000
 _UNWATCHED = (
-    "no Python process with graphsafe installed imported torch; programs of another environment are not watched, nor "
-    "is `python -I`, -E or -S, which ignore PYTHONPATH or sitecustomize"
+    "no Python process that has graphsafe imported torch; programs of another environment are not watched, nor "
+    "are `python -I`, -E and -S, which ignore PYTHONPATH or sitecustomize"
 )
 _ALWAYS = {
     "graphs that C++ code captures or replays": "the Python methods of torch.cuda.CUDAGraph are watched",
-    "memory that no tensor of the program holds": "its life cannot be watched: other allocators, workspaces",
+    "memory that no tensor of the program holds": "it cannot be followed: memory of other allocators, workspaces",
 }
-"Parts of a run that are never seen, with the reason."
+"Part of a run that is never seen -> the reason."
 
 
 def ledger_of(
     parts: Sequence[Part], program: Sequence[str], exit_code: int | None, book: Rulebook, readings: Readings
 ) -> Ledger:
-    """Return the ledger of a run: names of the processes, findings, and limits."""
+    """Return the ledger of a run: the processes with their names, the findings, and the limits."""
     seen = seen_processes(parts)
     found, limits = findings_of(seen, book)
     findings, _ = with_comments(found)
@@ -89,8 +89,10 @@ def _is_cut_off(process: SeenProcess) -> bool:
 
 
 def _cut_off(process: SeenProcess) -> Limit:
-    """Return the limit of a process that did not report its last second. It gives what the counters show of that
-    second."""
+    """Return the limit of a process that could not report its last second.
+
+    The counters show how often further graphs were replayed in that second.
+    """
     known = {graph.facts["number"] for graph in process.graphs}
     runs = [(number, times) for number, times in process.order.runs if number not in known and times]
     why = "a signal, os._exit or a crash ended it: what it learned in its last second is not known, except replays"
@@ -101,7 +103,7 @@ def _cut_off(process: SeenProcess) -> Limit:
 
 
 def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Readings) -> list[Limit]:
-    """Return a limit that says why a process's share of idle time is unknown, if its graphs were replayed on a GPU."""
+    """Return a limit that says why the share of idle time is unknown, if graphs were replayed on a GPU."""
     unknown = [one for one, process in zip(seen, told, strict=True) if process.idle is None and one.facts.get("gpus")]
     if not any(graph.count.replays for one in unknown for graph in one.graphs):
         return []
@@ -195,7 +197,7 @@ def _outside(facts: Facts, replays: int) -> Outside:
 
 
 def _place(frames: Sequence[Any], span: Sequence[int] | None = None) -> Location | None:
-    """Return the line of the last frame; None if there is none, or if it is not known."""
+    """Return the line of the last frame, or None if there is no frame or if the line is unknown."""
     return location(site(frames[-1]), span) if frames and frames[-1] is not None else None
 
 

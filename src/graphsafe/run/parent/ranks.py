@@ -1,4 +1,4 @@
-"""Compares the order of the graphs that the ranks of a program replay."""
+"""Compares the order of replays in the ranks of a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphsafe.run.parent.seen import SeenGraph, SeenProcess, grouped
 from graphsafe.run.parent.writer import named
 
 Run = tuple[int, int]
-"The index of a graph in its process, and how many times it was replayed in a row."
+"The index of a graph in its process, and the number of its successive replays."
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,26 +22,28 @@ class Parting:
     processes: tuple[SeenProcess, SeenProcess]
     graphs: tuple[SeenGraph, SeenGraph]
     collective: bool
-    "Whether the comparison was limited to pairs in which at least one graph has a collective."
+    "Whether only the graphs were compared that contain a collective in at least one of the two ranks."
 
     @property
     def text(self) -> str:
-        """Say what each rank replays: `rank 0 replays graph 2 of a.py:10 (batch = 4), rank 1 graph 1 of a.py:10`."""
+        """The replays of both ranks in words: `rank 0 replays graph 2 of a.py:10 (batch = 4), rank 1 graph 1 of
+        a.py:10`."""
         one, other = (f"{named(graph)}{self._values(graph)}" for graph in self.graphs)
         return f"rank {self.processes[0].rank} replays {one}, rank {self.processes[1].rank} {other}"
 
     def _values(self, graph: SeenGraph) -> str:
-        """Return the frozen arguments of a graph whose values differ in the other graph."""
+        """Return the frozen arguments of a graph that have other values in the other graph."""
         one, other = (graph.facts["key"] for graph in self.graphs)
         told = [f"{name} = {value}" for name, value in graph.facts["key"].items() if one.get(name) != other.get(name)]
         return f" ({', '.join(told)})" if told else ""
 
 
 def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
-    """Compare the ranks that one process started: first their graphs with collectives and, if these agree in order, all
-    graphs. If there are several partings, only the earliest is returned.
+    """Compare the order of replays in the ranks that one process has started.
 
-    Ranks that captured different graphs, or that captured on several threads, are not compared; the limits say so.
+    Graphs with collectives are compared first. If their order is the same, all graphs are compared. Of several
+    differences, only the earliest is returned. Ranks that captured different graphs, or that captured on several
+    threads, are not compared; a limit says so.
     """
     known = [one for one in seen if one.facts.get("rank") is not None and one.graphs]
     found, limits = [], []
@@ -79,7 +81,7 @@ def _incomparable(first: SeenProcess, other: SeenProcess) -> str | None:
 
 def _cut(first: SeenProcess, other: SeenProcess) -> str | None:
     whole = first.order.is_whole and other.order.is_whole
-    return None if whole else "graphs took turns too often to keep them all; only the first ones are compared"
+    return None if whole else "graphs took turns too often to record all replays; only the first ones are compared"
 
 
 def _parting(first: SeenProcess, other: SeenProcess, collective: bool) -> Parting | None:
@@ -98,8 +100,11 @@ def _runs(process: SeenProcess, counted: Collection[int]) -> list[Run]:
 
 
 def first_difference(one: Sequence[Run], other: Sequence[Run]) -> tuple[int, int, int] | None:
-    """Return the number of the first differing replay, from 1, and its two graphs. One order may be the beginning of
-    the other: the program may have been ended while one rank was ahead."""
+    """Return the number of the first replay that differs, from 1, and its two graphs.
+
+    If one order is the beginning of the other, there is no difference: the program may have ended while one rank was
+    ahead.
+    """
     rest = [(run for run in runs if run[1]) for runs in (one, other)]
     mine, theirs = next(rest[0], None), next(rest[1], None)
     done = 0

@@ -1,4 +1,4 @@
-"""Finds lines that capture repeatedly while the program serves, and hardly replay what they captured."""
+"""Finds lines that capture repeatedly while the program serves, and hardly replay their graphs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from graphsafe.report.text import listed
 from graphsafe.run.parent.seen import SeenGraph, grouped
 
 _ENOUGH = 4
-"""The smallest number of repeated captures of one line to report; a loop over buckets makes more captures than that
-before the first replay."""
+"""A line is reported if it made at least this many captures of this kind.
+
+A loop over buckets makes more captures than that, but all before the first replay.
+"""
 _REPLAYS = 2
 "A capture with fewer replays than this costs more than it saves."
 _REPLAYS_EACH = 3
-"The least number of replays for captures that one graph with a static input could replace."
+"The same limit for captures that one graph with a static input could replace."
 
 
 @dataclass(frozen=True, slots=True)
 class Recapture:
     graphs: tuple[SeenGraph, ...]
     for_inputs: bool = False
-    "Whether the captures differ only in one input tensor of equal size."
+    "Whether the captures differ only in one input tensor, of equal size in all of them."
 
     @property
     def replays(self) -> int:
@@ -30,7 +32,7 @@ class Recapture:
 
     @property
     def varied(self) -> str:
-        """Return the first argument or input in which the captures differ: `n = 5, 6, 7, 8 and 31 more`."""
+        """The first argument or input in which the captures differ: `n = 5, 6, 7, 8 and 31 more`."""
         values: dict[str, dict[str, None]] = {}
         for graph in self.graphs:
             shapes = {use["what"]: use["shape"] for use in graph.facts["outside"]}
@@ -44,11 +46,11 @@ class Recapture:
 
 
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
-    """Return lines with several captures in a row, each of which is replayed only before the next capture.
+    """Return the lines that capture again and again, and replay each graph only before the next capture.
 
-    In addition, most earlier graphs were dropped, replaced or captured again meanwhile, or there are hardly more
-    replays than captures. Captures that differ only in one tensor of equal size may also be replayed later, if each
-    capture came after the first replay of the previous one.
+    In addition, most earlier graphs must have been dropped or replaced, or there must be hardly more replays than
+    captures. If captures differ only in one tensor of equal size, their graphs may also be replayed later. Each capture
+    must then come after the first replay of the previous graph.
     """
     known = [one for one in graphs if one.facts["nodes"] and one.facts["frames"]]
     lines = grouped(known, lambda one: tuple(tuple(frame.values()) for frame in one.facts["frames"]))
@@ -56,7 +58,7 @@ def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
 
 
 def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
-    """Return the fault in the captures of one line."""
+    """Return the repeated captures of one line, or None if there is no fault."""
     copied = {graph.facts["copy_of"] for graph in same}
     in_turn = [(one, later) for one, later in pairwise(same) if 0 < one.count.last <= later.facts["begun"]]
     again = Recapture((*(one for one, _ in in_turn), same[-1]))
@@ -71,8 +73,11 @@ def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
 
 
 def _is_over(graph: SeenGraph, later: SeenGraph, last: SeenGraph) -> bool:
-    """Return whether a graph was dropped while its line went on capturing, or was replaced by a later graph for the
-    same arguments. A graph for other arguments does not count, because it may be replayed again; nor does a graph that
-    the program drops at its exit."""
+    """Return whether a graph was dropped before the line's last capture, or replaced by a later graph for the same
+    arguments.
+
+    A graph for other arguments does not count, because it may be replayed again. A graph that the program drops when it
+    ends does not count either.
+    """
     dropped, begun = graph.facts["dropped"], last.facts["begun"]
     return (dropped is not None and bool(dropped <= begun)) or graph.facts["key"] == later.facts["key"]

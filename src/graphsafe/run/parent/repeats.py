@@ -1,4 +1,4 @@
-"""Joins findings that say the same about one line: a loop may capture, fail or lose memory there many times."""
+"""Joins findings that say the same about one line, because a loop can capture, fail or lose memory there many times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from graphsafe.run.parent.seen import grouped
 
 
 def once_each(findings: Sequence[Finding]) -> list[Finding]:
-    """Return one finding per line, cause and process, with the number of times; its data names all graphs."""
+    """Return one finding for each line, cause and process. Its count is the sum of the counts, and its data name all
+    graphs."""
     return [_joined(same) if len(same) > 1 else same[0] for same in grouped(findings, _cause)]
 
 

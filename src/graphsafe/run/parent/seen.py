@@ -1,4 +1,4 @@
-"""The processes of a run, with stable names (`0.1`) and the facts that each of them saw."""
+"""The processes of a run, with stable names (`0.1`) and the facts that each process has recorded."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class SeenProcess:
     name: str
     started_by: str | None
     facts: Facts
-    "The facts in the process's part; empty if it has not imported torch."
+    "The facts in the process's part. They are empty if it has not imported torch."
     graphs: tuple[SeenGraph, ...]
     order: Order
     outlives: bool = False
 
     @property
     def rank(self) -> int:
-        """The rank; -1 if it is not known."""
+        """The rank, or -1 if it is unknown."""
         known = self.facts.get("rank")
         return -1 if known is None else int(known)
 
@@ -42,17 +42,17 @@ class SeenProcess:
 
 
 def last(frames: Sequence[Facts]) -> Facts | None:
-    """Return the innermost frame."""
+    """Return the innermost frame, or None if there is none."""
     return frames[-1] if frames else None
 
 
 def line_key(frames: Sequence[Facts]) -> tuple[Any, ...]:
-    """Return a key that is equal for all stacks that end on the same line."""
+    """Return a key that is equal for all call stacks that end at the same line."""
     return tuple(frames[-1].values()) if frames else ()
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:
-    """Return the items in groups of the same key, in the order of their first items."""
+    """Return the items in groups with the same key, in the order of their first items."""
     found: dict[Any, list[Item]] = {}
     for one in items:
         found.setdefault(key(one), []).append(one)
@@ -60,8 +60,10 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item
 
 
 def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
-    """Name processes by their parents: `0`, `0.1`, `0.2`, in the order in which they started. A process without torch
-    counts only if it started a process with torch."""
+    """Return the processes, named by the process that started them (`0`, `0.1`, `0.2`) in the order of their start.
+
+    A process without torch counts only if it started a process with torch.
+    """
     children: dict[str, list[Part]] = {}
     tokens = {part.token for part in parts}
     for part in parts:

@@ -1,10 +1,11 @@
-"""Passes signals on to the program, so that it gets each signal as many times as without graphsafe.
+"""Passes signals on to the program, so that it gets each signal as often as without graphsafe.
 
-Ctrl-C, `kill -- -GROUP` and systemd send a signal to the program too, but `kill PID` sends it to graphsafe alone, and
-the signal itself does not show the difference. So another process, the witness, runs beside the program and records
-signals. If the witness gets a signal too, it was sent to all processes; any other signal is passed on. In a process
-group of its own, the program would never get a signal twice, but SIGKILL to graphsafe's group would leave it running,
-and it would lose the terminal.
+Ctrl-C, `kill -- -GROUP` and systemd send a signal to the program too. `kill PID` sends it to graphsafe alone. The
+signal itself does not show the difference. So another process, the witness, runs beside the program and records
+signals. If the witness gets a signal too, all processes have got it. Otherwise graphsafe passes it on.
+
+If the program had its own process group, it would never get a signal twice. But it would keep running when graphsafe's
+group gets SIGKILL, and it would lose the terminal.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ for number in numbers:
 signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 sys.stdin.read()
 """
-"The code of the witness: it writes the number of each signal that it receives, as a byte, until graphsafe ends."
+"""The code of the witness. Until graphsafe ends, it writes one byte for each signal that it receives: the number of the
+signal."""
 
 
 class _Witness:
-    """A process that records signals, and the time of each."""
+    """A process that records each signal with its time."""
 
     def __init__(self, numbers: list[int]) -> None:
         command = [sys.executable, "-I", "-S", "-c", _WITNESS, *map(str, numbers)]
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        # Signals are blocked until the witness can handle them; otherwise an early signal would end it.
+        # Signals are blocked until the witness can handle them, because an early signal would end it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
         try:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)
@@ -72,10 +74,12 @@ class _Witness:
 
 @contextmanager
 def passing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Yield a function that takes the program, and from then on passes signals on to it that are sent to graphsafe
-    alone."""
+    """Yield a function that takes the started program.
+
+    From its call on, signals that are sent to graphsafe alone are passed on to the program.
+    """
     numbers = [int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)]
-    # Windows has neither groups nor masks: there Ctrl-C reaches all processes of a console.
+    # Windows has neither process groups nor signal masks. There, Ctrl-C reaches all processes of a console.
     witness = _Witness(numbers) if hasattr(signal, "pthread_sigmask") else None
     before: dict[int, Any] = {}
 

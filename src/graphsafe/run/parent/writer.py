@@ -1,5 +1,7 @@
-"""Writes findings about one process, in the words of the rulebook, and names lines and graphs in messages: `reload
-(engine.py:210)`, `graph 8 of decode.py:88`."""
+"""Writes the findings about one process, in the words of the rulebook.
+
+Lines and graphs are named in messages as `reload (engine.py:210)` and `graph 8 of decode.py:88`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def at(frame: Facts) -> str:
 
 
 def by(frame: Facts) -> str:
-    """Return the line with its function; at module level only the line."""
+    """Return the line with its function. At module level, return only the line."""
     return f"{frame['function']} ({at(frame)})" if frame["function"] else at(frame)
 
 
@@ -37,7 +39,7 @@ def all_named(graphs: Sequence[SeenGraph]) -> str:
 
 
 class Writer:
-    """The findings about one process, and the facts without a known line, which become limits."""
+    """The findings about one process, and the limits: facts whose line is unknown."""
 
     def __init__(self, process: SeenProcess, book: Rulebook) -> None:
         self.process = process
@@ -75,7 +77,7 @@ class Writer:
         span: Sequence[int] | None = None,
         text: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Add a finding; `text` replaces the rule's own message, reason and fix."""
+        """Add a finding. `text` replaces the rule's own message, reason and fix."""
         rule = self.book.rules[code]
         around = rule.around_graphs if region == "step" else None
         data = {"process": self.process.name, **data}

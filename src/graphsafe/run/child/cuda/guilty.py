@@ -1,8 +1,8 @@
-"""Finds the expression that broke a capture on a GPU, from the error that it raised there; and the expression that
-waits for a stream.
+"""Finds the expression that broke a capture on a GPU, from the error of the capture, and the expression that waits for
+a stream.
 
-CUDA refuses an illegal operation at once, so the user's innermost line in the first error is the guilty line. An error
-that only repeats an earlier, swallowed error names no line.
+CUDA refuses an illegal operation at once. The first error therefore has the traceback of the guilty line, which is the
+innermost line of the user's code in it. An error that only repeats an earlier, swallowed error names no line.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ _BUILT_IN = {
     **dict.fromkeys(("min", "max", "any", "all", "sorted"), "__bool__"),
     **dict.fromkeys(("print", "str", "repr", "format"), "__repr__"),
 }
-"Python's functions that read a tensor, with the method that they call."
+"Built-in functions of Python that read a tensor -> the tensor method that they call."
 _READS: Mapping[str, StepEventKind] = {"cpu": "copy-to-host", "numpy": "copy-to-host", "item": "read", "tolist": "read"}
 _LITERALS = frozenset({"torch.tensor", "torch.as_tensor"})
 
 Act = tuple[StepEventKind, str | None, Mapping[str, Any]]
-"The kind of an event, the torch call around it, and its data."
+"The kind of an event, the name of the torch call that caused it, and more data about it."
 _UNKNOWN: Act = ("hidden-sync", None, {})
 
 
 def raised_by(error: BaseException) -> StepEvent | None:
-    """Return the event that raised a capture's first error, or None if the program raised it or its line is unknown.
-    The kind of an event without an operation is unknown."""
+    """Return the event that raised the first error of a capture.
+
+    Return None if the program itself raised the error or if the line is unknown. If the operation is unknown, the kind
+    is `hidden-sync`.
+    """
     frames, span = traceback_frames(error.__traceback__)
     found = _innermost(error)
     if not frames or found is None or not isinstance(error, RuntimeError) or _REPEATED in message_of(error):
@@ -57,8 +60,11 @@ def raised_by(error: BaseException) -> StepEvent | None:
 
 
 def waiting(frame: FrameType, places: tuple[CallSite, ...], span: Span | None, op: str) -> StepEvent:
-    """Return the event of a line that waits in the operation `op`. The event is a read or a copy if its expression
-    shows one, else a wait. `frame` is the running function, and `places` the calls that led to the line."""
+    """Return the event of a line that waits in the operation `op`.
+
+    The event is a read or a copy if the expression on the line shows one; otherwise it is a wait. `frame` is the
+    running function, and `places` is the stack of calls that led to the line.
+    """
     with torch._C.DisableTorchFunction():
         kind, via, data = _act(node_at(places, span), _instruction(frame, frame.f_lasti), running_in(frame))
     if via is None or via.endswith(".synchronize"):
@@ -67,7 +73,7 @@ def waiting(frame: FrameType, places: tuple[CallSite, ...], span: Span | None, o
 
 
 def _innermost(error: BaseException) -> tuple[FrameType, int] | None:
-    """Return the innermost frame of the user's code, with the offset of its current instruction."""
+    """Return the innermost frame of the user's code in a traceback, and the offset of its current instruction."""
     found, traceback = None, error.__traceback__
     while traceback is not None:
         if is_user_file(traceback.tb_frame.f_code.co_filename):
@@ -107,8 +113,7 @@ def _call(node: ast.Call, scope: Scope) -> Act:
 
 
 def _copy(node: ast.Call, via: str, scope: Scope) -> Act:
-    """Return the direction of a copy, if names in the source show whether the copied tensor is on the host or on the
-    device."""
+    """Return the direction of a copy, if the source shows whether the copied tensor is on the host or on the device."""
     given = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if via == "torch.Tensor.to" and "cpu" in given:
         return "copy-to-host", via, {}
@@ -141,8 +146,11 @@ def _is_mask(value: Any) -> bool:
 
 
 def _called(function: ast.expr, scope: Scope) -> str | None:
-    """Return the name of the torch function that is called, as the op table spells it. A method of an unknown object
-    counts as a tensor method, because a method of the program would have a frame of its own."""
+    """Return the name of the called torch function in the spelling of the op table.
+
+    A method of an unknown object is taken for a tensor method: a method of the program would have its own frame in the
+    traceback.
+    """
     value = scope.origin(function).value
     if isinstance(function, ast.Name):
         name = getattr(value, "__name__", None)

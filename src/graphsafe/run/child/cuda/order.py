@@ -1,9 +1,9 @@
-"""Checks on a GPU whether writes to graphs' inputs and replays are ordered; runs only with `--waits`.
+"""Checks on a GPU whether writes to graphs' inputs are ordered with the replays. It runs only with `--waits`.
 
-PyTorch counts the versions of a tensor. The versions are compared whenever the current stream changes, an event is
-recorded or waited for, the host waits, or a replay begins. A new version counts as a write on the stream that was
-current since the last comparison. Once several threads use streams, the check ends, because a write could belong to any
-thread.
+PyTorch counts the writes to a tensor as its version. Versions are compared when the current stream changes, when an
+event is recorded or waited for, when the host waits, and when a replay begins. A new version counts as a write on the
+stream that has been current since the last comparison. The check ends once several threads use streams, because then
+any thread can have written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import innermost, written_in_place
 
 _MOST = 256
-"The largest number of inputs whose versions are compared."
+"The versions of at most this many inputs are compared."
 
 
 @dataclass(slots=True)
@@ -40,23 +40,26 @@ class _Input:
 
 class CudaOrder:
     def __init__(self, current: Callable[[], Stream]) -> None:
-        """Make the watch; `current` returns the current stream of the calling thread."""
+        """Make the check. `current` returns the current stream of the calling thread."""
         self.refills = Refills({})
         self._host = HostInputs(self.refills)
         self.problem: str | None = None
-        "The reason why the check has ended, or None."
+        "Why the check has ended, or None."
         self._current = current
         self._inputs: dict[int, _Input] = {}
-        "Storage that graphs read -> a tensor with this storage."
+        "Number of a storage that graphs read -> a tensor with this storage."
         self._changed: set[int] = set()
-        "Storages that were written after a graph that reads them was captured."
+        "Numbers of storages that were written after the capture of a graph that reads them."
         self._thread: int | None = None
         self._stream: Stream | None = None
-        "The stream that was current when versions were compared."
+        "The stream that was current when versions were last compared."
 
     def captured(self, reads: Mapping[int, Sequence[Name]], host: Iterable[Touch] = ()) -> None:
-        """Begin to watch the memory that a graph reads, given by storage number and names, and the `host` memory that
-        the graph uses. Writes of the capture itself are ignored, because a capture runs nothing."""
+        """Begin to watch the memory that a graph reads.
+
+        `reads` maps storage numbers to names, and `host` is the host memory that the graph uses. Writes by the capture
+        itself are ignored, because a capture runs nothing.
+        """
         self.settle()
         self._host.captured(host)
         for number, names in reads.items():
@@ -69,12 +72,12 @@ class CudaOrder:
         self.refills.captured(self._inputs)
 
     def settle(self) -> None:
-        """Treat the writes since the last comparison as known, without a report."""
+        """Accept the writes since the last comparison without reporting them."""
         self._written()
         self._stream = self._current()
 
     def look(self) -> None:
-        """Compare all versions; call it before the current stream changes, and before any call that orders streams."""
+        """Compare all versions. Call it before the current stream changes and before any call that orders streams."""
         here = threading.get_ident()
         self._thread = self._thread or here
         if here != self._thread:
@@ -82,10 +85,10 @@ class CudaOrder:
         if self.problem is not None:
             return
         written, stream = self._written(), self._current()
-        self._host.leave(number for number, _ in written)  # later writes show in the tensor's version
+        self._host.leave(number for number, _ in written)  # later writes change the tensor's version
         self._host.look()
         before, self._stream = self._stream, stream
-        if before not in (None, stream):  # the current stream changed without a call that is hooked
+        if before not in (None, stream):  # the current stream changed in a call that is not hooked
             return
         self._changed.update(number for number, _ in written)
         for number, one in written:
@@ -97,25 +100,25 @@ class CudaOrder:
                 self.refills.wrote(stream, [number], frames())
 
     def switched(self) -> None:
-        """Record that the current stream has changed, after `look`."""
+        """Record that the current stream has changed. Call `look` before the change."""
         self._stream = self._current()
 
     def replaying(self, storages: Collection[int]) -> None:
-        """Record that a graph is about to be replayed, and that it reads these storages."""
+        """Record that a graph which reads these storages is about to be replayed."""
         self.look()
         changed = (self._changed | self._host.watched()).intersection(storages)
         if changed and self.problem is None:
             self.refills.replayed(self._current(), dict.fromkeys(changed, "read"), user_frames()[0])
 
     def quietly(self, do: Callable[..., None], *args: Any) -> None:
-        """Run a hook of graphsafe; its error ends this check and does not stop the program."""
+        """Run a hook of graphsafe. An error in it ends this check and does not stop the program."""
         try:
             do(*args)
         except Exception as error:
             self.problem = in_one_line(error)
 
     def _written(self) -> list[tuple[int, _Input]]:
-        """Return the inputs that were written since the last call."""
+        """Return the inputs that were written since this method was last called."""
         found = []
         for number, one in list(self._inputs.items()):
             tensor = one.tensor()
@@ -131,14 +134,17 @@ class CudaOrder:
 
 
 def _version(tensor: torch.Tensor) -> int | None:
-    """Return the number of writes so far; None for an inference tensor, which has no version."""
+    """Return how often a tensor has been written. Return None for an inference tensor, which has no version."""
     with torch._C.DisableTorchFunction():
         return None if tensor.is_inference() else int(tensor._version)
 
 
 def _calls(names: frozenset[str]) -> Frames:
-    """Return the running calls. A version shows only that a write came earlier. So if exactly one statement of the
-    running block writes to these names, the last call is moved to the line of that statement."""
+    """Return the running calls, the last one at the line that wrote to these names, if that line is known.
+
+    A version shows only that a write came earlier. If exactly one statement of the running block writes to these names,
+    that statement is taken.
+    """
     frames, _ = user_frames()
     if not frames:
         return frames
@@ -149,9 +155,12 @@ def _calls(names: frozenset[str]) -> Frames:
 
 @functools.lru_cache(maxsize=256)
 def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
-    """Return the names that are written in place, by line, in the innermost `with`, loop or function around `line`:
-    only writes up to `line` count, or all writes if the block begins on `line`, since Python ends a `with` on its first
-    line."""
+    """Return line -> the names that this line writes in place, for the innermost `with`, loop or function around
+    `line`.
+
+    Only writes up to `line` count. If the block begins on `line`, all writes count, because Python ends a `with` on its
+    first line.
+    """
     block = innermost(path, line, ast.With, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
     found: dict[int, frozenset[str]] = {}
     for node in ast.walk(block) if block is not None else ():

@@ -1,8 +1,8 @@
-"""Finds writes to pinned memory while a replay that copies from it is under way, without following any waits.
+"""Finds writes to pinned memory while a replay that copies from this memory is still running. Waits are not followed.
 
 An event is recorded after some replays. If the memory has changed before the next replay and the event has not
-completed, the host wrote without waiting. A write that happens to come late enough is not seen here; with `--waits`,
-the order of all calls shows it.
+completed, the host wrote without waiting. A write after the event has completed is not found here. With `--waits`, the
+order of all calls shows it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from graphsafe.run.child.refills import Frames
 from graphsafe.run.child.sight import Touch
 
 _FIRST = range(16, 32)
-"These replays are watched. Earlier replays are not, because checks of the graph's memory slow the host down there."
+"These replays are watched. Earlier replays are not, because the checks of the graph's memory slow the host down then."
 _SOMETIMES = 128
-"Later, one of this many replays is watched."
+"After them, one of this many replays is watched."
 
 
 class PinnedReads:
-    """The pinned memory from which one graph copies."""
+    """The pinned memory that one graph copies from."""
 
     def __init__(
         self,
@@ -35,19 +35,23 @@ class PinnedReads:
         tell: Callable[[Frames, Frames, int], None],
         event: Callable[[], Any] = torch.cuda.Event,
     ) -> None:
-        """`tell` is called with the calls of the write and of the replay, and with the storage's number."""
+        """Find the pinned memory that the graph's copies read.
+
+        `tell` is called with the calls that led to the write, the calls that led to the replay, and the number of the
+        storage.
+        """
         self._inputs = [one for touch in touches if touch.access == "read" for one in _read(touch.storage, nodes)]
         self._tell = tell
         self._event = event
         self._recorded: Any = None
-        "The event behind the last replay, if that replay is watched."
+        "The event that was recorded after the last replay, if that replay is watched."
         self._count = 0
 
     def __bool__(self) -> bool:
         return bool(self._inputs)
 
     def replaying(self) -> None:
-        """Compare the memory, before a replay."""
+        """Compare the memory with its checksum, before a replay."""
         recorded, self._recorded = self._recorded, None
         if recorded is None:
             return
@@ -57,7 +61,7 @@ class PinnedReads:
                 self._tell(written_at(around), user_frames()[0], int(storage._cdata))
 
     def replayed(self) -> None:
-        """Record an event after some replays."""
+        """Compute checksums and record an event, after some replays."""
         self._count += 1
         if self._count not in _FIRST and self._count % _SOMETIMES:
             return
@@ -71,7 +75,7 @@ class PinnedReads:
 
 
 def _read(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> list[HostMemory]:
-    """Return the parts of a host storage that a graph's copies read; none if the graph waits or signals inside."""
+    """Return the parts of a host storage that a graph's copies read. Return none if the graph contains event nodes."""
     if storage.device.type != "cpu" or any("event" in node.kind for node in nodes):
         return []
     found = []

@@ -1,7 +1,8 @@
 """Watches the graphs of a real GPU.
 
-Nodes are read from the driver just before a capture ends, since torch destroys the captured graph after instantiating
-it. Addresses among the arguments of kernels and copies are then matched with the tensors that the program knows.
+Nodes are read from the driver just before a capture ends, because torch destroys the captured graph after it has
+instantiated it. Then the addresses among the arguments of kernels and copies are matched with the tensors that the
+program knows.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from graphsafe.run.part import Facts
 
 _NOT_READ = "the driver did not report them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
-"Matches kernels that communicate between GPUs: NCCL's and the engines' own."
+"Matches the names of kernels that communicate between GPUs: the kernels of NCCL and of inference engines."
 PoolOf = Callable[[int], "Pool | None"]
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -58,7 +59,7 @@ class CudaSight(Sight):
     evidence: Literal["measured", "predicted"] = "measured"
 
     def __init__(self, stacks: bool, devices: Collection[str] = ()) -> None:
-        """Record allocations with their lines, if `stacks` is set, on these devices (on all if none is given)."""
+        """Watch these devices, or all devices if none is given. With `stacks`, record the line of each allocation."""
         self.graph = torch.cuda.CUDAGraph
         self._stacks = stacks
         self._devices = devices
@@ -71,17 +72,19 @@ class CudaSight(Sight):
         self._order: CudaOrder | None = None
         self._entered = contextlib.ExitStack()
         self._held: Sequence[torch.Tensor] = ()
-        """The memory that had a name when the capture began: captured code may drop it although the graph still reads
-        it."""
+        """The tensors that had a name when the capture began.
+
+        They are kept because captured code may drop memory that the graph still reads.
+        """
         self._before: frozenset[int] = frozenset()
-        "The addresses of the blocks that a pool held when the last capture into the pool began."
+        "The addresses of the pool's blocks at the beginning of the last capture into it."
         self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
-        "Pool -> its graphs, each with the addresses in the pool among its nodes' arguments, in order."
+        "Pool -> its graphs, each with the sorted addresses inside the pool that the arguments of its nodes contain."
         self._unordered: dict[CallSite, Unordered] = {}
-        "The line of a write to pinned memory -> the calls of the write and of the replay, and the storage."
+        "The line of a write to pinned memory -> the calls of the write, the calls of the replay, and the storage."
         self._gpus: dict[str, None] = {}
         self._pools: dict[Pool, int] = {}
-        "Pool -> its bytes when the last capture into it ended."
+        "Pool -> its size in bytes at the end of the last capture into it."
 
     def device(self) -> str:
         return f"cuda:{torch.cuda.current_device()}"
@@ -99,7 +102,7 @@ class CudaSight(Sight):
             self._calls.begin()
 
     def ending(self, graph: Any) -> None:
-        """Read the nodes while the capture has them."""
+        """Read the nodes while the capture still has them."""
         self._nodes, self._problem = (), None
         self._step = None if self._calls is None else self._calls.end()
         if self._order is not None:
@@ -154,7 +157,7 @@ class CudaSight(Sight):
             self._unordered.setdefault(write[-1], (write, replay, storage, True))
 
     def _grown(self, pool: Pool, segments: Segments) -> int:
-        """Return how much a pool has grown since the end of the last capture into it."""
+        """Return by how many bytes a pool has grown since the end of the last capture into it."""
         now = sum(high - low for low, high, owner in segments.spans if owner == pool)
         before, self._pools[pool] = self._pools.get(pool, 0), now
         return max(now - before, 0)
@@ -181,9 +184,11 @@ class CudaSight(Sight):
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that is resized. Other losses need no report: on a GPU a graph holds no
-        storage, so a storage that no tensor uses is freed unless the program holds the storage, and a moved storage has
-        another address."""
+        """Call `moving` for each storage that is resized.
+
+        `lost` is never called. On a GPU, a graph keeps no storage alive: a storage that no tensor uses is freed unless
+        the program keeps it, and a moved storage has another address.
+        """
         original = torch.UntypedStorage.resize_
 
         def resize_(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
@@ -204,7 +209,7 @@ class CudaSight(Sight):
         self._entered.enter_context(watch_waits(waits, self._order))
 
     def is_held(self, storage: int) -> bool:
-        """Return True: graphs hold no storages, so any storage that exists is held by the program."""
+        """Return True. Graphs keep no storages alive on a GPU, so the program must hold every storage that exists."""
         return True
 
     def owners(self, addresses: Iterable[int]) -> Mapping[int, str]:
@@ -212,11 +217,12 @@ class CudaSight(Sight):
         return {address: layout_text(known[at]) for address, at in _within(addresses, known).items()}
 
     def by_line(self) -> list[dict[str, Any]] | None:
-        """Return the memory in graphs' pools by allocating line, if these lines are recorded."""
+        """Return the bytes in graphs' pools by the line that allocated them, if these lines are recorded."""
         return pool_lines(self._devices) if self._stacks and _has_gpu() else None
 
     def draw(self) -> str | None:
-        """Draw one number if a failed capture may have broken the generator (before torch 2.12)."""
+        """Draw one random number if a failed capture can have broken the generator (before torch 2.12); return the
+        error."""
         if torch.torch_version.TorchVersion("2.12") <= torch.__version__:
             return None
         generator = torch.cuda.default_generators[torch.cuda.current_device()]
@@ -237,9 +243,9 @@ class CudaSight(Sight):
 
     def limits(self) -> list[tuple[str, str, str]]:
         if not _has_gpu():
-            return [("no-gpu", "this process", "it has not used a GPU; `--device sim` simulates one")]
+            return [("no-gpu", "this process", "the process has not used a GPU; `--device sim` simulates one")]
         kernels = "a kernel's arguments do not say whether it reads or writes: the access of its memory is `both`"
-        eager = "`--device sim` alone sees eager operations, the numbers that captured ones read, and inputs' sizes"
+        eager = "only `--device sim` sees eager operations, the numbers that captured code read, and input sizes"
         found = [
             ("unseen", "what kernels do with memory", kernels),
             ("unseen", "old numbers, weights kept elsewhere, copies of pinned memory, shared buffers", eager),
@@ -249,7 +255,7 @@ class CudaSight(Sight):
         if unordered is not None:
             found.append(("unseen", "the order of refills and replays", unordered))
         if self._order is not None and sys.version_info < (3, 12):
-            why = "before Python 3.12 PyTorch's trace, which `--waits` needs, can turn them into SystemError, or crash"
+            why = "before Python 3.12, PyTorch's trace (for `--waits`) can turn them into SystemError or crash"
             found.append(("disturbed", "exceptions of calls with new tensors as arguments", why))
         return found
 
@@ -260,7 +266,8 @@ def _has_gpu() -> bool:
 
 
 def _current_gpu() -> list[str]:
-    """Return the UUID of the current GPU, without the prefix that NVML gives it; empty if torch does not report it."""
+    """Return the UUID of the current GPU without the prefix `GPU-` of NVML, or an empty list if torch does not report
+    it."""
     uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
     return [] if uuid is None else [str(uuid).removeprefix("GPU-")]
 
@@ -268,8 +275,11 @@ def _current_gpu() -> list[str]:
 def _overwriters(
     earlier: Iterable[tuple[weakref.ref[Any], Sequence[int]]], outputs: Sequence[torch.Tensor]
 ) -> list[tuple[Any, int]]:
-    """Return the earlier graphs of a pool that use an address inside a new output. The output did not exist when they
-    were captured, so this address is in their temporary memory, and their replays overwrite the output."""
+    """Return the earlier graphs of a pool that use an address inside a new output.
+
+    The output did not exist when these graphs were captured. The address is therefore in their temporary memory, and
+    their replays overwrite the output.
+    """
     found = []
     for reference, words in earlier:
         graph = reference()
@@ -280,7 +290,7 @@ def _overwriters(
 
 
 def _is_used(words: Sequence[int], tensor: torch.Tensor) -> bool:
-    """Return whether one of the addresses, which are in order, lies in the tensor's storage."""
+    """Return whether one of the sorted addresses is inside the tensor's storage."""
     if storage_number(tensor) is None:
         return False
     storage = tensor.untyped_storage()
@@ -289,13 +299,13 @@ def _is_used(words: Sequence[int], tensor: torch.Tensor) -> bool:
 
 
 def _filled(touches: Iterable[Touch]) -> tuple[Place, ...]:
-    """Return the memory that a graph's copies write and nothing in the graph reads."""
+    """Return the memory that a graph's copies write and that nothing in the graph reads."""
     storages = (touch.storage for touch in touches if touch.access == "write")
     return tuple((one.data_ptr(), one.data_ptr() + one.nbytes()) for one in storages)
 
 
 def _nodes_so_far() -> int:
-    """Return how many nodes the capture under way has; 0 if the driver does not report it."""
+    """Return the number of nodes in the running capture, or 0 if the driver does not report it."""
     try:
         return count_in_capture(torch.cuda.current_stream())
     except (NotComparable, OSError):
@@ -305,7 +315,7 @@ def _nodes_so_far() -> int:
 def _touches(
     nodes: Iterable[GraphNode], pool_of: PoolOf, lines: Mapping[int, CallSite], tensors: Sequence[torch.Tensor]
 ) -> list[Touch]:
-    """Return memory outside of pools that the nodes' arguments point to."""
+    """Return the memory outside of pools to which the nodes' arguments point."""
     words = {word for node in nodes for word in node.words}
     certain = {word for node in nodes for word in node.pointers}
     reads = {node.words[0] for node in nodes if node.kind == "memcpy"}
@@ -333,14 +343,14 @@ def _touches(
 
 
 def _known(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Return tensors by the address where their storages begin."""
+    """Return the tensors by the first address of their storages."""
     strided = (tensor for tensor in tensors if tensor.layout == torch.strided)
-    # A result of a `torch.compile` graph raises when its memory is read after a later run has overwritten it.
+    # Reading the memory of a `torch.compile` result raises if a later run has overwritten the result.
     return {tensor.untyped_storage().data_ptr(): tensor for tensor in strided if storage_number(tensor) is not None}
 
 
 def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int, int]:
-    """Return a map from each word that points into a known storage to the storage's first address."""
+    """Map each word that is an address inside a known storage to the first address of that storage."""
     starts = sorted(known)
     found = {}
     for word in words:
@@ -351,7 +361,7 @@ def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int
 
 
 def _looked_up(segments: Segments) -> PoolOf:
-    """Return a function that answers `Segments.pool` quickly for many addresses."""
+    """Return a function that gives the same answers as `Segments.pool`, but fast for many addresses."""
     spans = sorted(segments.spans)
     starts = [low for low, _, _ in spans]
 
@@ -363,6 +373,6 @@ def _looked_up(segments: Segments) -> PoolOf:
 
 
 def _all_tensors() -> list[torch.Tensor]:
-    """Return all tensors that Python's garbage collector knows, whether or not a variable leads to them."""
+    """Return all tensors that Python's garbage collector knows, even if no variable refers to them."""
     kinds = (one for one in gc.get_objects() if issubclass(type(one), torch.Tensor))
     return [one for one in kinds if one.layout == torch.strided and one.is_cuda]

@@ -1,4 +1,4 @@
-"""Finds the program's lines that allocated the GPU memory in use, from the allocator's own record with Python's
+"""Finds the lines of the program that allocated the GPU memory in use. The allocator records them with Python's
 frames."""
 
 from __future__ import annotations
@@ -15,27 +15,30 @@ from graphsafe.capture.device.cuda.memory import innermost_line
 from graphsafe.report.model import CallSite
 
 SHARED = (0, 0)
-"The id of the allocator's ordinary pool, which belongs to no graph."
+"The id of the allocator's default pool, which belongs to no graph."
 
 
 def record_stacks() -> None:
-    """Make the allocator keep the stack of each block in use, from the process's first use of CUDA on."""
+    """Make the allocator record the stack of each allocation, from the first use of CUDA in this process on."""
     record = partial(torch.cuda.memory._record_memory_history, "state", context="state", stacks="python")
     torch.cuda._lazy_call(record)  # type: ignore[no-untyped-call]
 
 
 def makers() -> dict[int, CallSite]:
-    """Return the user's line that allocated each block, by the block's address."""
+    """Return address of a block in use -> the line of the user's code that allocated it."""
     return {int(block["address"]): line for _, block in _blocks() if (line := innermost_line(block)) is not None}
 
 
 def active_addresses(pool: tuple[int, ...]) -> frozenset[int]:
-    """Return the addresses of a pool's blocks in use."""
+    """Return the addresses of the blocks in use in a pool."""
     return frozenset(int(block["address"]) for owner, block in _blocks() if owner == pool)
 
 
 def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
-    """Return the bytes in graphs' pools by allocating line, most first, of these devices (of all if none is given)."""
+    """Return the bytes in the pools of graphs on these devices, by the line that allocated them, largest first.
+
+    If no device is given, all devices count.
+    """
     found: dict[CallSite, int] = {}
     for pool, block in _blocks(devices):
         line = innermost_line(block)

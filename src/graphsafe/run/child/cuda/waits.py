@@ -1,8 +1,8 @@
-"""Times lines that make the host wait for a GPU, and reports the calls that order the GPU's streams: waits, events,
-queries, and changes of the current stream.
+"""Measures how long lines make the host wait for a GPU, and reports the calls that order the GPU's streams.
 
-Just before PyTorch waits for a stream, graphsafe synchronises the stream and measures the time that this takes.
-PyTorch's own wait then returns at once, so no wait is added.
+Such calls are waits, events, queries, and changes of the current stream. Just before PyTorch waits for a stream,
+graphsafe synchronises the stream and measures the time that this takes. PyTorch's own wait then returns at once, so no
+wait is added.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def current_stream() -> Stream:
 
 
 def key_of(pointer: int) -> Stream:
-    """Return a key of a stream, with its device, because all default streams have the same pointer."""
+    """Return a key of a stream that contains its device, because the default streams of all devices have the same
+    pointer."""
     return (0 if pointer else torch.cuda.current_device()), pointer
 
 
@@ -67,7 +68,7 @@ def _watch_events(order: CudaOrder) -> None:
 
 
 def _asked(query: Any, order: CudaOrder, done: Callable[[CudaOrder, Any], None]) -> Any:
-    """Report a query that answers True: a program may poll instead of waiting."""
+    """Report a query that returned True: a program may poll instead of waiting."""
 
     def asked(self: Any) -> Any:
         answer = query(self)
@@ -102,7 +103,7 @@ def _switching(set_stream: Any, order: CudaOrder) -> Any:
 
 _STREAM = "cudaStreamSynchronize"
 _known: dict[tuple[CodeType, int], StepEvent] = {}
-"The first wait at each instruction of the program; later waits there count as the same."
+"Code object and instruction -> the event of the first wait there. Later waits there are the same event."
 
 
 @contextmanager
@@ -111,7 +112,7 @@ def watch_waits(waits: Waits, order: CudaOrder) -> Iterator[None]:
     inside = threading.local()
 
     def told(op: str, wait: Callable[[], None] | None, known: Callable[[], None]) -> None:
-        """Record a wait, and the state that is `known` after it."""
+        """Record a wait, then call `known`, which records that the wait has ended."""
         if getattr(inside, "now", False) or torch.cuda.is_current_stream_capturing():
             return
         inside.now = True
@@ -121,7 +122,7 @@ def watch_waits(waits: Waits, order: CudaOrder) -> Iterator[None]:
             if wait is not None:
                 wait()
             milliseconds = None if wait is None else (time.perf_counter() - begun) * 1e3
-            # Frames are read after the clock has stopped: reading them first would let the queue drain.
+            # Read the frames after stopping the clock. If they were read first, the queue could become empty meanwhile.
             if not _belongs_to_a_capture():
                 waits.note(_event(op), milliseconds)
             order.quietly(known)
@@ -129,7 +130,7 @@ def watch_waits(waits: Waits, order: CudaOrder) -> Iterator[None]:
             inside.now = False
 
     def stream(pointer: int) -> None:
-        # From the default stream's pointer, 0, PyTorch would make an ExternalStream for a stream of its own pool.
+        # For the pointer 0, use the default stream: PyTorch would make an ExternalStream for a stream of its own pool.
         waited: Any = torch.cuda.ExternalStream(pointer) if pointer else torch.cuda.default_stream()  # type: ignore[no-untyped-call]
         told(_STREAM, waited.synchronize, lambda: order.refills.host_waited(key_of(pointer)))
 
@@ -156,6 +157,6 @@ def _event(op: str) -> StepEvent:
 
 
 def _belongs_to_a_capture() -> bool:
-    """Return whether PyTorch itself waits: `torch.cuda.graph` and `make_graphed_callables` do so before a capture."""
+    """Return whether PyTorch itself waits, as `torch.cuda.graph` and `make_graphed_callables` do before a capture."""
     own = itertools.takewhile(lambda one: not is_user_file(one.f_code.co_filename), frames_from(sys._getframe(1)))
     return any(one.f_code.co_filename == torch.cuda.graphs.__file__ for one in own)

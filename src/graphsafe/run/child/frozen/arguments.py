@@ -1,4 +1,5 @@
-"""Tells whether a replaying function uses an argument: a function that does not use it cannot choose a graph by it."""
+"""Finds out whether a replaying function uses an argument. A function cannot choose a graph by an argument that it
+ignores."""
 
 from __future__ import annotations
 
@@ -11,8 +12,11 @@ from graphsafe.run.child.source import beside, function_of, given_to, is_read, p
 
 
 def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
-    """Return whether a function ignores its argument `name` (or an attribute of it): the function only writes it into a
-    tensor or passes it to functions that ignore it. Branches other than the running one do not count."""
+    """Return whether a function ignores its argument `name`, or an attribute of the argument.
+
+    A function ignores an argument if it only writes the argument into a tensor or passes it to functions that ignore
+    it. Only the running branch counts.
+    """
     function = function_of(frame.f_code)
     if function is None:
         return False
@@ -26,13 +30,13 @@ def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
 
 
 def _is_argument(node: ast.expr, name: str, attribute: str | None) -> bool:
-    """Return whether an expression is the variable, or its attribute."""
+    """Return whether an expression is the variable `name` or its attribute."""
     node = node.value if isinstance(node, ast.Attribute) and node.attr == attribute else node
     return is_read(node) and node.id == name
 
 
 def _is_ignored(call: ast.Call, argument: ast.expr, scope: Scope, attribute: str | None) -> bool:
-    # `fill_` and similar methods write into a tensor
+    # a method that ends with an underscore, such as `fill_`, only writes into a tensor
     if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
         return True
     known = callee(scope.origin(call.func).value)
@@ -47,7 +51,7 @@ def _is_ignored(call: ast.Call, argument: ast.expr, scope: Scope, attribute: str
 
 
 def _reads(function: ast.AST, name: str, attribute: str | None) -> Iterator[ast.AST]:
-    """Yield the reads of a variable, or of an attribute of it; the whole object is read where it is passed on."""
+    """Yield the reads of a variable, or of its attribute. Passing on the whole object counts as a read of both."""
     others = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and attribute not in (None, node.attr):

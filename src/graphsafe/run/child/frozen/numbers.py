@@ -1,8 +1,9 @@
-"""Finds numbers, flags and variables that captured code used and that may have different values at a replay.
+"""Finds the numbers, flags and variables that captured code used, because their values may differ at a replay.
 
 The captured statements are followed into the program's functions that they call, on the branches that ran. A number
-counts if it is an argument of a tensor operation, the end of a slice, or the number of turns of a loop. A flag counts
-if a branch with operations depends on it; A variable counts if its value is used other than as an index or in a string.
+counts if it is an argument of a tensor operation, the end of a slice, or the number of iterations of a loop. A flag
+counts if a branch with operations depends on it. A variable counts if its value is used in another way than as an index
+or in a string.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from graphsafe.run.child.names import elements_of
 from graphsafe.run.child.source import captured_statements, is_read
 
 _MOST_NODES = 20_000
-"The largest number of syntax nodes that are followed in one capture."
+"At most this many syntax nodes are followed in one capture."
 _MOST = 256
 _DEEPEST = 12
 _LONGEST = 64
-"The largest number of turns of a loop that are followed one by one."
+"At most this many iterations of a loop are followed one by one."
 _SUMMARIES = frozenset({"len", "sum", "max", "min", "any", "all", "bool", "isinstance", "print", "range"})
-"Functions whose result does not depend on each number of a list."
+"Functions whose result tells nothing about a single number of a list."
 
 Kind = Literal["number", "size", "flag"]
 
@@ -43,17 +44,17 @@ class Frozen:
     value: Any
     now: Callable[[], Any] | None
     carrier: type | None
-    "The class of the object that holds the value, if the program may pass another object to each call."
+    "The class of the object that has the value as an attribute, if the program may pass another object to each call."
     attribute: str
     place: tuple[str, int, int]
-    "The file and the first and last line of the statement."
+    "The file of the statement, its first line and its last line."
     is_tied: bool | None = None
-    "Whether the program had the value at the first replay; None before."
+    "Whether the program had the captured value when it was first compared; None before that."
     is_free: bool = False
     "Whether the program also runs the statement eagerly with other values."
 
     def differs(self, now: Any) -> bool:
-        """Return whether the values differ in a way that padding does not explain."""
+        """Return whether `now` differs from the captured value in a way that padding does not explain."""
         if self.kind == "flag":
             return isinstance(now, PLAIN) and bool(now) is not bool(self.value)
         if type(now) is not type(self.value) or now != now:
@@ -65,8 +66,8 @@ class Frozen:
         return MISSING if self.now is None else self.now()
 
     def ran(self, line: int) -> None:
-        """Record that a line runs eagerly: if it does so with another value than the captured one, that value needs no
-        graph."""
+        """Record that a line runs eagerly. If the program has another value than the captured one then, that value
+        needs no graph."""
         if not self.is_free and self.place[1] <= line <= self.place[2] and self.differs(self.present):
             self.is_free = True
 
@@ -75,24 +76,24 @@ class Frozen:
 
 
 class Walk:
-    """Follows the captured statements of the first of `frames`; the others are its callers."""
+    """Follows the captured statements of the first frame. The remaining frames are its callers."""
 
     def __init__(self, frames: Sequence[FrameType] = ()) -> None:
         self.found: list[Frozen] = []
         self.variables: dict[tuple[CodeType, str], Variable] = {}
-        "The variables of the frames that captured code uses."
+        "The variables of the frames whose values captured code uses."
         self.seeded: CallSite | None = None
         self.drawn: CallSite | None = None
-        "A line that draws a random number on the host."
+        "The first captured line that draws a random number on the host."
         self.stores: dict[str, CallSite] = {}
-        "Attributes that captured code assigns, with the first line that does."
+        "Attribute that captured code assigns -> the first line that assigns it."
         self._left = _MOST_NODES
         self.body = captured_statements(frames[0].f_code.co_filename, frames[0].f_lineno) if frames else ()
         if self.body:
             self.block(self.body, scope_of(frames), 0)
 
     def block(self, body: Sequence[ast.stmt], scope: Scope, depth: int) -> bool:
-        """Follow statements; return whether the last one leaves the block."""
+        """Follow statements. Return whether one of them leaves the block, as `return` does."""
         return any(self._statement(one, scope, depth) for one in body)
 
     def _statement(self, node: ast.stmt, scope: Scope, depth: int) -> bool:
@@ -123,7 +124,7 @@ class Walk:
         return isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
     def _branch(self, node: ast.If | ast.IfExp, arms: list[list[Any]], scope: Scope) -> list[list[Any]]:
-        """Return the branches of the statement that ran, as far as that is known."""
+        """Return the branch that ran, or all branches if that is unknown."""
         test = scope.origin(node.test)
         if test.value is MISSING or not isinstance(test.value, PLAIN):
             return arms
@@ -132,7 +133,7 @@ class Walk:
         return arms[:1] if test.value else arms[1:]
 
     def _turns(self, target: ast.expr, over: ast.expr, scope: Scope, place: tuple[str, int, int]) -> Iterator[Scope]:
-        """Yield a scope for each turn of a loop, as far as the turns are known."""
+        """Yield a scope for each iteration of a loop, or a single scope if the iterations are unknown."""
         items: Sequence[Any] = ()
         if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range":
             for one in over.args:
@@ -166,7 +167,7 @@ class Walk:
                 self._visit(part, scope, place, depth)
 
     def _parts(self, node: ast.AST, scope: Scope, place: tuple[str, int, int], depth: int) -> Iterable[ast.AST]:
-        """Record the values that an expression itself uses; return its parts, which may use further values."""
+        """Record the values that the expression itself uses. Return its parts, which may use further values."""
         if isinstance(node, ast.Call):
             return self._call(node, scope, place, depth)
         if isinstance(node, ast.Subscript):
@@ -187,7 +188,7 @@ class Walk:
         return ast.iter_child_nodes(node)
 
     def _call(self, call: ast.Call, scope: Scope, place: tuple[str, int, int], depth: int) -> list[ast.expr]:
-        """Follow a call; return the parts of the expression that the call itself uses."""
+        """Follow a call. Return the parts of the call expression that may use further values."""
         if self.seeded is None and is_seeding(call):
             self.seeded = CallSite(scope.path, call.lineno, None)
         if self.drawn is None and draws(scope.origin(call.func).value):
@@ -209,8 +210,8 @@ class Walk:
             self._add(node, origin, "number" if type(origin.value) is float else kind, place)
 
     def _mode(self, given: Sequence[ast.expr], scope: Scope, place: tuple[str, int, int]) -> None:
-        """Record that an operation drops elements because a module is in training mode: `F.dropout(x, self.p,
-        self.training)`."""
+        """Record that an operation drops elements only in training mode, as `F.dropout(x, self.p, self.training)`
+        does."""
         values = [scope.origin(one) for one in given]
         if not any(type(one.value) is float and not one.value for one in values):
             for node, one in zip(given, values, strict=True):
@@ -223,14 +224,14 @@ class Walk:
         if len(self.found) >= _MOST or (origin.now is None and not is_handed):
             return
         if origin.attribute == "training" and issubclass(type(owner), torch.nn.Module) and not origin.value:
-            return  # a graph for evaluation may be replayed while its model trains
+            return  # a graph for evaluation may be replayed while its model is in training mode
         text = origin.text or ast.unparse(node)
         carrier = type(owner) if is_handed else None
         self.found.append(Frozen(text, kind, origin.value, origin.now, carrier, origin.attribute, place))
 
 
 def _may_be_tensor(node: ast.expr, scope: Scope) -> bool:
-    """Return whether a value is a tensor, or unknown, as the results of operations are."""
+    """Return whether a value is a tensor or unknown. The results of operations are unknown."""
     value = scope.origin(node).value
     if value is MISSING and isinstance(node, ast.Call):
         return _is_operation(node.func, scope) or scope.bound(node) is not None
@@ -248,7 +249,7 @@ def _is_operation(function: ast.expr, scope: Scope) -> bool:
 
 
 def _works(node: ast.AST) -> bool:
-    """Return whether a statement seems to do work, that is, to compute something that other statements use."""
+    """Return whether a statement seems to compute something that other statements use."""
     if isinstance(node, ast.Return):
         return True
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):

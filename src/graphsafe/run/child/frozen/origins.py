@@ -1,8 +1,8 @@
-"""Evaluates expressions of the program without running its code, and expressions of captured code in such a way that
-they can be evaluated again before a replay.
+"""Finds the values of expressions in captured code, and a way to find each value again before a replay.
 
-An origin is a value, and a way to look it up again: from a weakly held object, a global of a module, or a variable of a
-closure, through attributes, elements and arithmetic.
+No code of the program is run. An `Origin` is a value and a function that looks it up again. The function starts at a
+weakly referenced object, at a global of a module or at a variable of a closure. From there it follows attributes,
+elements and arithmetic.
 """
 
 from __future__ import annotations
@@ -58,14 +58,17 @@ _PURE = {one.__name__: one for one in (int, float, bool, min, max, abs, round, l
 class Origin:
     value: Any
     now: Callable[[], Any] | None = None
-    "Looks the value up again; None if the value is fixed or cannot be looked up. The function keeps no object alive."
+    """Looks the value up again, and keeps no object alive. It is None if the value is fixed or cannot be looked up
+    again."""
     text: str = ""
     owner: Any = None
     "The object that has the value as an attribute."
     attribute: str = ""
     variables: tuple[Variable, ...] = ()
-    """The variables that hold the value, in the functions that led to the capture. For a call of `functools.partial`:
-    the variables among its arguments."""
+    """The variables that hold the value, in the functions that led to the capture.
+
+    For a call of `functools.partial`, these are the variables among its arguments.
+    """
 
     @classmethod
     def of(cls, value: Any) -> Origin:
@@ -74,7 +77,7 @@ class Origin:
 
 
 class Scope:
-    """The names that a function sees while a capture runs it."""
+    """The names that are visible in a function that a capture runs."""
 
     def __init__(
         self,
@@ -84,17 +87,18 @@ class Scope:
         path: str,
         variables: tuple[Variable, ...] = (),
     ) -> None:
-        """`variables` are those of the capturing functions."""
+        """Hold the names. `variables` are the variables of the capturing functions."""
         self._given, self._assigned, self._space, self.path = given, assigned, space, path
         self.variables = variables
         self._known: dict[str, Origin] = {}
-        "The origins of assigned variables."
+        "The origins of the assigned variables that were looked up so far."
 
     def with_name(self, name: str, origin: Origin) -> Scope:
         return Scope({**self._given, name: origin}, self._assigned, self._space, self.path, self.variables)
 
     def origin(self, node: ast.expr, depth: int = 0) -> Origin:
-        """Return the origin of an expression; its value is `MISSING` if it is not known."""
+        """Return the origin of an expression. The value of the origin is `MISSING` if the expression cannot be
+        evaluated."""
         evaluate = _RULES.get(type(node))
         return _UNKNOWN if evaluate is None or depth > _DEEPEST else evaluate(self, node, depth + 1)
 
@@ -145,14 +149,15 @@ class Scope:
         return self._returned(self.bound(node, depth), depth)
 
     def _returned(self, ran: tuple[Sequence[ast.stmt], Scope] | None, depth: int) -> Origin:
-        """Return the origin of a function's return value, if the function does nothing but return it."""
+        """Return the origin of the return value of a function that consists only of a `return` statement."""
         body = [] if ran is None else [one for one in ran[0] if not _is_text(one)]
         if ran is not None and len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
             return ran[1].origin(body[0].value, depth)
         return _UNKNOWN
 
     def bound(self, call: ast.Call, depth: int = 0) -> tuple[Sequence[ast.stmt], Scope] | None:
-        """Return the statements of the program's function that a call runs, and their scope; or None."""
+        """Return the statements of the program's function that a call runs, and their scope. Return None if they are
+        unknown."""
         function = self.origin(call.func, depth)
         given: list[Origin] = []
         for one in call.args:
@@ -165,8 +170,11 @@ class Scope:
 
 
 def callee(value: Any) -> tuple[FunctionType, tuple[Any, ...], Mapping[str, Any]] | None:
-    """Return the Python function that a call of `value` runs, with the first and the named arguments that it adds; or
-    None."""
+    """Return the Python function that a call of `value` runs.
+
+    Return with it the positional and the named arguments that the call adds, such as `self`. Return None if no Python
+    function is found.
+    """
     kind = type(value)  # `isinstance` could run the object's `__class__` property
     if kind is FunctionType:
         inner = attributes_of(value).get("__wrapped__")
@@ -188,7 +196,10 @@ def callee(value: Any) -> tuple[FunctionType, tuple[Any, ...], Mapping[str, Any]
 def called(
     value: Any, given: Sequence[Origin], named: Mapping[str, Origin], variables: tuple[Variable, ...] = ()
 ) -> tuple[Sequence[ast.stmt], Scope] | None:
-    """Return the statements that a call of `value` runs, if it is a function of the program or a module."""
+    """Return the statements that a call of `value` runs, and their scope.
+
+    `value` must be a function of the program or a module; otherwise return None.
+    """
     known = callee(value)
     if known is None:
         return None
@@ -210,13 +221,13 @@ def called(
 
 
 def running_in(frame: FrameType) -> Scope:
-    """Return the scope of a running function, in which every variable has its present value."""
+    """Return the scope of a running function. It holds the present values of all variables."""
     given = {name: Origin.of(value) for name, value in locals_of(frame).items()}
     return Scope(given, {}, ChainMap(frame.f_globals, frame.f_builtins), frame.f_code.co_filename)
 
 
 def scope_of(frames: Sequence[FrameType]) -> Scope:
-    """Return the scope of the first frame; the others are its callers."""
+    """Return the scope of the first frame. The remaining frames are its callers."""
     frame = frames[0]
     code, shown = frame.f_code, locals_of(frame)
     function = function_of(code)
@@ -247,8 +258,10 @@ def line_with(
     expressions: Callable[[str], Iterable[tuple[ast.expr, int]]],
     is_meant: Callable[[Any], bool],
 ) -> CallSite | None:
-    """Return the first line of the running functions with an expression whose value satisfies `is_meant`. `expressions`
-    gives the expressions of a file with their lines."""
+    """Return the first line of the running functions that has an expression whose value satisfies `is_meant`.
+
+    `expressions` returns the expressions of a file with their lines.
+    """
     for frame in frames:
         code = frame.f_code
         lines, scope = lines_of(code), running_in(frame)
@@ -259,7 +272,7 @@ def line_with(
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return an attribute without running the program's code."""
+    """Return an attribute of an object, without running the program's code."""
     if value is MISSING or value is None or type(name) is not str:
         return MISSING
     own = attributes_of(value)
@@ -285,7 +298,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def attribute_or_property(value: Any, name: str) -> Any:
-    """Return an attribute, or the value of a property that only computes it from others."""
+    """Return an attribute, or the value of a property that only computes it from other attributes."""
     node = ast.Attribute(ast.Name("value"), name)
     return Scope({"value": Origin.of(value)}, {}, {}, "").origin(node).value
 
@@ -293,7 +306,8 @@ def attribute_or_property(value: Any, name: str) -> Any:
 def _computed(
     node: ast.expr, run: Callable[..., Any] | None, parts: Sequence[Origin], kinds: tuple[type, ...] = (object,)
 ) -> Origin:
-    """Return the origin of a value that is computed from others of these kinds."""
+    """Return the origin of a value that `run` computes from the values of `parts`. These must have one of the types
+    `kinds`."""
 
     def compute(values: Sequence[Any]) -> Any:
         if run is None or any(one is MISSING or not isinstance(one, kinds) for one in values):
@@ -326,7 +340,8 @@ def _item(values: Any, index: Any) -> Any:
 
 
 def _cells(function: FunctionType, variables: Sequence[Variable]) -> Iterator[tuple[str, Origin]]:
-    """Yield the variables of a function's closure; `variables` may contain variables of the enclosing function."""
+    """Yield the variables of a function's closure, by name. `variables` may contain variables of the enclosing
+    function."""
     held = weakref.ref(function)
 
     def look(at: int) -> Any:
@@ -367,5 +382,5 @@ _RULES: dict[type[ast.AST], Any] = {
 
 
 def is_seeding(node: ast.AST) -> bool:
-    """Return whether code calls a method that sets a random generator's seed or state."""
+    """Return whether a node calls a method that sets the seed or the state of a random generator."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SEEDING

@@ -1,8 +1,9 @@
-"""Variables of the functions that led to a capture, whose numbers, or lists of numbers, captured code used.
+"""Finds variables of the functions that led to a capture, if captured code used their numbers or lists of numbers.
 
 An example is `limit = bucket(length)` in a function that makes graphs on demand: `graphs[n] = capture(n, limit)`. The
-variable must be assigned once, in the loop (or, without a loop, in the function) that both captures and replays. A
-whole number, and each number of a list, may be padded, so a value differs only if it is larger than at the capture.
+variable must be assigned once, in the loop that both captures and replays (without a loop, in that function). An
+integer may be padded to a larger size, so it differs only if it is larger than at the capture. The same holds for each
+integer in a list.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from graphsafe.run.child.source import function_of, loop_around, parameters
 
 _NUMBERS = (bool, int, float)
 _LONGEST = 4096
-"The largest number of elements of a list that is compared."
+"A list with more elements than this is not compared."
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,11 @@ class Variable:
     name: str
     value: Any
     line: int
-    "The line that led to the capture."
+    "The line of this function that led to the capture."
 
     def now(self, frames: Sequence[FrameType]) -> Any:
-        """Return the value in the innermost running call of the function; None if no running call has it."""
+        """Return the variable's value in the innermost running call of its function, or None if it cannot be compared
+        there."""
         frame = next((one for one in frames if one.f_code is self.code), None)
         if frame is None or not _is_comparable(self.code, self.name, self.line, frame.f_lineno):
             return None
@@ -39,13 +41,14 @@ class Variable:
 
 
 def variables_of(frame: FrameType, name: str, value: Any) -> tuple[Variable, ...]:
-    """Return a running function's variable; None if it holds neither a number nor a list of numbers."""
+    """Return the variable as a tuple of one element. The tuple is empty if it holds neither a number nor a list of
+    numbers."""
     known = _frozen(value)
     return () if known is None else (Variable(frame.f_code, name, known, frame.f_lineno),)
 
 
 def is_more(now: Any, captured: Any) -> bool:
-    """Return whether a value differs from the captured one in a way that padding does not explain."""
+    """Return whether `now` differs from the captured value in a way that padding does not explain."""
     if type(now) is not type(captured):
         return False
     if type(captured) is tuple:
@@ -54,7 +57,7 @@ def is_more(now: Any, captured: Any) -> bool:
 
 
 def _frozen(value: Any) -> Any:
-    """Return a number, or the numbers of a list as a tuple; None for any other value."""
+    """Return a number as it is and a list of numbers as a tuple. Return None for any other value."""
     if type(value) in _NUMBERS:
         return value
     if type(value) in (list, tuple) and 0 < len(value) <= _LONGEST and all(type(one) in _NUMBERS for one in value):
@@ -64,7 +67,7 @@ def _frozen(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _is_comparable(code: CodeType, name: str, captured: int, replayed: int) -> bool:
-    """Return whether a variable has one meaning at the lines that led to the capture and to the replay."""
+    """Return whether a variable has the same meaning at the two lines, which led to the capture and to the replay."""
     function = function_of(code)
     if function is None:
         return False

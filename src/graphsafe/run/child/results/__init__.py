@@ -1,1 +1,1 @@
-"""Follows the results of graphs: their holders, the replays that overwrite them, and later reads."""
+"""Follows the results of graphs: the objects that hold them, the replays that overwrite them, and later reads."""

@@ -1,7 +1,7 @@
 """Finds the running expression that is building a container of results: `[run(x) for x in batches]`.
 
-Such a container is not yet in a variable, nor in an object that the garbage collector knows: only the interpreter holds
-the container.
+No variable holds such a container yet, nor does an object that the garbage collector knows. Only the interpreter holds
+it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,26 @@ from graphsafe.run.child.source import called_name, innermost, running_call, unc
 _KINDS = (list, tuple, set, dict, deque)
 _BUILDERS = frozenset(kind.__name__ for kind in _KINDS)
 _DEEPEST = 2
-"Results may be items of the container itself, or of tuples and lists inside it."
+"Results may be elements of the container itself, or of tuples and lists in it."
 
 
 def building_line(
     frames: Sequence[FrameType], storages: frozenset[int], keep: Callable[[Iterable[Any]], bool]
 ) -> CallSite | None:
-    """Return the innermost line of the running functions that is building a container, if a container without a name
-    holds tensors of these storages, and `keep` finds enough of them among its items. Call it with torch functions
-    disabled."""
+    """Return the innermost line of the running functions that is building a container of results.
+
+    The container must hold tensors of these storages, must not be in a variable, and `keep` must return True for its
+    elements. Call it with torch functions disabled.
+    """
     line = next((line for frame in frames if (line := _building(frame)) is not None), None)
     return line if line is not None and _is_unnamed_one(storages, keep) else None
 
 
 def _building(frame: FrameType) -> CallSite | None:
-    """Return the line of a comprehension that keeps the results of the running call, or of a running call such as
-    `list(map(run, batches))`."""
+    """Return the line of a running comprehension that keeps the results of the running call.
+
+    A running call that builds a container, such as `list(map(run, batches))`, counts too.
+    """
     code, place = frame.f_code, position_in(frame.f_code, frame.f_lasti)
     if place is None:
         return None
@@ -58,7 +62,7 @@ def _is_unnamed_one(storages: frozenset[int], keep: Callable[[Iterable[Any]], bo
     for _ in range(_DEEPEST):
         holders = [one for one in gc.get_referrers(*inside) if type(one) in _KINDS and one is not inside]
         for one in holders:
-            # A tuple that is being built has gaps, and iterating over them would crash; the garbage collector skips
+            # A tuple that is being built has gaps. Iterating over them would crash, but the garbage collector skips
             # them.
             if id(one) not in named and keep(gc.get_referents(one)):
                 others = (other for other in gc.get_referrers(one) if other is not holders)

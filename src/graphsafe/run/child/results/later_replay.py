@@ -1,11 +1,12 @@
 """Finds reads of a result after its own graph was replayed again: `a = run(x)`, then `b = run(y)`, then `a - b`.
 
-A variable counts as a result if only the statement that made the replay assigns it. It counts as overwritten if the
-next replay comes from a statement that assigns another variable by the same call; otherwise the program may read the
-same output on purpose. A `return` of both variables counts as a read.
+A variable counts as a result if only the statement that made the replay assigns it. The result counts as overwritten if
+the next replay comes from a statement that assigns another variable by the same call. Otherwise the program may read
+the new result on purpose. A `return` of both variables counts as a read.
 
-Two graphs may also fill one buffer outside their pools. The first graph's result is then overwritten if a statement
-that assigns another variable replays the second one, and if both variables have the same memory when the first is read.
+Two graphs may also fill one buffer outside their pools. Then the first graph's result is overwritten if a statement
+that assigns another variable replays the second graph, and if both variables have the same memory when the first one is
+read.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class _Variable:
     code: CodeType
     name: str
     calls: frozenset[str]
-    "The functions that the statement calls."
+    "The functions that the assigning statement calls."
 
     def tensor(self, frame: FrameType) -> torch.Tensor | None:
         """Return the tensor that the variable holds, if `frame` is the variable's frame."""
@@ -57,10 +58,10 @@ class _Stale:
     variable: _Variable
     owner: GraphRecord
     replay: tuple[CallSite, ...]
-    "The calls of the replay that overwrote the result."
+    "The calls that led to the replay that overwrote the result."
     by: GraphRecord
     at: CallSite | None = None
-    "The statement that replayed the other graph; None if the same graph was replayed."
+    "The statement that replayed the other graph, or None if the same graph was replayed."
     beside: tuple[_Variable, ...] = ()
     "The variables that this statement assigns."
 
@@ -70,9 +71,11 @@ class _Stale:
 
 
 class Results:
-    """The results of a process's graphs that variables hold. Call its methods with torch functions disabled. If eager
-    operations cannot be seen (`is_reading_told`), a result counts as read if one of the next statements reads it, in
-    the block in which the later replay runs."""
+    """The variables that hold results of a process's graphs. Call the methods with torch functions disabled.
+
+    With `is_reading_told`, eager operations can be seen, and reads are reported to `read`. Without it, a result counts
+    as read if one of the next statements in the block of the later replay reads it.
+    """
 
     def __init__(self, is_reading_told: bool) -> None:
         self._is_reading_told = is_reading_told
@@ -85,8 +88,10 @@ class Results:
         return bool(self._stale)
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Record the variables that the replay will assign; return whether it overwrites a result that is known to be
-        read later."""
+        """Record the variables to which the running statements will assign the replay's results.
+
+        Return whether the replay overwrites a result that is known to be read later.
+        """
         given = [variable for frame in frames for variable in _given_now(frame)]
         before, self._given[record] = self._given.get(record, []), given
         again = {(one.frame, one.name) for one in given}
@@ -115,7 +120,8 @@ class Results:
         return found or (not self._is_reading_told and self._read_later(frames))
 
     def _read_later(self, frames: Sequence[FrameType]) -> bool:
-        """Record results that the statements after the running replay read; return whether there is one."""
+        """Record the overwritten results that statements after the running replay read. Return whether there are
+        any."""
         stale, self._stale = self._stale, []
         found = False
         for one in stale:
@@ -129,7 +135,7 @@ class Results:
     def _filled_again(
         self, record: GraphRecord, given: Sequence[_Variable], frames: Sequence[FrameType], sites: tuple[CallSite, ...]
     ) -> Iterator[_Stale]:
-        """Yield the results of other graphs in memory that this graph is about to fill."""
+        """Yield results of other graphs in memory that this graph is about to fill."""
         others = [(owner, one) for owner, known in self._given.items() if owner is not record for one in known]
         for owner, variable in others:
             beside = tuple(one for one in given if one.frame == variable.frame and one.name != variable.name)
@@ -141,7 +147,7 @@ class Results:
                     yield _Stale(variable, owner, sites, record, at, beside)
 
     def read(self, storages: Collection[int], frames: Sequence[FrameType]) -> bool:
-        """Record that an operation reads storages; return whether it is the first read of an overwritten result."""
+        """Record that an operation reads storages. Return whether it is the first read of an overwritten result."""
         for one in self._stale:
             for frame in frames:
                 path, line = frame.f_code.co_filename, frame.f_lineno
@@ -162,7 +168,7 @@ def _overlap(place: Place, others: Iterable[Place]) -> bool:
 
 
 def _given_now(frame: FrameType) -> Iterator[_Variable]:
-    """Yield the variables that only the function's running statement assigns, with the calls that it makes."""
+    """Yield the variables that no other statement of the function than the running one assigns."""
     code = frame.f_code
     names, calls = _assigned(code.co_filename, frame.f_lineno)
     for name in names:
@@ -183,15 +189,17 @@ def _assigned(path: str, line: int) -> tuple[tuple[str, ...], frozenset[str]]:
 
 @functools.lru_cache(maxsize=256)
 def _stores(code: CodeType) -> tuple[str, ...]:
-    """Return the variables that a function stores to, once for each storing instruction."""
+    """Return the variables to which a function stores, once for each storing instruction."""
     stores = (one.argval for one in dis.get_instructions(code) if "STORE_" in one.opname)
     return tuple(name for names in stores for name in (names if isinstance(names, tuple) else (names,)))
 
 
 @functools.lru_cache(maxsize=1024)
 def _next_read(path: str, line: int, name: str) -> int | None:
-    """Return the line of the first statement after the statement at `line`, in the same block, that uses a variable's
-    value. Only statements without a block of their own are searched, since these surely run."""
+    """Return the line of the first statement after `line` in the same block that uses a variable's value.
+
+    Statements that contain a block are not searched, because their block may not run.
+    """
     plain = (one for one in _after(path, line) if isinstance(one, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)))
     return next((at for one in plain for read, at in reads_in(one) if read == name), None)
 
@@ -216,6 +224,6 @@ def _after(path: str, line: int) -> Sequence[ast.stmt]:
 
 @functools.lru_cache(maxsize=1024)
 def _used(path: str, line: int) -> frozenset[str]:
-    """Return the variables whose values the statement of a line uses."""
+    """Return the variables whose values the statement at `line` uses."""
     statement = innermost(path, line, ast.stmt)
     return frozenset(name for name, _ in reads_in(statement, with_statements=False)) if statement else frozenset()

@@ -1,8 +1,8 @@
-"""Finds two results of one graph that meet in one expression: `torch.cat([run(x), run(y)])`.
+"""Finds two results of one graph that are used in one expression: `torch.cat([run(x), run(y)])`.
 
-Both calls give the same memory, which the second replay writes over before the expression uses the first result. The
-first result counts if the graph's outputs have one more holder at the second replay than at the first; a copy is no
-holder.
+Both calls return the same memory. The second replay overwrites the first result before the expression uses it. The
+first result counts only if the graph's outputs have more references at the second replay than at the first one. A copy
+is no such reference.
 """
 
 from __future__ import annotations
@@ -20,23 +20,28 @@ from graphsafe.run.child.results.outputs import Overwritten
 from graphsafe.run.child.source import place_in_file, tree_of_code, unchanged
 
 _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
-"Statements that only keep the elements of a tuple or of a list."
+"Statements that only keep the elements of a tuple or a list."
 _ENOUGH = 2
-"""The number of times that the first result must be held. Once is not enough: an attribute for the last result is also
-one more holder the first time."""
+"""The first result must be held this many times.
+
+Once is not enough: the first time, an attribute that keeps the last result also adds a reference.
+"""
 
 
 class Meetings:
-    """The replays of each graph in calls whose results wait for those of other calls."""
+    """For each graph, the replays whose results wait in an expression for the results of other calls."""
 
     def __init__(self) -> None:
         self._first: dict[GraphRecord, dict[int, tuple[Span, int]]] = {}
-        "Graph -> the `id` of a frame -> the place of its call, and the number of the outputs' holders."
+        """Graph -> the `id` of a frame -> the position of the frame's call, and the number of references to the graph's
+        outputs."""
         self._times: Counter[tuple[GraphRecord, CallSite]] = Counter()
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Record the replay, with torch functions disabled; return whether it writes over a result that waits in an
-        expression for this replay's result."""
+        """Record the replay, with torch functions disabled.
+
+        Return whether the replay overwrites a result that waits in an expression for this replay's result.
+        """
         before, self._first[record] = self._first.get(record, {}), {}
         held = record.outputs.holders()
         for frame in frames:
@@ -57,8 +62,11 @@ class Meetings:
 
 @functools.lru_cache(maxsize=256)
 def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
-    """Return the places of calls whose results wait for the results of later calls of the same function, with the
-    places of these later calls, and the line of the expression that uses both."""
+    """Return the positions of calls whose results wait for the results of later calls of the same function.
+
+    Each is mapped to the positions of these later calls, and those to the line of the expression that uses both
+    results.
+    """
     tree = tree_of_code(code)
     found: dict[Span | None, dict[Span | None, int]] = {}
     nodes = [] if tree is None else list(ast.walk(tree))
@@ -75,7 +83,8 @@ def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
 
 
 def _operands(node: ast.AST) -> Sequence[ast.expr]:
-    """Return the parts of an expression that are all evaluated before it uses them, in this order."""
+    """Return the parts of an expression, in the order in which Python evaluates them, if it uses them only after the
+    last one."""
     if isinstance(node, ast.Call):
         first = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return [*first, *node.args, *(one.value for one in node.keywords)]

@@ -1,7 +1,9 @@
-"""Watches a graph's outputs: whether the program keeps earlier results, which every replay overwrites, and which
-statement keeps them, such as `self.chunks.append(logits)`.
+"""Finds out whether a program keeps earlier results of a graph, which every replay overwrites, and which line keeps
+them.
 
-A statement of a function that led to a replay counts if its container holds the results at the moment of the replay.
+An example is `self.chunks.append(logits)`. A statement counts if its container holds the results at the moment of a
+replay. It must be in a function that led to the replay, or in a method of an object that such a function has in a
+variable.
 """
 
 from __future__ import annotations
@@ -27,16 +29,18 @@ from graphsafe.run.child.source import base_of, file_tree, lines_of
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST_ITEMS = 64
-"Number of a container's last items that are searched."
+"The search looks at this many of the last elements of a container."
 _DEEPEST = 3
 _ENOUGH_TIMES = 2
-"The number of times that a container must hold the same results; a table of all graphs' outputs holds them once."
+"A container must hold the same results this many times. A table of all graphs' outputs holds each of them once."
 
 
 def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the statement that repeatedly puts tensors of these storages into a container: a statement of one of the
-    running functions, or of a method of an object that they have in a variable. Call it with torch functions
-    disabled."""
+    """Return the statement that repeatedly puts tensors of these storages into a container.
+
+    It is a statement of one of the running functions, or of a method of an object that they have in a variable. Call it
+    with torch functions disabled.
+    """
 
     def keeps(container: Any) -> bool:
         return _held(container, storages) >= _ENOUGH_TIMES
@@ -45,7 +49,7 @@ def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallS
 
 
 def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool]) -> Iterator[CallSite]:
-    """Yield the statements of methods that put values into a container of their object, if `keeps` is true of the
+    """Yield the statements of methods that put values into a container of their object, if `keeps` returns True for the
     container."""
     for value in [value for frame in frames for value in locals_of(frame).values()]:
         for method in (one for kind in type(value).__mro__ for one in vars(kind).values()):
@@ -61,12 +65,12 @@ def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool])
 
 @functools.lru_cache(maxsize=64)
 def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
-    """Return the containers that statements of a file put values into, as expressions with their lines."""
+    """Return the containers into which the statements of a file put values, as expressions with their lines."""
     return tuple((each, node.lineno) for node in ast.walk(file_tree(path)) for each, _ in puts_of(node))  # type: ignore[attr-defined]
 
 
 def puts_of(node: ast.AST) -> Iterator[tuple[ast.expr, Sequence[ast.expr]]]:
-    """Yield each container that a statement puts values into, and these values."""
+    """Yield each container into which a statement puts values, and these values."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
         yield base_of(node.func.value), node.args[-1:]
     elif isinstance(node, ast.Assign):
@@ -87,27 +91,29 @@ def _count(items: Iterable[Any], storages: frozenset[int], depth: int = 1) -> in
 
 
 _MOST = 8
-"The largest number of a graph's outputs that are watched."
+"At most this many outputs of a graph are watched."
 _ENOUGH = 3
-"""Results count as collected if this many replays after the first each add a holder: programs have fewer variables for
-the last results."""
+"""Results count as collected if the number of references grows at this many replays after the first one.
+
+Programs have fewer variables than that for the last results.
+"""
 _ENOUGH_IN_CONTAINER = 2
-"This number is enough if a container is known to hold the same results twice."
+"This many replays are enough if a container is known to hold the same results twice."
 
 
 @dataclass(frozen=True, slots=True)
 class Overwritten:
-    """A read of a result after another graph, or a later replay of the same graph, has overwritten it."""
+    """A read of a result after another graph, or a later replay of the same graph, has overwritten the result."""
 
     read: CallSite
     replay: tuple[CallSite, ...]
-    "The calls of the replay that overwrote the result."
+    "The calls that led to the replay that overwrote the result."
     by: int
     "The number of the graph that was replayed."
     later: CallSite | None = None
-    "The later read, if `read` is the replay of another graph that fills the same buffer."
+    "The line that reads the result, if `read` is the replay of another graph that fills the same buffer."
     kept: str = ""
-    "The variable that keeps the result at the read."
+    "The name of the variable that keeps the result until the read."
 
 
 class Outputs:
@@ -117,17 +123,19 @@ class Outputs:
         self._held = 0
         self._grown = 0
         self.collected: tuple[CallSite, ...] = ()
-        "The statement that keeps results, or the calls of the replay that overwrote kept results."
+        "The statement that keeps results. If it is unknown: the calls of the replay that overwrote kept results."
         self.is_keeper_known = True
         self.compared: tuple[CallSite, ...] = ()
-        "The place where a result was compared with an earlier result that has the same memory."
+        "The line that compared a result with an earlier result that has the same memory."
 
         self.overwritten: Overwritten | None = None
         "The first read of a result after another replay has overwritten it."
 
     def look(self) -> bool:
-        """Count the holders of the outputs, with torch functions disabled; return whether there is a first collection
-        to report."""
+        """Count the references to the outputs, with torch functions disabled.
+
+        Return whether the program is found to collect results for the first time.
+        """
         if self.collected or not self._tensors:
             return False
         held = self.holders()
@@ -144,7 +152,7 @@ class Outputs:
         tensors = (tensor for reference in self._tensors if (tensor := reference()) is not None)
         storages, frames = storage_numbers(tensors), user_frames_now(sys._getframe(1))
         line = keeping_line(storages, frames)
-        if line is None and more >= _ENOUGH:  # the search goes through all objects
+        if line is None and more >= _ENOUGH:  # this search goes through all objects
             line = building_line(frames, storages, lambda items: _count(items, storages) >= _ENOUGH_TIMES)
         if line is not None:
             self.collected = (line,)
@@ -153,11 +161,11 @@ class Outputs:
         return bool(self.collected)
 
     def is_held_by_more(self) -> bool:
-        """Return whether more variables or attributes hold the outputs than at the first look."""
+        """Return whether more references to the outputs exist than at the first look."""
         return self._before is not None and self.holders() > self._before
 
     def holders(self) -> int:
-        """Return the number of Python references to the tensors, and of tensors that share their memory."""
+        """Return the number of references to the output tensors, plus the number of tensors that share their memory."""
         found = 0
         for reference in self._tensors:
             tensor = reference()

@@ -1,9 +1,9 @@
 """Finds reads of a graph's result after a replay of another graph of the same pool has overwritten it.
 
 The memory of a result may also be temporary memory of a graph that was captured earlier into the same pool. A replay of
-that graph then overwrites the result. This does no harm if the program no longer needs the result. So reads of the
-result are watched from a replay of the earlier graph until the result's own graph is replayed again, as long as
-variables hold the result. `sys.monitoring` (Python 3.12 on) reports when a line that uses such a variable runs.
+the earlier graph then overwrites the result. This is harmless if the program no longer needs the result. So reads are
+watched while variables hold the result, from a replay of the earlier graph until the next replay of the result's own
+graph. `sys.monitoring` (from Python 3.12 on) reports each line that runs.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from graphsafe.run.child.results.outputs import PUTS, Overwritten
 from graphsafe.run.child.source import lines_of
 
 _TRIES = 16
-"If a graph overwrites results, these are watched during this many replays of the graph."
+"If a graph overwrites results, they are watched during this many of its replays."
 _METADATA = frozenset({"shape", "dtype", "device", "size", "stride", "dim", "ndim", "numel", "data_ptr", "is_cuda"})
 _PARTS = (ast.Return, ast.Assign, ast.NamedExpr, ast.AnnAssign)
 "Syntax that passes a value on without using it."
 _INSIDE = (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.keyword)
-"Syntax whose values are used only if the surrounding expression uses them."
+"Syntax that uses its values only if the surrounding expression uses them."
 _ASKING = frozenset({"len", "id", "type", "isinstance", "hasattr", "getattr"})
 "Functions that do not use a tensor's values."
 
@@ -45,15 +45,18 @@ class _Watched:
     storage: int
     owner: GraphRecord
     count: int
-    "The number of replays of the result's own graph at the time when the other graph overwrote the result."
+    "The number of replays of the result's own graph when the other graph overwrote the result."
     by: int
     replay: tuple[CallSite, ...]
     running: int | None = None
-    "The reading line while it runs; the line may replay the result's own graph first."
+    "The reading line while it runs. This line may itself replay the result's own graph before it reads."
 
 
 class Reads:
-    """Watches a process's results; `replays` counts a graph's replays, `tell` is called when a read is found."""
+    """Watches a process's results.
+
+    `replays` returns how often a graph was replayed, and `tell` is called when a read is found.
+    """
 
     def __init__(self, replays: Callable[[int], int], tell: Callable[[], None]) -> None:
         self._replays = replays
@@ -68,7 +71,7 @@ class Reads:
         self._monitor.close()
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> None:
-        """Watch the variables of `frames` that hold a result which the replay is about to overwrite."""
+        """Watch the variables of `frames` that hold a result which this replay is about to overwrite."""
         if not self._monitor or record.looks >= _TRIES:
             return
         for owner, storage in record.overwrites:
@@ -105,7 +108,7 @@ class Reads:
             self.close()
 
     def _ran(self, code: CodeType, line: int | None, frame: FrameType) -> None:
-        """Judge the line that has just run, and examine the line that runs next."""
+        """Decide whether the line that has just run was a read, and check whether the next line reads."""
         before = self._watched.get(code, [])
         still = []
         for one in before:
@@ -132,7 +135,7 @@ def _holding(frame: FrameType, storage: int) -> list[str]:
 
 @kept_by_lines
 def _lines_that_read(lines: Sequence[str]) -> dict[str, frozenset[int]]:
-    """Return the lines of a file that use the value of a variable, by its name."""
+    """Return the lines of a file that use the value of a variable, by the variable's name."""
     found: dict[str, set[int]] = {}
     for name, line in reads_in(tree_of(lines)):
         found.setdefault(name, set()).add(line)
@@ -140,8 +143,10 @@ def _lines_that_read(lines: Sequence[str]) -> dict[str, frozenset[int]]:
 
 
 def reads_in(tree: ast.AST, *, with_statements: bool = True) -> Iterator[tuple[str, int]]:
-    """Yield the variables and attributes (`self.out`) whose values the code uses, with their lines; nested statements
-    are included only with `with_statements`."""
+    """Yield the variables and attributes (`self.out`) whose values the code uses, with their lines.
+
+    Nested statements are searched only with `with_statements`.
+    """
     todo = [(tree, tree)]
     while todo:
         node, user = todo.pop()
@@ -155,7 +160,7 @@ def reads_in(tree: ast.AST, *, with_statements: bool = True) -> Iterator[tuple[s
 
 
 def _uses(node: ast.AST, name: ast.expr) -> bool:
-    """Return whether a node uses the value of a name, rather than only passes it on, writes it or reads its shape."""
+    """Return whether a node uses the value of a name. Passing it on, writing it and reading its shape are no use."""
     if isinstance(node, _PARTS) or (isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))):
         return False
     if isinstance(node, ast.Attribute):

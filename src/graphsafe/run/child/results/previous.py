@@ -1,10 +1,8 @@
-"""Finds results that a program keeps as the results of the previous replay: `slope = eps - self.previous; self.previous
-= eps`.
+"""Finds results that a program keeps as the previous result: `slope = eps - self.previous; self.previous = eps`.
 
-A variable or an attribute that is assigned from another one holds a graph's output (or a view of it, or an output with
-a lasting name) when the graph is replayed again. The replay writes over the output. If the same function then reads the
-variable before it assigns the new result, the old and the new result are the same memory. If nothing is read in
-between, this is sound.
+The kept name refers to a graph's output (or to a view of it) when the graph is replayed again, and the replay
+overwrites the output. If the same function then reads the name before it stores the new result there, the old and the
+new result are the same memory. This is no fault if nothing reads the name in between.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ from graphsafe.run.child.source import base_of, beside, innermost, lines_of, loo
 _ENOUGH = 2
 "A name must hold the output at this many replays."
 _MOST_SEARCHES = 32
-"The largest number of searches for names in a process."
+"At most this many searches for names are made in a process."
 
 
 class Previous:
-    """The names that hold results of earlier replays, by graph. Call it with torch functions disabled."""
+    """The names that hold results of earlier replays. Call the method with torch functions disabled."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[int, str], int] = {}
@@ -39,8 +37,10 @@ class Previous:
     def replaying(
         self, graph: int, owns: Callable[[torch.Tensor], bool], frames: Sequence[FrameType]
     ) -> tuple[CallSite, str] | None:
-        """Return a line that reads an earlier result of the graph, with the name that keeps this result; or None. The
-        graph is about to be replayed; `owns` says whether a tensor is one of the graph's outputs."""
+        """Return a line that reads an earlier result of the graph, and the name that keeps this result, or None.
+
+        The graph is about to be replayed. `owns` returns whether a tensor is one of the graph's outputs.
+        """
         if self._searches >= _MOST_SEARCHES:
             return None
         self._searches += 1
@@ -57,7 +57,7 @@ class Previous:
 
 
 def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType, str, int | None]]:
-    """Yield the functions that may keep a value under a name, the way in which they write the name, and the line that
+    """Yield the functions that may store a value under a name, how the name is written in each, and the line that
     replays."""
     running = {frame.f_code: frame.f_lineno for frame in reversed(frames)}
     for frame in frames:
@@ -73,8 +73,10 @@ def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType,
 
 
 def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | None:
-    """Return the line of a function that reads `text` after a new result is known, and before the new result is stored
-    there. `replay` is the line of the function that replays, if there is one."""
+    """Return the line of a function that reads `text` after a new result exists and before the result is stored there.
+
+    `replay` is the line of this function that led to the replay, if there is one.
+    """
     function: Any = tree_of_code(code)
     kept = [one for one in _assignments(function) if text in map(ast.unparse, one.targets)]
     values = [one.value for one in kept if not (isinstance(one.value, ast.Constant) and one.value.value is None)]
@@ -99,7 +101,7 @@ def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | No
 
 
 def _not_after(function: Any, path: str, replay: int) -> set[int]:
-    """Return lines of the statement that replays, and of branches that exclude it."""
+    """Return the lines of the statement at `replay`, and of the branches that do not run when it runs."""
     statement = innermost(path, replay, ast.stmt)
     inside = () if statement is None or hasattr(statement, "body") else ast.walk(statement)
     return {getattr(one, "lineno", 0) for one in (*beside(function, replay), *inside)}

@@ -1,9 +1,9 @@
-"""Finds kept results whose memory is outside the graph's pool and is updated by each replay:
-`images.append(run(x))`, where `run` returns the buffer that the graph updates in place.
+"""Finds kept results whose memory is outside the graph's pool and is updated by each replay.
 
-Such memory also has intended holders: a queue of requests may hold a cache many times. So a result counts only if a
-statement or a comprehension keeps exactly the return value of a call that led to the replay. The same elements of the
-memory must also be kept several times, since rows of one buffer are different results.
+An example is `images.append(run(x))`, where `run` returns the buffer that the graph updates in place. Such memory is
+also held on purpose: a queue of requests may hold a cache many times. So a result counts only if a statement or a
+comprehension keeps exactly the return value of a call that led to the replay. The same elements of the memory must also
+be kept several times, because different rows of one buffer are different results.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ from graphsafe.run.child.results.outputs import puts_of
 from graphsafe.run.child.source import base_of, lines_of, running_call, tree_of_code, unchanged
 
 _ENOUGH = 3
-"The number of times that a container must hold the same memory."
+"A container must hold the same memory this many times."
 _ENOUGH_BUILT = 2
-"The number of times for a container that is being built: such a container holds only results."
+"A container that is being built needs only this many, because it holds nothing but results."
 _SEARCHED = frozenset({4, 8, 16, 32, 64})
-"The numbers of the checks at which all objects are searched for such a container."
+"All objects are searched for such a container only at the checks with these numbers."
 _MOST_ITEMS = 64
 
 
 def returned_and_kept(storages: frozenset[int], frames: Sequence[FrameType], look: int) -> CallSite | None:
-    """Return the line of a running function that keeps results of these storages. Call it with torch functions
-    disabled."""
+    """Return the line of a running function that keeps results of these storages.
+
+    `look` is the number of this check. Call it with torch functions disabled.
+    """
     for frame in frames:
         code = frame.f_code
         puts = _puts(code, position_in(code, frame.f_lasti))
@@ -53,8 +55,11 @@ def returned_and_kept(storages: frozenset[int], frames: Sequence[FrameType], loo
 
 @functools.lru_cache(maxsize=1024)
 def _puts(code: CodeType, place: Span | None) -> tuple[tuple[ast.expr, int, bool], ...]:
-    """Return one entry for each container to which a function adds only the return value of its call at `place`: the
-    container's expression, the line that adds the value, and whether the added value is a tuple or a list."""
+    """Return one entry for each container to which a function adds only the return value of its call at `place`.
+
+    The entry is the container's expression, the line that adds the value, and whether the added value is a tuple or a
+    list.
+    """
     tree, call = tree_of_code(code), None if place is None else running_call(code.co_filename, place)
     if tree is None or call is None:
         return ()
@@ -79,7 +84,7 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _repeated(items: Iterable[Any], storages: frozenset[int], is_deep: bool) -> int:
-    """Return how many times the items, or containers inside them, hold the same elements of one of these storages."""
+    """Return how many times the elements, or containers in them, hold the same part of one of these storages."""
     found: Counter[Any] = Counter()
     for item in islice(items, _MOST_ITEMS):
         for one in (item, *elements_of(item)) if is_deep else (item,):

@@ -1,5 +1,7 @@
-"""Facts that the simulated device's eager operations show between replays: outdated tensors, growing ones, and inputs
-for which another graph was meant."""
+"""Finds faults that eager operations between replays show on the simulated device.
+
+Such a fault is an outdated tensor, a tensor that grows, or an input for which another graph was captured.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from graphsafe.run.part import Facts
 
 _COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_to_copy"})
 _MOST_SOURCES = 16
-"The largest number of source tensors that are followed."
+"At most this many source tensors are followed for one tensor."
 
 
 @dataclass(eq=False, slots=True)
@@ -30,24 +32,25 @@ class Outdated:
     storage: int
     what: str
     sources: Mapping[int, str]
-    "The ids of the sources' tags -> the sources' names."
+    "The id of a source's tag -> the source's name."
     again: bool = False
-    "Whether the program has written the tensor after the capture."
+    "Whether the program has written the tensor again after the capture."
     source: str = ""
     "The name of the source that was written."
     frames: tuple[CallSite, ...] = ()
-    "The calls that wrote the source."
+    "The calls that led to the write of the source."
     replays: int = 0
     "The number of replays since the write."
 
 
 class Derived:
-    """Finds outdated tensors, such as a merged weight: they were computed before a capture, and replays still use them
-    although their source tensors were written later.
+    """Finds outdated tensors: they were computed before a capture, and replays still use them after their sources were
+    written.
 
-    A tensor counts if a graph only reads it, if it was computed only from other attributes of its object (its sources),
-    and if the graph uses no source. Copies, and tensors that are updated in place, are meant to keep old values. A
-    tensor that the program computes again after the capture is left out: the program chooses when to refresh it.
+    An example is a merged weight. A tensor counts if a graph only reads it, if it was computed only from other
+    attributes of its object (its sources), and if the graph uses none of these sources. Copies and tensors that are
+    updated in place do not count, because they are meant to keep old values. A tensor that the program computes again
+    after the capture does not count either, because the program decides when to refresh it.
     """
 
     def __init__(self) -> None:
@@ -58,7 +61,7 @@ class Derived:
     def ran(
         self, op: str, inputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> None:
-        """Note an operation that ran eagerly."""
+        """Record an operation that ran eagerly."""
         read, wrote = set(tags_of(inputs)), set(tags_of(written))
         for tag in wrote if self._all else ():
             self._wrote(tag)
@@ -89,8 +92,8 @@ class Derived:
     def captured(
         self, reads: Sequence[torch.UntypedStorage], used: Iterable[int], names: Mapping[int, Sequence[Name]]
     ) -> None:
-        """Watch the tensors that a graph reads and that were computed from others; `used` are all storages that it
-        uses."""
+        """Watch the tensors that a graph reads and that were computed from other tensors. `used` are all storages that
+        the graph uses."""
         tags = {storage: tag for storage in reads if (tag := tag_of_storage(storage)) is not None}
         if not any(self._sources.get(tag) for tag in tags.values()):
             return
@@ -131,30 +134,32 @@ def _beside(names: Sequence[Name], others: Sequence[Name]) -> str | None:
 
 
 def _place(name: Name) -> tuple[object, ...] | None:
-    """Return the object that holds a tensor as its attribute."""
+    """Return a key of the object that holds a tensor as an attribute, or None if no object does."""
     if name.root is None or not name.way or name.way[-1][0] not in ("attribute", "parameter"):
         return None
     return id(name.root()), *name.way[:-1]
 
 
 _ENOUGH = 16
-"A tensor counts as growing if, at this many replays in a row, it is longer than at the previous replay."
+"A tensor counts as growing if it is longer at each of this many replays in a row than at the previous replay."
 
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
-    """The growth of a tensor so far."""
+    """How often a tensor has grown so far."""
 
     times: int
     replays: int
-    "The number of replays of all graphs at the time when the tensor last grew."
+    "The number of replays of all graphs when the tensor last grew."
     copied: int
     "The total number of bytes that were copied."
 
 
 class Growing:
-    """Finds tensors that the program makes larger again and again between replays: `self.path = torch.cat([self.path,
-    x])`. Each time, the whole tensor is allocated and copied again."""
+    """Finds tensors that the program makes longer and longer between replays: `self.path = torch.cat([self.path, x])`.
+
+    Each time, the whole tensor is allocated and copied again.
+    """
 
     def __init__(self) -> None:
         self._replays = 0
@@ -165,7 +170,7 @@ class Growing:
         self._replays += 1
 
     def ran(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
-        """Note an operation that ran eagerly."""
+        """Record an operation that ran eagerly."""
         if not self._replays or len(outputs) != 1 or (tag := tag_of(outputs[0])) is None:
             return
         for one in inputs:
@@ -180,20 +185,20 @@ class Growing:
             return
 
     def facts(self) -> list[Facts]:
-        """Return the lines that make a tensor larger, with the number of times and the number of bytes that they
+        """Return the lines that make a tensor longer, with how often they did so and the number of bytes that were
         copied."""
         return [{"frames": frames, "times": one.times, "copied": one.copied} for frames, one in self._found.values()]
 
 
 def _is_longer(now: torch.Tensor, before: torch.Tensor) -> bool:
-    """Return whether the sizes of two tensors differ in exactly one dimension, and the first is longer in it."""
+    """Return whether two tensors differ in size in exactly one dimension, in which the first is longer."""
     if now.dim() != before.dim() or now.dtype != before.dtype or before.numel() >= now.numel():
         return False
     return sum(one != other for one, other in zip(now.shape, before.shape, strict=True)) == 1
 
 
 _MOST_COPIES = 64
-"If there are at least this many copies before a replay, its input counts as unknown."
+"If this many copies or more are made between two replays, the input of the second replay counts as unknown."
 
 
 @dataclass(eq=False, slots=True)
@@ -206,19 +211,23 @@ class _Inputs:
 
 
 class Asked:
-    """Counts, for each graph, the inputs of its size that were given to another graph of the same line and operations.
+    """Counts how often an input of a graph's size was given to another graph of the same line and operations.
+
     An example is `x[:3].copy_(batch)`, followed by a replay of the graph for four rows although there is a graph for
-    three rows. An input has a graph's size if exactly one copy was made since the last replay, and it filled exactly
-    the memory that the graph reads."""
+    three rows. An input has a graph's size if exactly one copy was made since the last replay, and if it filled exactly
+    the memory that the graph reads.
+    """
 
     def __init__(self) -> None:
         self._inputs: weakref.WeakKeyDictionary[CUDAGraph, _Inputs] = weakref.WeakKeyDictionary()
         self._given: list[Place] = []
-        "The memory that copies filled since the last replay."
+        "The memory that copies have filled since the last replay."
 
     def captured(self, graph: CUDAGraph, inputs: Iterable[torch.Tensor]) -> Callable[[], int]:
-        """Record the memory outside its pool that a graph reads. Return a function that returns the number of times
-        that the graph was passed over."""
+        """Record the memory outside its pool that a graph reads.
+
+        Return a function that returns how often the graph was passed over.
+        """
         found = self._inputs[graph] = _Inputs(
             frozenset(place for one in inputs if (place := place_of(one)) is not None)
         )
@@ -230,7 +239,7 @@ class Asked:
             self._given += [] if place is None else [place]
 
     def replaying(self, graph: CUDAGraph) -> None:
-        """Count the graphs that would have been the right ones for the input."""
+        """Count that this graph is replayed with an input of another graph's size, for each such other graph."""
         given, self._given = self._given, []
         if not 0 < len(given) < _MOST_COPIES:
             return
@@ -241,7 +250,7 @@ class Asked:
 
 
 def _asked(given: Sequence[Place], wanted: Iterable[Place], own: Iterable[Place]) -> bool:
-    """Return whether a copy filled one of the `wanted` places, and no other copy wrote the input that holds this
+    """Return whether a copy filled one of the `wanted` places, and no other copy wrote to the input that contains this
     place."""
     for place in wanted:
         holders = [one for one in own if one[0] <= place[0] and place[1] <= one[1]]
@@ -252,6 +261,6 @@ def _asked(given: Sequence[Place], wanted: Iterable[Place], own: Iterable[Place]
 
 
 def _kind(graph: CUDAGraph) -> tuple[Any, ...]:
-    """Return what is the same for the graphs of several sizes: the capture's line, and the operations."""
+    """Return the properties that graphs for several sizes share: the line of the capture, and the operations."""
     session = graph.captured_in
     return None if session is None else session.frames[-1:], [node.op for node in graph.nodes]

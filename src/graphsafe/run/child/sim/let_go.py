@@ -1,9 +1,9 @@
-"""Finds weights that a graph reads, that their object no longer holds, and that another container keeps alive: a bank
-of adapters, a list of versions, a state dict.
+"""Finds weights that a graph reads although the object that held them now holds other weights.
 
-The object must have held the tensor at the graph's first replay, and must hold another one with other values later.
-Nothing is reported if the program may know that the graph reads the old tensor: if it writes to the old tensor after
-the capture, reads the new one eagerly, or captures a graph that reads the new one.
+Another container, such as a bank of adapters, a list of versions or a state dict, keeps the old weights alive. The
+object must hold the old tensor at the graph's first replay, and another tensor with other values later. Nothing is
+reported if the program may know that the graph reads the old tensor: it writes to the old tensor after the capture,
+reads the new one eagerly, or captures a graph that reads the new one.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from graphsafe.run.child.sight import LetGo
 
 class Weights:
     def __init__(self, maker: Callable[[torch.Tensor], CallSite | None]) -> None:
-        """`maker` returns the line that made a tensor, if it is known."""
+        """Watch no tensors yet. `maker` returns the line that made a tensor, if the line is known."""
         self._maker = maker
         self._graphs: weakref.WeakKeyDictionary[Any, list[LetGo]] = weakref.WeakKeyDictionary()
         self._read: weakref.WeakSet[Tag] = weakref.WeakSet()
-        "Tensors that graphs read, or that operations have read eagerly since the first capture."
+        "Tensors that graphs read, or that eager operations have read since the first capture."
         self._captures = 0
         self._made: weakref.WeakKeyDictionary[Tag, int] = weakref.WeakKeyDictionary()
-        "Tensors that operations have made since the first capture -> the number of captures by then."
+        "Tensor that an operation has made since the first capture -> the number of captures before that."
         self._if_read: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
         self._if_written: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
 
     def captured(
         self, graph: Any, touches: Iterable[tuple[torch.UntypedStorage, Access]], names: Mapping[int, Sequence[Name]]
     ) -> dict[int, LetGo]:
-        """Watch the tensors that a graph reads, and return them by their storages' numbers."""
+        """Begin to watch the tensors that a graph reads. Return them by the numbers of their storages."""
         found = {}
         self._captures += 1
         for storage, access in touches:
@@ -69,7 +69,7 @@ class Weights:
             self._reads(tag)
 
     def replaying(self, graph: Any) -> None:
-        """Before a replay, check the objects that held the tensors that a graph reads."""
+        """Check, before a replay, the objects that held the tensors which the graph reads."""
         for one in self._graphs.get(graph, ()):
             one.replays += 1
             if one.is_meant or one.lost_after is not None:
@@ -93,7 +93,7 @@ class Weights:
 
 
 def _instead(name: Name) -> torch.Tensor | None:
-    """Return the tensor that has replaced a tensor, if it is of the same kind and on a device."""
+    """Return the tensor that now has the name, if it is another device tensor of the same shape and type."""
     old, new = name.tensor(), name.now()
     if old is None or new is None or storage_number(new) == storage_number(old) or tag_of(new) is None:
         return None
@@ -101,7 +101,7 @@ def _instead(name: Name) -> torch.Tensor | None:
 
 
 def _differs(name: Name, new: torch.Tensor) -> bool:
-    """Return whether a tensor's values differ from the values of the tensor that it replaced."""
+    """Return whether a tensor's values differ from the values of the tensor that it has replaced."""
     old = name.tensor()
     places = [None if one is None else place_of(one) for one in (old, new)]
     contents = [ctypes.string_at(place[0], place[1] - place[0]) for place in places if place is not None]

@@ -1,4 +1,4 @@
-"""Reports to `Refills` the calls that order the simulated device's streams, and the writes."""
+"""Reports the simulated device's writes, and the calls that order its streams, to `Refills`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from graphsafe.run.child.names import storage_numbers
 from graphsafe.run.child.refills import Refills
 
 _WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host", "copy-to-device"})
-"Kinds of events in which the host waits for the current stream, unless the call asks not to block."
+"Kinds of events in which the host waits for the current stream, unless the call has `non_blocking=True`."
 
 
 def watch_order(world: World, refills: Refills, host: HostInputs) -> AbstractContextManager[None]:
-    """Report calls and writes as long as the returned context lasts."""
+    """Report these calls while the returned context is active."""
 
     def waited(lane: Lane | None = None, event: Event | None = None) -> None:
         host.look()
@@ -37,7 +37,7 @@ def watch_order(world: World, refills: Refills, host: HostInputs) -> AbstractCon
         _after(Event, "record", recorded),
         _after(Event, "elapsed_time", lambda _, end_event: waited(event=end_event)),
     ]
-    for name in ("query", "synchronize"):  # a query that answers True gives the same order as a wait
+    for name in ("query", "synchronize"):  # a query that returns True orders the streams as a wait does
         changes.append(_after(Event, name, lambda event: waited(event=event)))
         changes.append(_after(Stream, name, lambda stream: waited(stream.lane)))
     emit, host_wait = world.emit, world.host_wait
@@ -64,7 +64,7 @@ def note_writes(
     kwargs: Mapping[str, Any],
     outputs: Sequence[torch.Tensor],
 ) -> list[torch.Tensor]:
-    """Report an operation that ran eagerly, and return the tensors that it wrote."""
+    """Report an operation that ran eagerly. Return the tensors that it wrote."""
     if not isinstance(func, torch._ops.OpOverload):
         return []
     queued = _queued(op_name(func), args, kwargs, outputs)
@@ -87,8 +87,11 @@ def note_writes(
 def _queued(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, int] | None:
-    """Return the pinned memory from which a copy without a wait reads, and its device; None for other operations. If a
-    copy changes the type or the order of its numbers, PyTorch first makes another copy on the host."""
+    """Return the pinned tensor from which a non-blocking copy reads, and the device of the copy. Return None for other
+    operations.
+
+    A copy that changes the type or the order of the numbers is left out: PyTorch first makes another copy on the host.
+    """
     if name == "aten::copy_":
         target, source = args[:2]
         is_queued = args[2] if len(args) > 2 else kwargs.get("non_blocking")
@@ -102,7 +105,7 @@ def _queued(
 
 
 def _after(owner: Any, name: str, tell: Callable[..., None]) -> tuple[Any, str, Any]:
-    """Return a function that wraps a method: after the method has run, `tell` is called with the same arguments."""
+    """Return a replacement for a method. After the method has run, `tell` is called with the same arguments."""
     original = getattr(owner, name)
 
     def told(*args: Any, **kwargs: Any) -> Any:

@@ -48,7 +48,7 @@ from graphsafe.run.child.waits import Waits
 from graphsafe.run.part import Facts
 
 _OVERWRITE = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_"})
-"Operations that write their first argument without reading it."
+"Operations that write to their first argument without reading it."
 _COMPARE = frozenset(f"aten::{name}" for name in ("sub", "gt", "lt", "ge", "le", "maximum", "minimum", "fmax", "fmin"))
 "Operations that are pointless if both arguments are the same tensor."
 
@@ -72,10 +72,12 @@ class SimSight(Sight):
         self._order = ExitStack()
         self._order.enter_context(watch_order(world, self._refills, self._host))
         self._aliases: weakref.WeakKeyDictionary[Graph, Counter[int]] = weakref.WeakKeyDictionary()
-        "For each graph: storage -> the number of the graph's tensors that hold it."
+        "Graph -> for each storage, how many of the graph's tensors refer to it."
         self._pooled: weakref.WeakKeyDictionary[CUDAGraph, tuple[int, bool]] = weakref.WeakKeyDictionary()
-        """For each graph: a negative number, and whether the graph has temporary memory that later graphs of its pool
-        use."""
+        """Graph -> a unique negative number, which identifies the graph, and whether it has temporary memory.
+
+        The graphs of one pool share this memory.
+        """
         self._makers: list[dict[int, CallSite]] = [{} for _ in self._world.ledgers]
         "For each device: block -> the line that allocated it."
         for ledger, lines in zip(self._world.ledgers, self._makers, strict=True):
@@ -88,7 +90,7 @@ class SimSight(Sight):
         return self._world.lane().number
 
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
-        """Read a graph whose capture has ended; the pool's size is not simulated."""
+        """Read a graph whose capture has ended. The size of its pool is not simulated."""
         found: dict[int, Touch] = {}
         inputs: list[torch.Tensor] = []
         filled: list[torch.Tensor] = []
@@ -134,7 +136,7 @@ class SimSight(Sight):
         )
 
     def _written(self, node: Node) -> list[torch.Tensor]:
-        if not isinstance(node.func, torch._ops.OpOverload):  # a collective may write to all of its arguments
+        if not isinstance(node.func, torch._ops.OpOverload):  # a collective may write to each of its arguments
             return tensors_in([node.args, node.kwargs])
         return written_by(node.func, table_entry(node.func, self._world.table), node.args, node.kwargs)
 
@@ -153,7 +155,7 @@ class SimSight(Sight):
         return None if tag is None or tag.index == HOST else self._makers[tag.index].get(id(tag))
 
     def is_held(self, storage: int) -> bool:
-        """Return whether anything besides graphs holds the storage: each tensor of a graph counts as one holder."""
+        """Return whether anything besides graphs holds the storage. Each tensor of a graph counts as one reference."""
         held = sum(self._aliases[graph][storage] for graph in list(self._world.graphs) if graph in self._aliases)
         counted = holders(storage)
         return counted is None or counted > held
@@ -175,7 +177,7 @@ class SimSight(Sight):
         found += [("unknown-operation", what, unknown) for what in self._world.unknown]
         found.append(("simulated", "a pool's bytes", "how a graph's pool reuses memory is not simulated"))
         if self._stacks:
-            why = "pools are not simulated; the lines that made tensors are known without --stacks"
+            why = "pools are not simulated; the lines that made tensors are recorded without --stacks too"
             found.append(("simulated", "a pool's bytes by line", why))
         return found
 
@@ -221,8 +223,8 @@ class SimSight(Sight):
         self._share(graph)
 
     def _share(self, graph: CUDAGraph) -> None:
-        """Record that a replay uses the graph's temporary memory, if it has any; replays of later graphs of its pool
-        write to it."""
+        """Record that a replay uses its graph's temporary memory, if it has any. Later graphs of the pool write to this
+        memory when they are replayed."""
         own, is_temporary = self._pooled.get(graph, (0, False))
         same = {known[0] for one, known in self._pooled.items() if one is not graph and one.pool() == graph.pool()}
         if same:
@@ -234,9 +236,11 @@ class SimSight(Sight):
         self._world.ran, self._world.resized = None, lambda _: None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep it alive. Call `lost`
-        for each storage that is resized, although its memory stays here. If a capture resizes a storage, the memory in
-        the graph may be the graph's own, so that storage is not reported from then on."""
+        """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep the storage alive.
+
+        Call `lost` for each storage that is resized, although the simulated memory stays where it is. If a capture
+        resizes a storage, the memory may belong to the graph, so that storage is no longer reported.
+        """
         in_graphs: weakref.WeakSet[Tag] = weakref.WeakSet()
 
         def resized(storage: torch.UntypedStorage) -> None:
@@ -264,8 +268,10 @@ class SimSight(Sight):
         leaves(torch.Tensor.grad.__set__, lambda tensor: tensor.grad)  # type: ignore[union-attr]
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
-        """Call `compared` with a graph when one of its results is compared with itself: the program believes the two to
-        be results of different replays. Call `read` for each eager operation."""
+        """Call `compared` with a graph when one of its results is compared with itself.
+
+        The program seems to take the two for results of different replays. Call `read` at each eager operation.
+        """
 
         def seen(session: object) -> None:
             for graph in [one for one in list(self._world.graphs) if one.captured_in is session]:
@@ -277,7 +283,7 @@ class SimSight(Sight):
         return graph.guilty
 
     def watch_waits(self, waits: Waits) -> None:
-        """Call `waits` for each line that waits for the device; the time is not simulated."""
+        """Call `waits` for each line that waits for the device. The duration is not simulated."""
 
         def seen(event: StepEvent) -> None:
             if self._world.session is None:
@@ -287,7 +293,7 @@ class SimSight(Sight):
 
 
 def _made(lines: dict[int, CallSite], event: MemoryEvent) -> None:
-    """Record the line that allocated a block of a device."""
+    """Record the line that allocated a block of a device. Forget the line when the block is freed."""
     if event.place is not None:
         lines[event.block] = event.place
     elif not event.nbytes:
@@ -295,15 +301,17 @@ def _made(lines: dict[int, CallSite], event: MemoryEvent) -> None:
 
 
 def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tuple[Place, ...]:
-    """Return the places of tensors whose storages are not read."""
+    """Return the places of the filled tensors whose storages are not read."""
     others = storage_numbers(read)
     alone = [one for one in filled if storage_number(one) not in others]
     return tuple({place for one in alone if (place := place_of(one)) is not None})
 
 
 def _same_result(args: Sequence[Any]) -> object | None:
-    """Return the capture that allocated the memory of two identical arguments; None if they differ, or if either
-    requires a gradient: `x - x.detach()` is intended."""
+    """Return the capture that allocated the memory of both arguments, if they are the same tensor.
+
+    Return None if they differ or if one of them requires a gradient: `x - x.detach()` is intended.
+    """
     both = [one for one in args[:2] if isinstance(one, torch.Tensor) and not one.requires_grad]
     numbers = {storage_number(one) for one in both}
     if len(both) < 2 or len(numbers) > 1 or None in numbers:
@@ -314,7 +322,7 @@ def _same_result(args: Sequence[Any]) -> object | None:
 
 
 def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return the shape that the program sees: a linear layer reshapes its input to a matrix."""
+    """Return the shape that the program sees. Inside a linear layer, for example, the input is reshaped to a matrix."""
     base = tensor._base
     if base is not None and base.dim() != tensor.dim() and base.numel() == tensor.numel():
         tensor = base
@@ -322,7 +330,7 @@ def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _of_many_shapes(steps: Iterable[Step]) -> set[Key]:
-    """Return the keys that have several sets of shapes in one graph: a loop over experts has one for each expert."""
+    """Return the keys that have several sets of shapes in one graph, as in a loop over experts."""
     shapes: dict[Key, set[Shapes]] = defaultdict(set)
     for step in steps:
         for key in step.keys:
@@ -331,8 +339,11 @@ def _of_many_shapes(steps: Iterable[Step]) -> set[Key]:
 
 
 def _step(name: str, arguments: Any, frames: Sequence[CallSite], recorded: bool) -> Step | None:
-    """Return the step that begins with this operation, or None if it uses no tensor of the device. If it uses several,
-    at least one is not an input, and its storage identifies the step."""
+    """Return the step that begins with this operation. Return None if it uses no tensor of the device.
+
+    If it uses several tensors, at least one of them is not an input, and the storage of that tensor identifies the
+    step.
+    """
     tensors = [tensor for tensor in tensors_in(arguments) if index_of(tensor) != HOST]
     shapes: Shapes = tuple(map(_shape, tensors))
     keys = [(name, "", number) for one in tensors if (number := storage_number(one)) is not None]
