@@ -1,4 +1,4 @@
-"""Makes the names of kernels readable, which are mangled names of C++ functions."""
+"""Makes the names of kernels readable. A kernel's own name is a mangled name of a C++ function."""
 
 from __future__ import annotations
 

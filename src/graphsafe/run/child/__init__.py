@@ -1,5 +1,5 @@
 """Watches captures and replays inside each Python process of the program."""
 
-# A process imports this package while it imports torch. At that moment, every module of this package must already be
-# fully imported.
+# Import torch first. In a watched process, the import of torch also begins the watch, which imports modules of this
+# package. None of them may be half imported at that moment.
 import torch  # noqa: F401

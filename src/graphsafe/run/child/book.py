@@ -244,8 +244,7 @@ class Book:
                 self._tell(False)
 
     def instantiated(self, record: GraphRecord) -> None:
-        """Count an instantiation of a graph. If the graph was replayed before the first counted one, it was
-        instantiated then too."""
+        """Count an instantiation of a graph. A graph that was replayed before had already been instantiated once."""
         record.instantiations += 1 if record.instantiations or not self.replays(record.number) else 2
         self._tell(False)
 

@@ -239,7 +239,7 @@ class Asked:
             self._given += [] if place is None else [place]
 
     def replaying(self, graph: CUDAGraph) -> None:
-        """Count that this graph is replayed with an input of another graph's size, for each such other graph."""
+        """For each other graph that has exactly the input's size, count that it was passed over."""
         given, self._given = self._given, []
         if not 0 < len(given) < _MOST_COPIES:
             return

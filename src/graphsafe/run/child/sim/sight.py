@@ -76,7 +76,7 @@ class SimSight(Sight):
         self._pooled: weakref.WeakKeyDictionary[CUDAGraph, tuple[int, bool]] = weakref.WeakKeyDictionary()
         """Graph -> a unique negative number, which identifies the graph, and whether it has temporary memory.
 
-        The graphs of one pool share this memory.
+        Later graphs of its pool also use this memory.
         """
         self._makers: list[dict[int, CallSite]] = [{} for _ in self._world.ledgers]
         "For each device: block -> the line that allocated it."
