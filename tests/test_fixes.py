@@ -296,3 +296,26 @@ def test_only_changed_lines_are_fixed(file: Path) -> None:
     text = STEP.replace("        return", "        z = 1\n        return")
     file.write_text(text, encoding="utf-8")
     assert fix(file, "--diff", "HEAD") == text
+
+
+def test_unsafe_fixes_are_named_in_order_at_the_lines_before_any_fix(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fixes that add lines, and fixes of later rounds on one line, move nothing in what is printed."""
+    body = "\n".join(
+        (
+            "        first = x + torch.tensor([1.0, 2.0], device=x.device)",
+            "        self.total = self.total + first",
+            "        second = x + torch.tensor([3.0, 4.0], device=x.device)",
+            "        return second + self.total",
+        )
+    )
+    head = STEP.split("    def forward")[0]
+    made = "    def __init__(self):\n        super().__init__()\n        self.total = torch.zeros(2)\n\n"
+    file.write_text(f"{head}{made}    def forward(self, x: torch.Tensor):\n{body}\n", encoding="utf-8")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    cli.main(["scan", str(file), "--fix", "--unsafe-fixes", "-q", "--exit-zero"])
+    told = [line for line in capsys.readouterr().err.splitlines() if ": unsafe: " in line]
+    numbers = [int(line.split(":")[-3]) for line in told]
+    assert numbers == sorted(numbers) and len(numbers) >= 3
+    assert all("torch.tensor" in lines[number - 1] or "self.total" in lines[number - 1] for number in numbers)

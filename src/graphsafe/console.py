@@ -147,8 +147,15 @@ def put_added(added: Added) -> None:
 def put_fixed(fixed: Fixed) -> None:
     """Print on stderr how many findings were repaired, and which could not be."""
     say(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
-    for line in (*fixed.risks, *fixed.failures):
-        complain(line)
+    for risk in fixed.risks:
+        complain(risk)
+    put_unfixed(fixed)
+
+
+def put_unfixed(fixed: Fixed) -> None:
+    """Print on stderr which files could not be fixed."""
+    for failure in fixed.failures:
+        complain(failure)
 
 
 def put_diff(lines: Iterable[bytes]) -> None:

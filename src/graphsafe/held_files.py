@@ -70,6 +70,10 @@ class HeldFiles:
     def content(self, path: str) -> bytes:
         return self._now[self._real[path]]
 
+    def saved(self, path: str) -> bytes:
+        """Return the content that was read."""
+        return self._before[self._real[path]]
+
     def change(self, path: str, content: bytes) -> None:
         self._now[self._real[path]] = content
 

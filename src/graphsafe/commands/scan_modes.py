@@ -18,6 +18,7 @@ from graphsafe.console import (
     put_fixed,
     put_hotness,
     put_settings,
+    put_unfixed,
     put_written,
 )
 from graphsafe.scan_request.request import Buffers, Part, ScanRequest, changes_of, joined, parts_of, run_part, scope
@@ -91,6 +92,7 @@ class ScanModes:
                 put_fixed(fixed)
             else:
                 put_diff(diff(fixed))
+                put_unfixed(fixed)
             reports.append(fixed.report if is_written else fixed.first)
             code = FINDINGS if fixed.failures else code
         return joined(reports), max(code, self._judged(reports))

@@ -30,6 +30,7 @@ class Fixed:
     "The report after the fixes, with the findings that remain."
     held: HeldFiles
     made: Sequence[Finding]
+    "The findings that were fixed, at their lines before any fix."
 
     @property
     def count(self) -> int:
@@ -41,11 +42,12 @@ class Fixed:
     def risks(self) -> Sequence[str]:
         """The cases in which unsafe fixes change a result, one per line."""
         files = self.files
-        return [
-            f"{at.path}:{at.line}: unsafe: {risk}"
+        found = [
+            (at.path, at.line, risk)
             for one in self.made
             if (risk := one.data.get("edits_risk")) and (at := one.location).path in files
         ]
+        return [f"{path}:{line}: unsafe: {risk}" for path, line, risk in sorted(found)]
 
     @property
     def files(self) -> Mapping[str, tuple[bytes, bytes]]:
@@ -87,12 +89,25 @@ def _fix_once(findings: Iterable[Finding], files: HeldFiles) -> list[Finding]:
     for path, found in files.by_file(findings).items():
         edits, taken = apart(found)
         try:
-            files.change(path, edited(files.content(path), edits))
+            content = edited(files.content(path), edits)
         except Unreadable as error:
             files.failures[path] = error.reason
             continue
-        made += taken
+        made += [_at_first(one, files) for one in taken]
+        files.change(path, content)
     return made
+
+
+def _at_first(finding: Finding, files: HeldFiles) -> Finding:
+    """Return a finding at its line in the file as it was before any fix. Call this before the file is changed."""
+    at = finding.location
+    before, now = (data.splitlines() for data in (files.saved(at.path), files.content(at.path)))
+    if before == now:
+        return finding
+    for _, first, last, start, end in difflib.SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
+        if start < at.line <= end:
+            return replace(finding, location=replace(at, line=min(first + at.line - start, max(last, 1))))
+    return finding
 
 
 def apart(findings: Iterable[Finding]) -> tuple[list[Edit], list[Finding]]:

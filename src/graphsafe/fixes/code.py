@@ -49,6 +49,10 @@ class Code:
         place = (location.line, location.column, location.end_line, location.end_column)
         return [node for node in self._by_line.get(location.line, ()) if self.place(node) == place]
 
+    def is_in_string(self, location: Location) -> bool:
+        """Return whether a finding is in an expression of an f-string."""
+        return any(isinstance(outer, ast.JoinedStr) for node in self.at(location) for outer in self.around(node))
+
     def place(self, node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
         """Return the first line and column, the last line, and the column after the end. They count from 1, in code
         points."""

@@ -1,4 +1,5 @@
-"""Finds out from the source of a file which host numbers are integers (not booleans), and which are never negative."""
+"""Finds out from the source of a file which host values are Python numbers, which of them are integers (not booleans),
+and which are never negative."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import ast
 import math
 from collections.abc import Callable
 
-from graphsafe.fixes.code import Code, Definition, dotted
+from graphsafe.fixes.code import Code, Definition, dotted, is_literal
 
 _Test = Callable[[ast.expr], bool]
 _COUNTING = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.LShift, ast.RShift)
@@ -44,6 +45,21 @@ def is_size(code: Code, node: ast.expr, depth: int = 0) -> bool:
     if is_extent(node):
         return True
     return depth < _MOST_NAMES and _always(code, node, lambda value: is_size(code, value, depth + 1), _GROWING)
+
+
+def is_python_number(code: Code, node: ast.expr, depth: int = 0) -> bool:
+    """Return whether a value is an `int`, `float` or `bool` of Python. A default or an annotation proves nothing: a
+    caller may pass a NumPy number or a list."""
+    if is_literal(node) or is_extent(node):
+        return True
+    if isinstance(node, ast.Call):
+        return dotted(node.func) in ("int", "float", "bool") or dotted(node.func).startswith("math.")
+    if isinstance(node, (ast.BinOp, ast.UnaryOp)):
+        operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
+        return all(is_python_number(code, each, depth) for each in operands)
+    return depth < _MOST_NAMES and _always(
+        code, node, lambda value: is_python_number(code, value, depth + 1), (ast.operator,)
+    )
 
 
 def is_extent(node: ast.expr) -> bool:

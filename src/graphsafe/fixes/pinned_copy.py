@@ -14,8 +14,8 @@ _READS = ("shape", "dtype", "device", "size", "numel", "dim", "is_pinned")
 def non_blocking(code: Code, finding: Finding) -> Fix | None:
     """Fix `ids.copy_(pinned)` to `ids.copy_(pinned, non_blocking=True)`, and `.to` and `.cuda` in the same way.
 
-    The fix is safe if the file only creates and copies the pinned tensor. Otherwise, a later write could overwrite
-    values that the device has not read yet.
+    The fix is safe if the pinned tensor belongs to the file, which only creates and copies it. Otherwise, a later
+    write, perhaps in another file, could overwrite values that the device has not read yet.
     """
     if finding.data.get("memory") != "pinned":
         return None
@@ -27,7 +27,8 @@ def non_blocking(code: Code, finding: Finding) -> Fix | None:
             if source is None or len(node.args) > 1 or not keywords <= {"non_blocking", "device"}:
                 return None
             edit = code.with_keyword(node, "non_blocking", "True")
-            return Fix("copy without blocking", (edit,), "" if _is_only_copied(code, source) else _RISK)
+            is_safe = _is_own(code, node, source) and _is_only_copied(code, source)
+            return Fix("copy without blocking", (edit,), "" if is_safe else _RISK)
     return None
 
 
@@ -39,6 +40,17 @@ def _source(node: ast.Call) -> str | None:
     if node.func.attr in ("to", "cuda"):
         return dotted(node.func.value) or None
     return None
+
+
+def _is_own(code: Code, node: ast.Call, source: str) -> bool:
+    """Return whether the copied tensor belongs to this file: a local variable of the function, or a private attribute.
+    Other files may refill a public attribute, a parameter or a global variable."""
+    owner, _, last = source.rpartition(".")
+    if owner:
+        return last.startswith("_")
+    function = code.function(node)
+    names = (each for each in ast.walk(function or ast.Module([], [])) if isinstance(each, ast.Name))
+    return any(each.id == source and isinstance(each.ctx, ast.Store) for each in names)
 
 
 def _is_only_copied(code: Code, source: str) -> bool:

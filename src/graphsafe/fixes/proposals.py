@@ -41,8 +41,15 @@ def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Repo
 
 
 def fix_of(finding: Finding, names: Sequence[FixName], code: Code) -> Fix | None:
-    """Return the first of a rule's fixes that applies to the finding."""
-    return next((fix for name in names if (fix := FIXES[name](code, finding)) is not None), None)
+    """Return the first of a rule's fixes that applies to the finding.
+
+    Before Python 3.12, an expression in an f-string cannot hold the string's own quotes or a backslash. So a finding in
+    an f-string gets no fix that writes one.
+    """
+    fix = next((fix for name in names if (fix := FIXES[name](code, finding)) is not None), None)
+    if fix is None or not code.is_in_string(finding.location):
+        return fix
+    return None if any(mark in edit.text for edit in fix.edits for mark in "\"'\\\n") else fix
 
 
 def _code(lines: Sequence[str] | None) -> Code | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graphsafe.fixes.code import Code, Fix, argument, dotted, is_literal
-from graphsafe.fixes.host_numbers import overflows_half
+from graphsafe.fixes.host_numbers import is_python_number, overflows_half
 from graphsafe.report.model import Finding
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def full(code: Code, finding: Finding) -> Fix | None:
         inner, device = made if made is not None else (node, None)
         text = _full(code, inner, device, is_number="number" in finding.data.get("data", ""))
         if text is not None:
-            return Fix("fill it on the device with full", (code.replaced(node, text),), _risk(inner))
+            return Fix("fill it on the device with full", (code.replaced(node, text),), _risk(code, inner))
     return None
 
 
@@ -80,9 +80,12 @@ def _full(code: Code, node: ast.Call, device: ast.expr | None, is_number: bool) 
     return rewriting.call(code.text(node), change)
 
 
-def _risk(node: ast.Call) -> str:
-    """Return the risk of a number that half precision cannot represent, if the tensor may have half precision."""
+def _risk(code: Code, node: ast.Call) -> str:
+    """Return the risk of a value that may be no Python number, or that half precision cannot represent if the tensor
+    may have half precision."""
     value = _filled(node.args[0])[1]
+    if value is not None and not (is_literal(value) or is_python_number(code, value)):
+        return "`full` takes no list, and does not keep the dtype of a NumPy number"
     named = next((each.value for each in node.keywords if each.arg == "dtype"), None)
     is_method = isinstance(node.func, ast.Attribute) and node.func.attr == "new_tensor"
     is_wide = not is_method if named is None else dotted(named) in _WIDE
