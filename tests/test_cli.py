@@ -597,6 +597,12 @@ def test_a_malformed_rule_exits_with_2_and_one_line(project: Path, capsys: pytes
         ("cudaErrorStreamCaptureUnjoined", "# E904 cudaErrorStreamCaptureUnjoined"),
         ("Offset increment outside graph capture", "# Offset increment outside graph capture"),
         ("AcceleratorError: CUDA error: capturing stream has unjoined work\nmore", "# E904"),
+        ("CUDA error: cannot be committed: cudaErrorStreamCaptureMerge", "# E902 cudaErrorStreamCaptureMerge"),
+        (
+            "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance.",
+            "# This CUDAGraph instance already owns",
+        ),
+        ('captures_underway.empty() INTERNAL ASSERT FAILED at "CUDACachingAllocator.cpp":2967', "# captures_underway"),
         ("CUDA graph replay detected 3 dead tensor(s)", "# CUDA graph replay detected N dead tensor(s)"),
     ],
 )

@@ -67,6 +67,14 @@ def test_the_example_passes_its_cases(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == "4 of 4 cases passed\n"
 
 
+def test_a_case_that_is_not_python_proves_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "pack" / "rule.yaml").write_text(
+        RULE.replace("NAMES", "ours.dump").replace("x = 1", "x = (1"), encoding="utf-8"
+    )
+    assert cli.main(["rules", "test", "pack"]) == 1
+    assert "OUR101 good case 'none': line 1 of the case: this file cannot be parsed" in capsys.readouterr().out
+
+
 def test_the_example_in_use(project: Path) -> None:
     (project / "pyproject.toml").write_text(f'[tool.graphsafe]\nrules = ["{EXAMPLE}"]\n', encoding="utf-8")
     (project / "step.py").write_text(

@@ -129,6 +129,10 @@ def _named_arguments(function: Callable[..., object]) -> list[str]:
     return [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "device"]
 
 
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+"The kinds of parameters that a fixture could fill."
+
+
 class Worse(AssertionError):
     """Raised if a step is worse than graphsafe.lock says."""
 
@@ -147,6 +151,20 @@ class Factory(pytest.Item):
         self._devices = (devices,) if isinstance(devices, str) else tuple(devices)
         self._options = options
 
+    @property
+    def _build(self) -> Callable[..., object]:
+        """The factory, bound to an instance if it is a method."""
+        if not isinstance(self.parent, pytest.Class):
+            return self.factory
+        build: Callable[..., object] = getattr(self.parent.obj(), self.name)
+        return build
+
+    def _expected_fixtures(self) -> list[str]:
+        """Return the factory's parameters after the device that nothing gives a value to."""
+        parameters = [*inspect.signature(self._build).parameters.values()]
+        needed = [one.name for one in parameters[1:] if one.default is one.empty and one.kind in _NAMED]
+        return [name for name in needed if name not in (self._options.get("buckets") or {})]
+
     def runtest(self) -> None:
         from graphsafe.api import capture
         from graphsafe.capture.request import gave_no_answer
@@ -155,6 +173,9 @@ class Factory(pytest.Item):
 
         if self.get_closest_marker("parametrize") is not None:
             raise RequestError(f"{self.name}: parametrize does not work on a factory; give its values as buckets")
+        if fixtures := self._expected_fixtures():
+            named = " and ".join(fixtures)
+            raise RequestError(f"{self.name}: a factory gets no fixtures; make {named} in it, or give buckets")
         allowed = ["ready", "devices", *_named_arguments(capture)]
         unknown = [*map(repr, self._unnamed), *(name for name in self._options if name not in allowed)]
         if unknown:
@@ -175,8 +196,7 @@ class Factory(pytest.Item):
 
         asked = _asked(self.config)
         # A method is called on a new object of its class, as for every test of pytest.
-        build = getattr(self.parent.obj(), self.name) if isinstance(self.parent, pytest.Class) else self.factory
-        return capture(build, device=self._devices if asked is None else (asked,), **self._options)
+        return capture(self._build, device=self._devices if asked is None else (asked,), **self._options)
 
     def _against_lock(self, report: Report) -> tuple[str, ...]:
         """Return the regressions since the lock was written.

@@ -10,7 +10,7 @@ from typing import Literal
 
 from graphsafe.config import Config
 from graphsafe.report.model import Report
-from graphsafe.rulebook.book import Rulebook, load_pack, load_rulebook
+from graphsafe.rulebook.book import UNREADABLE, Rulebook, load_pack, load_rulebook
 from graphsafe.rulebook.rule import Case, Rule
 from graphsafe.rulebook.rulefile import expected_lines
 from graphsafe.scan.api import scan_paths
@@ -57,6 +57,9 @@ def _problem(rule: Rule, case: Case, rulebook: Rulebook) -> str | None:
 
 def _difference(rule: Rule, case: Case, report: Report) -> str | None:
     """Compare a case with its report. Only this rule's findings count. Notes count only if the case expects notes."""
+    unread = next((one for one in report.findings if one.code == UNREADABLE != rule.code), None)
+    if unread is not None:
+        return f"line {unread.location.line} of the case: {unread.message}"
     expected = expected_lines(rule.code, case.code)
     found = {
         finding.location.line

@@ -207,12 +207,20 @@ def test_a_factory_that_cannot_be_run_fails_and_leaves_the_lock_alone(pytester: 
         @pytest.mark.graphsafe(ready=True)
         def build_sized(device, n):
             return (lambda x: x * 2), (torch.ones(n, device=device),)
+
+        @pytest.mark.graphsafe(ready=True)
+        def build_of(device, layer):
+            return layer, (torch.ones(2, device=device),)
         """
     )
     result = pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update")
-    result.assert_outcomes(failed=2)
+    result.assert_outcomes(failed=3)
     result.stdout.fnmatch_lines(
-        ["*no weights here*", "build_sized: parametrize does not work on a factory; give its values as buckets*"]
+        [
+            "*no weights here*",
+            "build_sized: parametrize does not work on a factory; give its values as buckets*",
+            "build_of: a factory gets no fixtures; make layer in it, or give buckets*",
+        ]
     )
     assert not (pytester.path / "graphsafe.lock").exists()
     if torch.cuda.device_count() < 6:

@@ -124,9 +124,8 @@ def fix_texts(plan: Plan) -> list[str]:
             reported.append(f"fix {_places([fix])} ({fix.code}){' alone' * several}: {gain}")
     useless = [fix for fix in needed if fix.coverage <= before]
     if useless:
-        reported.append(
-            f"alone, {'none of these gains' if len(useless) > 1 else 'this line gains'} anything: {_places(useless)}"
-        )
+        gains = "none of these gains anything" if len(useless) > 1 else "this line gains nothing"
+        reported.append(f"alone, {gains}: {_places(useless)}")
     return reported
 
 

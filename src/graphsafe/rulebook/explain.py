@@ -51,6 +51,8 @@ def page_for(text: str, rulebook: Rulebook) -> str:
     if not ruled and begun and _PREFIX.fullmatch(word.upper()):
         return _family_page(word.upper(), begun)
     if not ruled:  # 902, for example, is the number of a rule and of a CUDA error
+        names = set(re.findall(r"\w+", text.lower()))
+        known = known or [error for error in rulebook.errors if error.name and error.name.lower() in names]
         known = known or [error for error in rulebook.errors if _speaks_of(text, error.texts)]
     if ruled or known:
         return "\n".join([*(rule_page(rule, rulebook) for rule in ruled), *(error_page(e, rulebook) for e in known)])

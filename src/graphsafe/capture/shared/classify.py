@@ -51,7 +51,9 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
     if kind == "read":
         return _read(event, method, ops)
     if kind == "extent":
-        if data.get("mask") or method in ("__getitem__", "__setitem__"):
+        if data.get("mask"):
+            return "GS202"
+        if method in ("__getitem__", "__setitem__"):
             return "GS203" if method == "__getitem__" and _in_slice(event) else "GS202"
         return _tabled(event, ops, ("dynamic-shape",)) or "GS201"
     if kind == "copy-to-host":
@@ -127,10 +129,10 @@ def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | Non
 
 
 def _in_slice(event: StepEvent) -> bool:
+    """Return whether the index that ran is a slice, or has one among its dimensions."""
     node = node_at(event.frames, event.span)
-    if isinstance(node, ast.Slice):
-        return True
-    return isinstance(node, ast.Subscript) and any(isinstance(part, ast.Slice) for part in ast.walk(node.slice))
+    index = node.slice if isinstance(node, ast.Subscript) else node
+    return any(isinstance(part, ast.Slice) for part in (index.elts if isinstance(index, ast.Tuple) else [index]))
 
 
 def _called(node: ast.Call) -> str:
