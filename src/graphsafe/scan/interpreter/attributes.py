@@ -28,7 +28,7 @@ from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
 from graphsafe.scan.interpreter.construction_sites import built
-from graphsafe.scan.interpreter.given_values import agree, filled, is_empty, of_parameter, telling, told_by
+from graphsafe.scan.interpreter.given_values import agree, facts_of, filled, is_empty, of_parameter, without_unplaced
 from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, is_said_to_be_on_host
@@ -112,7 +112,7 @@ class AttributeTables:
     def given(self, ref: str, values: Mapping[str, Value]) -> None:
         """Record the tensors and optimizers that a call passes to a constructor, by their parameters."""
         for name, value in values.items():
-            for told in told_by(value):
+            for told in facts_of(value):
                 _add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
@@ -120,7 +120,7 @@ class AttributeTables:
         self.constructions = {key: values for key, values in constructions.items() if self._adds_facts(key, values)}
         self._with_known_arguments = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
 
-    def is_told(self, ref: str, given: Passed | None) -> bool:
+    def shares_arguments(self, ref: str, given: Passed | None) -> bool:
         """Return whether calls of a class show its constructor's arguments, and the call for this object does not."""
         return given is None and ref in self._with_known_arguments
 
@@ -196,7 +196,7 @@ class AttributeTables:
                 return found[0]
             for written in found:
                 value = written if value is None else join(value, written)
-        for given in telling(self._given(owner.ref, name)):
+        for given in without_unplaced(self._given(owner.ref, name)):
             # Only the callers of a constructor know its arguments.
             if value is None or type(value) is Unknown:
                 value = given
@@ -260,7 +260,7 @@ class AttributeTables:
         host."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
-        told = {name: join_all(telling(values)) for name, values in given.items() if agree(values)}
+        told = {name: join_all(without_unplaced(values)) for name, values in given.items() if agree(values)}
         return Arguments(keywords=told)
 
     def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:

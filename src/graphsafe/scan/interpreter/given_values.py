@@ -23,7 +23,7 @@ def is_empty(value: Value | None) -> bool:
     return type(value) is Dict and not value.items and type(value.elem) is Unknown
 
 
-def told_by(value: Value) -> Iterator[Value]:
+def facts_of(value: Value) -> Iterator[Value]:
     """Yield the facts that an argument of a call shows about the parameter: a tensor, an optimizer."""
     tensor, certain = as_tensor(value)
     if tensor is not None and certain and tensor.certain:
@@ -40,7 +40,7 @@ def agree(values: Sequence[Value]) -> bool:
     return len({type(value) is Tensor and value.where == "host" for value in values}) == 1
 
 
-def telling(values: Sequence[Value]) -> Sequence[Value]:
+def without_unplaced(values: Sequence[Value]) -> Sequence[Value]:
     """Drop tensors of unknown placement if another value shows that the tensor is on the device."""
     on_device = any(type(value) is Tensor and value.where == "device" for value in values)
     return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]

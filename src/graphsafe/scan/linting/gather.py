@@ -221,10 +221,10 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
 def _order(state: StateLog, steps: Iterable[Summary]) -> None:
     """For each root, record the places that write state which the step has read or used before."""
     keys = {write.key for writes in state.writes.values() for write in writes}
-    telling: dict[int, Sequence[Item]] = {}
+    state_items: dict[int, Sequence[Item]] = {}
     for step in steps:
-        if _state_items(step, keys, telling):
-            _order_in(state, step, telling)
+        if _state_items(step, keys, state_items):
+            _order_in(state, step, state_items)
 
 
 def _state_items(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:
@@ -240,11 +240,11 @@ def _state_items(summary: Summary, keys: set[str], known: dict[int, Sequence[Ite
     return known[id(summary)]
 
 
-def _order_in(state: StateLog, step: Summary, telling: Mapping[int, Sequence[Item]]) -> None:
+def _order_in(state: StateLog, step: Summary, state_items: Mapping[int, Sequence[Item]]) -> None:
     seen: set[int] = set()
     read: set[str] = set()
     used: dict[str, set[tuple[str, str, int]]] = {}
-    waiting: list[Iterator[Item]] = [iter(telling[id(step)])]
+    waiting: list[Iterator[Item]] = [iter(state_items[id(step)])]
     while waiting:
         item = next(waiting[-1], None)
         if item is None:
@@ -252,7 +252,7 @@ def _order_in(state: StateLog, step: Summary, telling: Mapping[int, Sequence[Ite
         elif type(item) is Included:
             if id(item.summary) not in seen:
                 seen.add(id(item.summary))
-                waiting.append(iter(telling[id(item.summary)]))
+                waiting.append(iter(state_items[id(item.summary)]))
         elif type(item) is Read:
             read.add(item.key)
         elif type(item) is Use:

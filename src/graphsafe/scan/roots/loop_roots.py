@@ -284,10 +284,10 @@ class _File:
         level."""
         generates = _names_length(self._text)
         for name, facts in self._file.functions.items():
-            is_told = generates and _takes_length(self._project, self._file, name)
-            if not self._takers.is_read(name) and not is_told:
+            takes_length = generates and _takes_length(self._project, self._file, name)
+            if not self._takers.is_read(name) and not takes_length:
                 continue
-            loops = self._loops_in(name, facts) or (tuple(_turning(self._takers.node(name))) if is_told else ())
+            loops = self._loops_in(name, facts) or (tuple(_turning(self._takers.node(name))) if takes_length else ())
             strength = self._takers.takes.get(name)
             is_step = bool(loops) and self._steps_outside_loops(name)
             if loops and not is_step:

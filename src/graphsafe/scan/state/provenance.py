@@ -63,7 +63,7 @@ def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
             yield inner.args[0]
 
 
-def is_born_here(frame: Frame, text: str) -> bool:
+def is_fresh_result(frame: Frame, text: str) -> bool:
     """Return whether `output.value` is not state, because a call in this function has just returned `output`."""
     root = text.partition(".")[0]
     # A global name is itself state: `BUFFER = fitting(BUFFER, n)`.
@@ -80,7 +80,7 @@ def is_made_before_loops(frame: Frame, name: str) -> bool:
     return bool(bound) and all(node.lineno < min(frame.step_loops) for node in bound)
 
 
-def is_handed_on(frame: Frame, name: str) -> bool:
+def is_plain_parameter(frame: Frame, name: str) -> bool:
     """Return whether a local name is a parameter that the function never reassigns."""
     if frame.node is None or name in _assignments(frame.node):
         return False

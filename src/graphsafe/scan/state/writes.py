@@ -28,11 +28,11 @@ from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.state.provenance import (
     bound_expression,
     identifies_object,
-    is_born_here,
-    is_handed_on,
+    is_fresh_result,
     is_lazy,
     is_made_along,
     is_made_before_loops,
+    is_plain_parameter,
     is_put_back,
     is_rare,
     is_remade,
@@ -125,7 +125,7 @@ def outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
     return (
         root == "self"
         or frame.attributes.is_module(owner.ref)
-        or is_handed_on(frame, root)
+        or is_plain_parameter(frame, root)
         or is_made_before_loops(frame, root)
     )
 
@@ -283,13 +283,13 @@ def write(
             keyed=keyed,
             guard=guard,
             compile_test=frame.compile_test,
-            grows=not (made and is_born_here(frame, text))
+            grows=not (made and is_fresh_result(frame, text))
             and (grows(frame, assigned, text) or first_step.too_small(frame, base)),
             past_maximum=is_past_maximum(frame),
             # A capture binds its outputs once, to memory that every replay writes.
             borrowed=borrowed
             or (frame.captured and not reads_self)
-            or is_born_here(frame, text)
+            or is_fresh_result(frame, text)
             or is_put_back(frame, text),
             lasting=lasting,
             alone=all(test.alone for test in frame.lazy),

@@ -24,7 +24,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
-from graphsafe.scan.hazards.keys.key_names import is_told, names_in
+from graphsafe.scan.hazards.keys.key_names import is_covered, names_in
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted
@@ -96,7 +96,7 @@ def _lacking(
         lacking = [
             text
             for text, sources in frozen.items()
-            if text not in told and not all(is_told(one, told) for one in sources)
+            if text not in told and not all(is_covered(one, told) for one in sources)
         ]
         if lacking:
             origins = {head(one) for one in (min(lacking), *frozen[min(lacking)])}
@@ -128,7 +128,7 @@ def _lacking_where_stored(
                 lacking = [
                     text
                     for text, sources in frozen.items()
-                    if text in used and not (text in told or all(is_told(one, told) for one in sources))
+                    if text in used and not (text in told or all(is_covered(one, told) for one in sources))
                 ]
                 if lacking:
                     yield Line(name, "key-lacks", call, min(lacking))

@@ -49,12 +49,12 @@ def names_in(
     return found
 
 
-def is_told(name: str, told: set[str]) -> bool:
-    """Return whether `told` contains a name, a part of it, or an object around it. `batch.ids` counts for
+def is_covered(name: str, names: set[str]) -> bool:
+    """Return whether `names` contains a name, a part of it, or an object around it. `batch.ids` counts for
     `batch.ids.shape`."""
-    if name in told or head(name) + ALL in told:
+    if name in names or head(name) + ALL in names:
         return True
-    whole = [one for one in told if one != head(one)] if name != head(name) else []
+    whole = [one for one in names if one != head(one)] if name != head(name) else []
     return any(f"{one}.".startswith(f"{name}.") or name.startswith((f"{one}.", f"{one}[")) for one in whole)
 
 
