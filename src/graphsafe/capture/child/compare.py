@@ -120,7 +120,7 @@ def worse(check: Check, replay: int, apart: Difference, floor: float | None, rou
     )
 
 
-def unread(name: str) -> Check:
+def incomparable_check(name: str) -> Check:
     """Return the check of a result that could not be compared."""
     return Check(name, None, False, None, None)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.expected import Stepped
+from graphsafe.capture.child.expected import StepResult
 from graphsafe.capture.child.session import FIRST_SEED, PAIR, REPLAYS, Session, host_values
 from graphsafe.capture.child.state import Reach, Snapshot, inputs_of, reach_of
 
@@ -25,7 +25,7 @@ class Series:
     "Whether to note the state that step 1 makes or fills. For later series this would only read all state again."
     _warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
-    steps: list[Stepped] = field(default_factory=list)
+    steps: list[StepResult] = field(default_factory=list)
     born: dict[str, str] = field(default_factory=dict)
     "State that step 1 made or filled -> digest of its value after step 1."
     filled: dict[str, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Series:
         moved = {path: tensors[path] for path, digest in state.items() if warm.get(path) != digest}
         self.changed |= {path for path, digest in state.items() if self._start.digests.get(path) != digest}
         self.steps.append(
-            Stepped(
+            StepResult(
                 outputs=host_values(session.device, outputs.tensors),
                 hosts=dict(outputs.hosts),
                 state=state,

@@ -41,7 +41,7 @@ class Broken(Exception):
 
 
 @dataclass
-class Tried:
+class TrialResult:
     """The result of the trial.
 
     `limits` go into the report. `unvaried` are inputs that keep their values although outputs may depend on them.
@@ -59,11 +59,11 @@ class Tried:
             self.unvaried.append(path)
 
 
-def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
+def try_inputs(session: Session, snapshot: Snapshot) -> TrialResult:
     """Try new values for all inputs, and save the accepted values in `inputs.pt` for the other children. Raises Broken.
     Raises TargetError if the step fails on its own inputs."""
     trial = _Trial(session, snapshot)
-    tried = Tried()
+    tried = TrialResult()
     ranks = session.ranks
     constants = numbers_of(session.subject)
     if constants:

@@ -123,7 +123,7 @@ class Device(Protocol):
     collectives: Literal["nccl", "gloo"]
     "The backend for collectives between ranks."
 
-    def meet(self) -> None:
+    def device_barrier(self) -> None:
         """Wait on the device until all ranks have called this method. Needs a process group."""
 
     def entered(self) -> AbstractContextManager[None]:
@@ -155,7 +155,7 @@ class Device(Protocol):
         """Enter the stream for warm-up and capture. At both ends of the block, this stream and the current stream wait
         for each other."""
 
-    def stands_on(self) -> str:
+    def current_stream_name(self) -> str:
         """Return the current device and stream, by symbolic name (`cuda:0, default stream` or `cuda:0, side
         stream`)."""
 
@@ -199,7 +199,7 @@ class Device(Protocol):
 
     def synchronize(self) -> None: ...
 
-    def fall_behind(self) -> bool:
+    def keep_busy(self) -> bool:
         """Keep the current stream busy for some milliseconds, and return True at once. Return False if the device
         cannot run behind the host."""
 

@@ -11,7 +11,7 @@ from graphsafe.capture.device.structures import memory_key
 from graphsafe.report.probes.twin import Cause
 
 
-class Before:
+class PreCaptureState:
     """Everything that the step can reach right before a capture. It is used to compare with a later capture, and to put
     bindings back."""
 
@@ -23,7 +23,7 @@ class Before:
             self.views = {path: tensor.detach() for path, tensor in self.reach.tensors.items()}
 
 
-def changes_between(earlier: Before, later: Before) -> list[Cause]:
+def changes_between(earlier: PreCaptureState, later: PreCaptureState) -> list[Cause]:
     """Return what changed between two captures: host values, tensors that are in other memory, and the lengths of
     containers."""
     before, after = earlier.reach, later.reach

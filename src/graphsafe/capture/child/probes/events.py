@@ -36,4 +36,4 @@ def run(job: Job, channel: Channel) -> None:
             steps = replace(reference, steps=reference.events)
             checks = Replays(session, recording, steps).once(number + 1, inputs_of_event(number))
             found += (Fired(name, place_of_event(session, name), moved(before, after), checks),)
-            channel.tell(FiredEvents(found))
+            channel.send(FiredEvents(found))

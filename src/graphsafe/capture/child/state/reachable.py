@@ -10,7 +10,7 @@ import torch
 
 from graphsafe.capture.child.state.contents import handler_of
 from graphsafe.capture.child.state.reach import Reach
-from graphsafe.capture.child.state.walk import Walk
+from graphsafe.capture.child.state.walk import ObjectWalk
 from graphsafe.capture.child.targets import Subject
 
 _MANY_CONTAINERS = 5_000
@@ -40,7 +40,7 @@ def generators_of(subject: Subject) -> Reach:
 
 def objects_of(subject: Subject) -> list[Any]:
     """Return the objects that the step reaches, nearest first: modules, containers and the user's own objects."""
-    walk = Walk()
+    walk = ObjectWalk()
     with torch._C.DisableTorchFunction():
         walk.run(_with_refresh(subject), handler_of)
     return walk.alive
@@ -65,7 +65,7 @@ def walk(roots: Mapping[str, Any]) -> Reach:
     gc.disable()
     try:
         with torch._C.DisableTorchFunction():
-            return Walk().run(roots, handler_of)
+            return ObjectWalk().run(roots, handler_of)
     finally:
         if collecting:
             gc.enable()

@@ -85,7 +85,7 @@ class GuardBroken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class BreakValues:
     """The values that a break passes to the captured code after it.
 
     `private`: variables whose memory belongs to the target and changes from step to step; each gets its own buffer.
@@ -99,10 +99,10 @@ class Handed:
     returns: bool = False
     takes: frozenset[tuple[str, int]] = frozenset()
 
-    def with_parts(self, parts: Iterable[Handed]) -> Handed:
+    def with_parts(self, parts: Iterable[BreakValues]) -> BreakValues:
         """Return these values together with those of breaks that have become part of this one."""
         held = [self, *parts]
-        return Handed(
+        return BreakValues(
             frozenset(name for one in held for name in one.private),
             tuple(dict.fromkeys(path for one in held for path in one.slots)),
             any(one.returns for one in held),
@@ -117,7 +117,7 @@ class Call:
     number: int
     eager: Callable[[], Any]
     outputs: tuple[str, ...]
-    handed: Handed
+    handed: BreakValues
     session: Session
     frames: tuple[CallSite, ...]
     beyond: frozenset[str] = frozenset()

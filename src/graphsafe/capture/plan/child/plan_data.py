@@ -99,7 +99,7 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
         ops = [op for _, op in pairs if op is not None]
         number = log.visits[int(str(group[1]))].number if group else None
         region = None if number is None else search.regions[number]
-        causes = [] if region is None else [search.told(cause) for cause in causes_in(search, region)]
+        causes = [] if region is None else [search.with_original_lines(cause) for cause in causes_in(search, region)]
         found.append(
             Segment(
                 kind="eager" if group else "graph",
