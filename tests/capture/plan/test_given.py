@@ -201,7 +201,7 @@ def test_what_is_left_out_comes_back_as_it_was_given() -> None:
         return x * 2
 
     bound = torch.cuda.make_graphed_callables  # as a module that was imported before has it
-    with plain.left_out():
+    with plain.without_own_graphs():
         assert bound(double, (torch.ones(1),)) is double
         assert bound((double, double), ((torch.ones(1),), (torch.ones(1),))) == (double, double)
         assert plain.graphed == [double] * 3

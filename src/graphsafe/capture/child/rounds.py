@@ -27,7 +27,7 @@ import torch
 from graphsafe.capture.child.events import fire
 from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.session import PAIR, Session, host_values, load_values
-from graphsafe.capture.child.state import copies_of, reach_of
+from graphsafe.capture.child.state import copies_of, reachable_state
 
 ROUNDS = "rounds.pt"
 "The file with the results of the eager rounds."
@@ -70,7 +70,7 @@ class DeviceStateCopy:
 
     def __init__(self, session: Session, paths: Sequence[str]) -> None:
         self._session = session
-        reached = reach_of(session.subject).tensors
+        reached = reachable_state(session.subject).tensors
         # Keep no other tensors alive, so that a tensor which a refresh drops is freed.
         self._tensors = [reached[path] for path in paths if path in reached]
         self._copies = copies_of(session.device, self._tensors)
@@ -110,7 +110,7 @@ def late_rounds(session: Session, kept: DeviceStateCopy, run: Callable[[], Any])
     return [StepResult(host_values(session.device, one), {}) for one in found]
 
 
-def goes_on(session: Session, reference: Expected) -> bool:
+def can_compare_continued(session: Session, reference: Expected) -> bool:
     """Return whether continued rounds can be compared. Tiny differences grow in such rounds, and the simulated device
     rounds differently if memory is aligned differently."""
     return reference.repeats and session.device.evidence == "measured"
@@ -134,7 +134,7 @@ def inputs_of_rounds(session: Session, kept: DeviceStateCopy) -> Iterator[int]:
         yield PAIR + 1 + at
 
 
-def inputs_going_on(kept: DeviceStateCopy) -> Iterator[int]:
+def inputs_of_continued_rounds(kept: DeviceStateCopy) -> Iterator[int]:
     """Yield the number of the inputs of each continued round. The device's state is put back only once, before the
     first round."""
     kept.put_back()

@@ -178,7 +178,7 @@ def ended_marker(child: str) -> str:
     return f"{child}.gone"
 
 
-def tell_alone(job: Job, *, shared: bool) -> None:
+def grant_device(job: Job, *, shared: bool) -> None:
     """Let a child in `wait_to_be_alone` continue. `shared` says that other children still use the device."""
     Path(job.folder, f"{job.child}.{_SHARED if shared else _ALONE}").touch()
 

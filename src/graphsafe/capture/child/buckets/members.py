@@ -12,7 +12,7 @@ import torch
 from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected
 from graphsafe.capture.child.session import Session, host_values
-from graphsafe.capture.child.state import Reach, inputs_of, reach_of
+from graphsafe.capture.child.state import ReachableState, inputs_of, reachable_state
 from graphsafe.capture.child.state.snapshot import Bindings
 from graphsafe.capture.device.protocol import Recording
 from graphsafe.report.text import bucket_name
@@ -26,7 +26,7 @@ class SavedBindings:
 
     def __init__(self, session: Session, built: Mapping[str, str]) -> None:
         """`built` has the digests of the tensors after construction. Raises StateError."""
-        reach, device = reach_of(session.subject), session.device
+        reach, device = reachable_state(session.subject), session.device
         inputs = inputs_of(session.subject)
         self._device = device
         self._bindings = Bindings(reach, clear_caches=False)
@@ -68,7 +68,7 @@ class Member:
 
     @staticmethod
     def of(session: Session, axes: Mapping[str, Any], folder: Path) -> Member:
-        reach = reach_of(session.subject)
+        reach = reachable_state(session.subject)
         built = session.device.digests(reach.tensors)
         if not (folder / EXPECTED).exists() or not (folder / GIVEN).exists():
             return Member(session, axes, Spread(), built, hosts=dict(reach.hosts))
@@ -89,7 +89,9 @@ class Member:
 
     def static_outputs(self) -> set[str]:
         """Return the outputs whose memory is older than the capture, so that it is not in the graph's pool."""
-        kept = {tensor.untyped_storage().data_ptr() for tensor in reach_of(self.session.subject).tensors.values()}
+        kept = {
+            tensor.untyped_storage().data_ptr() for tensor in reachable_state(self.session.subject).tensors.values()
+        }
         return {name for name, tensor in self.outputs().items() if tensor.untyped_storage().data_ptr() in kept}
 
     def replay(self, k: int) -> dict[str, torch.Tensor]:
@@ -118,7 +120,7 @@ class Member:
         differing = []
         for name, value in theirs.items():
             floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
-            if difference(ours.get(name), value).is_beyond(floor):
+            if difference(ours.get(name), value).exceeds(floor):
                 differing.append(name)
         return differing
 
@@ -156,6 +158,6 @@ class PriorState:
         return self.renumbered or stayed or hit
 
 
-def _state(member: Member) -> tuple[Mapping[str, str], Reach]:
-    reach = reach_of(member.session.subject)
+def _state(member: Member) -> tuple[Mapping[str, str], ReachableState]:
+    reach = reachable_state(member.session.subject)
     return {**member.session.device.digests(reach.tensors), **reach.hosts}, reach

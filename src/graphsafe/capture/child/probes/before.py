@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import Bindings, Reach, reach_of
+from graphsafe.capture.child.state import Bindings, ReachableState, reachable_state
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.structures import memory_key
 from graphsafe.report.probes.twin import Cause
@@ -16,7 +16,7 @@ class PreCaptureState:
     bindings back."""
 
     def __init__(self, session: Session) -> None:
-        self.reach: Reach = reach_of(session.subject)
+        self.reach: ReachableState = reachable_state(session.subject)
         self.bindings = Bindings(self.reach, clear_caches=False)
         # A detached view keeps the current memory, even if the tensor is later given other memory (`.data =`).
         with outside_modes():

@@ -16,11 +16,11 @@ import torch
 
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.answers.probes import EscapedWork, Refused
-from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, incomparable_check, worse
+from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, incomparable_check, worse_check
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected, StepResult
 from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.child.session import CAPTURE_SEED, FIRST_SEED, PAIR, REPLAYS, Session, opened
-from graphsafe.capture.child.state import Reach, reach_of
+from graphsafe.capture.child.state import ReachableState, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.device.protocol import NotComparable, Recording, Replayable
 from graphsafe.capture.shared.job import CAPTURE, REFERENCE, Channel, Job, ended_marker
@@ -34,13 +34,13 @@ from graphsafe.report.probes.twin import Twin
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         session.load_sets()
-        built = reach_of(session.subject).tensors
+        built = reachable_state(session.subject).tensors
         channel.phase("wait for the reference to be built")
-        unmatched = take_over(session, built)
+        unmatched = copy_reference_state(session, built)
         with session.device.capture_stream():
             session.warm_up()
         channel.send(Capture("skipped", "the attempt did not end", phase="capture"))
-        constants = reach_of(session.subject).constants()
+        constants = reachable_state(session.subject).constants()
         session.seed(CAPTURE_SEED)
         gc.collect()
         channel.phase(CAPTURE)
@@ -90,7 +90,7 @@ def _replay(session: Session, recording: Recording, unmatched: list[str], built:
     return reference.noise.units
 
 
-def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
+def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
     """Give the tensors the values that they had in the reference after construction. Return the names of tensors for
     which these values are missing."""
     if not wait_for_file(session, GIVEN):
@@ -124,8 +124,8 @@ def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expec
     """Return the tensors that construction left, with the reference's values, and the reference. Return None if there
     is no usable reference. This is for children that replay something other than the plain capture."""
     session.load_sets()
-    built = reach_of(session.subject).tensors
-    unmatched = take_over(session, built)
+    built = reachable_state(session.subject).tensors
+    unmatched = copy_reference_state(session, built)
     reference = reference_of(session)
     return None if reference is None or unmatched else (built, reference)
 
@@ -268,7 +268,7 @@ class Replays:
         """Replay once, after other allocations and with poisoned outputs. Return how far the generator advanced."""
         session, device = self.session, self.session.device
         device.churn()
-        kept = {_storage(tensor) for tensor in reach_of(session.subject).tensors.values()}
+        kept = {_storage(tensor) for tensor in reachable_state(session.subject).tensors.values()}
         for tensor in session.outputs_of(self.recording.outputs).tensors.values():
             if _storage(tensor) not in kept and device.is_on_device(tensor):
                 device.poison(tensor)
@@ -282,7 +282,7 @@ class Replays:
         session, expected = self.session, self.reference.steps[k - 1]
         outputs = session.outputs_of(self.recording.outputs)
         self._outputs(k, outputs, expected)
-        tensors = reach_of(session.subject).tensors
+        tensors = reachable_state(session.subject).tensors
         digests = session.device.digests({path: tensors[path] for path in expected.state if path in tensors})
         for path, digest in expected.state.items():
             if path in self.reference.host_counts:
@@ -293,7 +293,7 @@ class Replays:
                 value = expected.values.get(path)
                 self._add(f"state {path}", k, self._apart(tensors.get(path), value), value)
 
-    def _outputs(self, k: int, outputs: Reach, expected: StepResult) -> None:
+    def _outputs(self, k: int, outputs: ReachableState, expected: StepResult) -> None:
         for path, value in expected.outputs.items():
             self._add(path, k, self._apart(outputs.tensors.get(path), value), value)
         for path in outputs.unreadable:
@@ -310,7 +310,7 @@ class Replays:
         path, spread = name.removeprefix("state "), self.reference.rounding
         floor = self.reference.noise.bound(path, value)
         rounding = spread.bound(path, value) if self._plain and spread is not None and value is not None else None
-        self._checks[name] = worse(self._checks.get(name, Check(name)), k, apart, floor, rounding)
+        self._checks[name] = worse_check(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:
         """Return a check for each output and for each tensor of state that differs, and one check for all other

@@ -13,7 +13,7 @@ from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits
 from graphsafe.capture.child.buckets.declared import declaration_of
 from graphsafe.capture.child.own_graphs.probe import own_graphs_watched
 from graphsafe.capture.child.session import Session, opened
-from graphsafe.capture.child.state import Snapshot, StateError, reach_of
+from graphsafe.capture.child.state import Snapshot, StateError, reachable_state
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.trial import Broken, try_inputs
@@ -43,10 +43,10 @@ def _examine(job: Job, channel: Channel, attempts: list[Attempt], threads: set[t
     with opened(job, channel, attempts) as session:
         channel.phase("look at what construction left")
         device = session.device
-        tell_built(session, attempts, threads)
+        send_built(session, attempts, threads)
         filled = fill_zero_parameters(device, session.subject)
         snapshot = Snapshot(device, session.subject)
-        channel.send(Constructed(snapshot.digests, reach_of(session.subject).unreadable))
+        channel.send(Constructed(snapshot.digests, reachable_state(session.subject).unreadable))
         with own_graphs_watched(session) as own:
             try:
                 tried = try_inputs(session, snapshot)
@@ -61,7 +61,7 @@ def _examine(job: Job, channel: Channel, attempts: list[Attempt], threads: set[t
         channel.send(device.memory(), own())
 
 
-def tell_built(session: Session, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
+def send_built(session: Session, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
     """Report the built target, and the state that construction left."""
     device = session.device
     declared = declaration_of(session.subject)
@@ -89,7 +89,7 @@ def construct(session: Session, attempts: Sequence[Attempt], threads: set[thread
         captures=tuple(attempts),
         repaired=repaired,
         stands_on=device.current_stream_name(),
-        generators=tuple(sorted(reach_of(session.subject).generators)),
+        generators=tuple(sorted(reachable_state(session.subject).generators)),
         threads=tuple(sorted(thread.name for thread in set(threading.enumerate()) - threads)),
     )
 

@@ -13,13 +13,13 @@ from graphsafe.capture.child.rounds import (
     ROUNDS,
     DeviceStateCopy,
     Rounds,
-    goes_on,
-    inputs_going_on,
+    can_compare_continued,
+    inputs_of_continued_rounds,
     inputs_of_rounds,
     late_rounds,
 )
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
-from graphsafe.capture.child.state import generators_of, inputs_of, reach_of
+from graphsafe.capture.child.state import generators_of, inputs_of, reachable_state
 from graphsafe.capture.child.state.values import ADDRESS
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
@@ -50,9 +50,9 @@ def run(job: Job, channel: Channel) -> None:
         for k in (*range(1, REPLAYS + 1), PAIR):
             session.put_inputs(k)
             session.path_step()
-        before = reach_of(session.subject).tensors
+        before = reachable_state(session.subject).tensors
         session.path_step()
-        after = reach_of(session.subject).tensors
+        after = reachable_state(session.subject).tensors
         changed = {path for step in reference.steps for path in step.values}
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
@@ -65,8 +65,8 @@ def run(job: Job, channel: Channel) -> None:
             rounds.late = _late_rounds(session, kept)
         save_values(channel, ROUNDS, rounds)
         # The file above is saved first, so that a device that fails from here on takes nothing away.
-        if rounds.is_whole and goes_on(session, reference):
-            save_values(channel, GOING_ON, _rounds(session, inputs_going_on(kept), _CPU_GOING_ON)[0])
+        if rounds.is_whole and can_compare_continued(session, reference):
+            save_values(channel, GOING_ON, _rounds(session, inputs_of_continued_rounds(kept), _CPU_GOING_ON)[0])
 
 
 def _rounds(
@@ -120,7 +120,7 @@ def _late_rounds(session: Session, kept: DeviceStateCopy) -> list[StepResult]:
 def _compared(session: Session) -> dict[str, torch.Tensor]:
     """Return the small tensors of state to compare."""
     inputs, left, found = inputs_of(session.subject), _STATE_BYTES, {}
-    tensors = reach_of(session.subject).tensors
+    tensors = reachable_state(session.subject).tensors
     for path, tensor in sorted(tensors.items(), key=lambda item: (item[1].nbytes, item[0])):
         left -= tensor.nbytes
         if left < 0:

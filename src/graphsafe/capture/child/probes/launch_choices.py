@@ -15,7 +15,7 @@ from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.answers.probes import LaunchChoice, LaunchChoices
 from graphsafe.capture.child.events import fire, inputs_of_event
 from graphsafe.capture.child.probes.before import PreCaptureState
-from graphsafe.capture.child.probes.measure import in_turn
+from graphsafe.capture.child.probes.measure import interleaved_times
 from graphsafe.capture.child.probes.twin import MAY_BE_CHANCE, Twins
 from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
 from graphsafe.capture.child.state import Snapshot
@@ -60,7 +60,7 @@ def _choice(session: Session, twins: Twins, recording: Recording, event: str) ->
         return None
     start.bindings.put_back()
     differences = [one for one in recording.differences(again) if one.what != "address"]
-    frozen, fresh = (times.median for times in in_turn(session, [recording.replay, again.replay], state))
+    frozen, fresh = (times.median for times in interleaved_times(session, [recording.replay, again.replay], state))
     again.release()
     state.put_back()
     chosen = _chosen(differences, frozen, fresh)

@@ -44,7 +44,7 @@ class Times:
         return Times(statistics.median(rounds), (tenths[0], tenths[-1]))
 
 
-def in_turn(session: Session, calls: Sequence[Callable[[], Any]], state: Snapshot) -> list[Times]:
+def interleaved_times(session: Session, calls: Sequence[Callable[[], Any]], state: Snapshot) -> list[Times]:
     """Time the calls in turn, for several rounds. State is put back before each round, because a cache that fills up
     must not overflow."""
     taken: list[list[float]] = [[] for _ in calls]
@@ -78,7 +78,7 @@ def eager_times(session: Session, state: Snapshot) -> Times:
 
 def times_of(session: Session, call: Callable[[], Any], state: Snapshot) -> Times:
     """Time one call."""
-    return in_turn(session, [call], state)[0]
+    return interleaved_times(session, [call], state)[0]
 
 
 def run(job: Job, channel: Channel) -> None:

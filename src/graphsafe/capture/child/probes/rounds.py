@@ -17,16 +17,16 @@ from graphsafe.capture.child.rounds import (
     ROUNDS,
     DeviceStateCopy,
     Rounds,
+    can_compare_continued,
     event_since,
-    goes_on,
-    inputs_going_on,
+    inputs_of_continued_rounds,
     inputs_of_rounds,
     late_rounds,
 )
 from graphsafe.capture.child.session import Session, load_values, opened
-from graphsafe.capture.child.state import generators_of, reach_of
+from graphsafe.capture.child.state import generators_of, reachable_state
 from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.reach import moved
+from graphsafe.capture.child.state.reach import moved_tensors
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.protocol import Replayable
 from graphsafe.capture.shared.frames import error_frames, written_at
@@ -72,10 +72,10 @@ class _Compared:
             self._compare(rounds.steps, inputs_of_rounds(self._session, kept))
             if rounds.late:
                 self._result = replace(self._result, late=self._compare_late(kept, rounds.late))
-            goes = rounds.is_whole and goes_on(self._session, self._reference) and not self._differs
+            goes = rounds.is_whole and can_compare_continued(self._session, self._reference) and not self._differs
             if goes and wait_for_file(self._session, GOING_ON, EAGER_ROUNDS):
                 steps = load_values(self._session.channel.folder / GOING_ON)
-                self._compare(steps, inputs_going_on(kept))
+                self._compare(steps, inputs_of_continued_rounds(kept))
         except TargetError as error:
             failure = Error(f"after replays {error.line}", frames=error_frames(error.__cause__))
             self._result = replace(self._result, error=failure)
@@ -92,7 +92,7 @@ class _Compared:
     def _compare(self, steps: Sequence[StepResult], inputs: Iterator[int]) -> None:
         """Compare further rounds. Their numbers and checks continue those of earlier rounds."""
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
-        steady, before, differs = reach_of(self._session.subject).places(), self._result, False
+        steady, before, differs = reachable_state(self._session.subject).places(), self._result, False
         for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):
             checks = replays.once(number, of_inputs)
             if before.number and not differs and _may_be_chance(checks, steps[number - 1]):
@@ -102,9 +102,9 @@ class _Compared:
             if differs:
                 continue
             differs = any(check.result == "different" for check in checks)
-            now = reach_of(self._session.subject).places()
+            now = reachable_state(self._session.subject).places()
             if differs:
-                elsewhere = moved(steady, now)
+                elsewhere = moved_tensors(steady, now)
                 fired = () if before.number else self._fired(number, elsewhere, checks)
                 self._result = replace(self._result, moved=elsewhere, after=fired)
             # State that moves in every round moves without harm, so only state that has not moved yet is watched.

@@ -14,11 +14,11 @@ from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.own_graphs.plain import eager_marks
-from graphsafe.capture.child.probes.horizon import LATER_STEPS, STEPS, look_ahead
+from graphsafe.capture.child.probes.horizon import LATER_STEPS, STEPS, run_further_steps
 from graphsafe.capture.child.probes.state import state
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
-from graphsafe.capture.child.state import Reach, reach_of
+from graphsafe.capture.child.state import ReachableState, reachable_state
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import Channel, Job
@@ -60,7 +60,7 @@ def run(job: Job, channel: Channel) -> None:
         if session.device.evidence == "predicted":
             channel.send(traced_step(session))
         channel.send(Horizon("crashed", "the process died in a further step"))
-        channel.send(look_ahead(session, most=LATER_STEPS if decides_later else STEPS))
+        channel.send(run_further_steps(session, most=LATER_STEPS if decides_later else STEPS))
 
 
 def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> StepEvents:
@@ -140,10 +140,10 @@ def _marks(ran: Executed) -> tuple[CallSite, ...]:
     return tuple(CallSite(mark.path, mark.line, mark.function) for mark in ran_inside)
 
 
-def _reached(session: Session) -> Reach:
+def _reached(session: Session) -> ReachableState:
     """Return everything that the step reaches, with detached views of the tensors. A view keeps its memory even if the
     tensor is later given other memory (`.data =`)."""
-    reach = reach_of(session.subject)
+    reach = reachable_state(session.subject)
     with outside_modes():
         reach.tensors = {path: tensor.detach() for path, tensor in reach.tensors.items()}
     return reach

@@ -24,9 +24,9 @@ from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.probes.before import PreCaptureState, changes_between
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, host_values
-from graphsafe.capture.child.state import Snapshot, StateError, copies_of, put_back_host, reach_of
+from graphsafe.capture.child.state import Snapshot, StateError, copies_of, put_back_host, reachable_state
 from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.reach import Constants, moved
+from graphsafe.capture.child.state.reach import Constants, moved_tensors
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import NotComparable, Recording
@@ -208,7 +208,7 @@ class Twins:
         return frozenset(
             name
             for name, (ours, theirs) in self._unlike(one, other).items()
-            if ours is not None and difference(ours, theirs).is_beyond(noise.bound(name, ours))
+            if ours is not None and difference(ours, theirs).exceeds(noise.bound(name, ours))
         )
 
     def _unlike(self, one: _Result, other: _Result) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
@@ -302,12 +302,12 @@ class Twins:
         session = self._session
         if session.subject.refresh is None:
             return []
-        before, places = self.record(CAPTURE_SEED), reach_of(session.subject).places()
+        before, places = self.record(CAPTURE_SEED), reachable_state(session.subject).places()
         try:
             session.put_inputs(1)
         except TargetError:
             return []
-        rebound = moved(places, reach_of(session.subject).places())
+        rebound = moved_tensors(places, reachable_state(session.subject).places())
         after = self.record(CAPTURE_SEED) if rebound else None
         if isinstance(before, CaptureFailure) or isinstance(after, CaptureFailure) or after is None:
             return []

@@ -32,11 +32,11 @@ from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import (
     attributes_of,
     bases_of,
+    cached_per_class,
     holds_state,
     layout_of,
     module_name,
     names_in,
-    once_a_class,
 )
 from graphsafe.capture.child.state.references import WEAK_TABLES, context_slot, referent_of
 from graphsafe.capture.child.state.tensors import is_in_parts
@@ -81,7 +81,7 @@ def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
         yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
 
 
-@once_a_class
+@cached_per_class
 def handler_of(kind: type) -> Handler | None:
     """Return the handler of a class; None if its objects are not visited."""
     for base, handler in (

@@ -1,4 +1,5 @@
-"""Finds the inputs of a step: tensors, arrays and numbers in its arguments, with the same paths as in `reach_of`."""
+"""Finds the inputs of a step: tensors, arrays and numbers in its arguments. Paths are the same as in
+`reachable_state`."""
 
 from __future__ import annotations
 

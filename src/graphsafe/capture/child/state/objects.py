@@ -77,7 +77,7 @@ class Layout:
     slots: tuple[tuple[str, Any], ...]
 
 
-def once_a_class(find: Callable[[type], Result]) -> Callable[[type], Result]:
+def cached_per_class(find: Callable[[type], Result]) -> Callable[[type], Result]:
     """Cache a function's result for each class. The key is the class's address, because hashing a class may run code of
     its metaclass."""
     known: dict[int, tuple[type, Result]] = {}
@@ -91,7 +91,7 @@ def once_a_class(find: Callable[[type], Result]) -> Callable[[type], Result]:
     return ask
 
 
-@once_a_class
+@cached_per_class
 def layout_of(kind: type) -> Layout:
     """Return where the instances of a class store their attributes."""
     attributes = None

@@ -24,7 +24,7 @@ from graphsafe.capture.child.state.objects import (
     namespace_of,
     variables_of,
 )
-from graphsafe.capture.child.state.reach import Reach
+from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.references import WEAK_TABLES
 from graphsafe.capture.child.state.tensors import Unreadable, parts_of
 from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted
@@ -43,14 +43,14 @@ class ObjectWalk:
     """The objects found so far, and the objects still to visit."""
 
     def __init__(self) -> None:
-        self.reach = Reach()
+        self.reach = ReachableState()
         self.todo: deque[Item] = deque()
         self._seen: set[int] = set()
         self.alive: list[Any] = []
         "The visited objects, in order."
         self._named: set[tuple[int, str]] = set()
 
-    def run(self, roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None]) -> Reach:
+    def run(self, roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None]) -> ReachableState:
         """Visit the roots and all objects that they refer to, nearest first."""
         reach, todo, seen = self.reach, self.todo, self._seen
         self.enqueue((path, value, None, None) for path, value in roots.items())

@@ -188,7 +188,7 @@ class CudaDevice:
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         return tensor.device == self.torch_device
 
-    def is_on_another(self, tensor: torch.Tensor) -> bool:
+    def is_on_other_gpu(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cuda and tensor.device != self.torch_device
 
     def is_pageable(self, tensor: torch.Tensor) -> bool:
@@ -242,10 +242,10 @@ class CudaDevice:
 
         return profiled_timeline(step, self.synchronize, folder)
 
-    def values_asked(self) -> int:
+    def uncomputed_value_reads(self) -> int:
         return 0
 
-    def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
+    def with_made_up_values(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def unknown_operations(self) -> tuple[str, ...]:

@@ -258,7 +258,7 @@ class SimDevice:
         with torch._C.DisableTorchFunction():
             return index_of(tensor) == self.index
 
-    def is_on_another(self, tensor: torch.Tensor) -> bool:
+    def is_on_other_gpu(self, tensor: torch.Tensor) -> bool:
         with torch._C.DisableTorchFunction():
             return index_of(tensor) not in (HOST, self.index)
 
@@ -336,10 +336,10 @@ class SimDevice:
 
         return replaced((self.world, "launched", launched))
 
-    def values_asked(self) -> int:
+    def uncomputed_value_reads(self) -> int:
         return 0 if self.world.shapes is None else self.world.shapes.asked
 
-    def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
+    def with_made_up_values(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
         shapes = self.world.shapes
         return nullcontext() if shapes is None else replaced((shapes, "answer", answer))
 

@@ -21,7 +21,7 @@ from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import DeviceStay, DeviceUse, ran_out_of_memory
 from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 from graphsafe.capture.processes.descendants import kill, kill_group
-from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, tell_alone
+from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, grant_device
 
 _POLL = 0.02
 _FORKED = "forked subprocess"
@@ -219,7 +219,7 @@ class Supervisor:
             if stay is not None and stay.idle_since is not None:
                 child.started += time.monotonic() - stay.idle_since
             child.is_alone = True
-            tell_alone(child.job, shared=stay is not None and stay.shared)
+            grant_device(child.job, shared=stay is not None and stay.shared)
 
     def _import_once(self, key: Key, child: Child) -> None:
         """Import the target's module for all children, within the build child's time limit."""

@@ -17,7 +17,7 @@ from graphsafe.capture.answers.probes import Marks, Missing, Reference
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.own_graphs.plain import eager_marks, mark_of
 from graphsafe.capture.child.probes.capture import Replays, given_reference
-from graphsafe.capture.child.probes.horizon import look_ahead
+from graphsafe.capture.child.probes.horizon import run_further_steps
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.child.targets import TargetError
@@ -230,7 +230,7 @@ def departure(session: Session, search: Search) -> str | None:
     state. Raises GuardBroken if a break passes on another number or size before such a difference is found."""
     steps = _Steps(session, search)
     with cut(search.regions, steps.visit):
-        ahead = look_ahead(session, lambda: steps.inside)
+        ahead = run_further_steps(session, lambda: steps.inside)
     if steps.broken is not None:
         raise steps.broken
     if ahead.departure is None:

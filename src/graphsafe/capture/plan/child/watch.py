@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.child.state import reachable_state
 from graphsafe.capture.child.state.containers import MISSING
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_written
@@ -152,7 +152,7 @@ class _Watch:
         session = self._session
         self._regions, self._beyond = regions, beyond(regions)
         with outside_modes():
-            reach = reach_of(session.subject)
+            reach = reachable_state(session.subject)
             self._before = {key: path for path, tensor in reach.tensors.items() for key in self._keys(tensor)}
             self._containers = {id(held) for held in (*reach.sized.values(), *reach.tuples.values())}
         with session.device.capture_stream(), cut(regions, self._visit), self._modules.watched(), _Ops(self):
@@ -162,7 +162,7 @@ class _Watch:
         for visit, call in zip(self.log.visits, self._calls, strict=True):
             visit.received = call in givers
         with outside_modes():
-            after = reach_of(session.subject)
+            after = reachable_state(session.subject)
             self.log.paths = {key: path for path, tensor in after.tensors.items() for key in self._keys(tensor)}
         self._alive.clear()
         return self.log
@@ -225,7 +225,7 @@ class _Watch:
         device = self._session.device
         tensors = (*inputs.tensors, *outputs)
         on_device = any(device.is_on_device(tensor) for tensor in tensors)
-        elsewhere = any(device.is_on_another(tensor) for tensor in tensors)
+        elsewhere = any(device.is_on_other_gpu(tensor) for tensor in tensors)
         with torch._C.DisableTorchFunction():
             reads = tuple(key for tensor in inputs.tensors for key in self._keys(tensor))
             number = len(self.log.ops)
