@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay, ran_out_of_memory
+from graphsafe.capture.parent.supervision.device_use import DeviceStay, DeviceUse, ran_out_of_memory
 
 GIB = 1 << 30
 
 
-def stay(owner: str, needed: int | None = None, *, alone: bool = False, device: str = "cuda:0") -> Stay:
-    return Stay(device, owner, needed, 100 * GIB, alone)
+def stay(owner: str, needed: int | None = None, *, alone: bool = False, device: str = "cuda:0") -> DeviceStay:
+    return DeviceStay(device, owner, needed, 100 * GIB, alone)
 
 
 def test_children_share_a_device_as_far_as_its_memory_goes() -> None:
@@ -88,15 +88,15 @@ def test_who_gives_up_waiting_does_not_stand_in_the_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "is_so"),
+    ("answers", "is_so"),
     [
         ({"target_error": {"line": "the step failed: OutOfMemoryError: CUDA out of memory. Tried"}}, True),
         ({"target_error": {"line": "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED"}}, True),
         ({"target_error": {"line": "ValueError: no weights here"}}, False),
     ],
 )
-def test_only_a_lack_of_memory_is_tried_again_alone(told: object, is_so: bool) -> None:
-    assert ran_out_of_memory(told) is is_so
+def test_only_a_lack_of_memory_is_tried_again_alone(answers: object, is_so: bool) -> None:
+    assert ran_out_of_memory(answers) is is_so
 
 
 def test_who_waits_for_long_measures_beside_one_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.events import Diagnosis, StepEvent
 from graphsafe.capture.answers.probes import Diagnosed
 from graphsafe.capture.parent.findings import findings_of
-from graphsafe.capture.parent.probes import Seen
-from graphsafe.capture.shared.told import Told, written
+from graphsafe.capture.parent.probes import DeviceAnswers
+from graphsafe.capture.shared.answers import Answers, written
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
@@ -28,12 +28,12 @@ OTHER_MEMORY = Difference(0, "address", "aten::add", "self", "self in other memo
 @pytest.mark.parametrize("diagnosed", [True, False])
 def test_work_on_another_stream_explains_other_memory_after_it(diagnosed: bool) -> None:
     escaped = StepEvent("allocation", "aten::mul", (CallSite(FILE, 2, "step"),))
-    told = Told(written(Built(CallSite(FILE, 1, "step"))))
+    answers = Answers(written(Built(CallSite(FILE, 1, "step"))))
     if diagnosed:
-        told |= Told(written(Diagnosed(Diagnosis("foreign-stream", escaped))))
+        answers |= Answers(written(Diagnosed(Diagnosis("foreign-stream", escaped))))
     twin = Twin("fail", differences=(OTHER_MEMORY,))
     probes = Probes(capture=Capture("pass"), replay=Replay("fail"), twin=twin)
-    findings, _ = findings_of(Seen("cuda:0", "capture", "not-ready", probes, told), load_rulebook())
+    findings, _ = findings_of(DeviceAnswers("cuda:0", "capture", "not-ready", probes, answers), load_rulebook())
     found = [(one.code, one.location.line) for one in findings]
     assert found == ([("GS604", 2)] if diagnosed else [("GS702", 3)])
     assert not twin.explains

@@ -231,7 +231,7 @@ def test_what_a_rank_says_after_another_was_ended_is_due_to_that(tmp_path: Path)
         Path(child.job.folder).mkdir()
         coordinator.started(child)
     waiting.stopped_at = time.monotonic()
-    Channel(closed.job).tell(TargetFailure("step", "closed", at=time.monotonic()))
+    Channel(closed.job).send(TargetFailure("step", "closed", at=time.monotonic()))
     for child, ending in ((closed, None), (waiting, "timeout")):
         child.has_ended(None, ending)
         coordinator.ended(child)

@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 numpy = pytest.importorskip("numpy")
 
-from graphsafe.capture.child.state import MISSING, Snapshot, StateError, inputs_of, put_back_host, reach_of, walk  # noqa: E402
+from graphsafe.capture.child.state import MISSING, Snapshot, StateError, inputs_of, put_back_host, reachable_state, walk  # noqa: E402
 from graphsafe.capture.child.targets import Subject  # noqa: E402
 from graphsafe.capture.device.bits import tensor_bytes  # noqa: E402
 
@@ -252,7 +252,7 @@ def test_what_contains_itself_ends() -> None:
     table["table"] = table
     subject = Subject(lambda: None, (nest, holder), {"table": table})
     assert list(inputs_of(subject)) == ["args[0][0]", "kwargs['table']['x']"]
-    assert set(inputs_of(subject)) <= set(reach_of(subject).tensors)
+    assert set(inputs_of(subject)) <= set(reachable_state(subject).tensors)
 
 
 @pytest.mark.child
@@ -281,7 +281,7 @@ def test_inputs_lie_in_lists_dicts_and_dataclasses() -> None:
         {"data": UserDict(x=made[3]), "cache": Holder(key=made[4])},
     )
     assert list(inputs_of(subject)) == ["args[0].ids", "args[1][0][0]", "kwargs['data'].data['x']"]
-    assert set(inputs_of(subject)) < set(reach_of(subject).tensors)
+    assert set(inputs_of(subject)) < set(reachable_state(subject).tensors)
 
 
 def test_everything_that_holds_is_put_back() -> None:
@@ -348,7 +348,7 @@ class Named(torch.Tensor):
 def test_a_wrapping_tensor_is_compared_by_what_it_wraps() -> None:
     weight = Quantised(torch.ones(2, dtype=torch.int8), torch.ones(()))
     subject = Subject(lambda: None, (weight, Silent(torch.ones(1), torch.ones(1))), {"p": torch.nn.Parameter(weight)})
-    reach = reach_of(subject)
+    reach = reachable_state(subject)
     assert {path for path in reach.tensors if path.startswith("args")} == {"args[0].data8", "args[0].scale"}
     assert list(reach.unreadable) == ["args[1]"] and "Silent" in reach.unreadable["args[1]"]
     assert list(inputs_of(subject)) == ["args[0].data8", "args[0].scale"]
@@ -430,13 +430,15 @@ def test_modules_of_torchscript() -> None:
     scripted = torch.jit.script(Scripted())
     traced = torch.jit.trace(torch.nn.Sequential(torch.nn.Linear(2, 2)), x)
     subject = Subject(lambda: None, (scripted, traced), {})
-    reach = reach_of(subject)
+    reach = reachable_state(subject)
     assert set(reach.tensors) == {
         "args[0].total", "args[0].inner.weight", "args[0].inner.bias", "args[1].0.weight", "args[1].0.bias",
     }  # fmt: skip
     kept = Snapshot(Memory(), subject)  # type: ignore[arg-type]
     scripted(x)
-    assert reach_of(subject).hosts["args[0].steps"] == "1" and reach_of(subject).lengths["args[0].seen"] == 2
+    assert (
+        reachable_state(subject).hosts["args[0].steps"] == "1" and reachable_state(subject).lengths["args[0].seen"] == 2
+    )
     kept.put_back()
     assert scripted.steps == 0 and scripted.seen == [0]
     put_back_host(reach, "args[0].steps", 4)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay
+from graphsafe.capture.parent.supervision.device_use import DeviceStay, DeviceUse
 from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.shared.job import WAITS_ALONE, Job
@@ -39,7 +39,7 @@ def test_a_child_measures_when_it_has_its_device_alone(
 ) -> None:
     """As on a GPU: `alone` is one that ran out of memory beside others, and waited for that before it began."""
     devices = DeviceUse()
-    stay, other = (Stay("cuda:0", owner, None, None) for owner in (supervisor, "another target"))
+    stay, other = (DeviceStay("cuda:0", owner, None, None) for owner in (supervisor, "another target"))
     assert alone or devices.enter(other)
     stay.alone = alone
     assert devices.enter(stay)
@@ -50,11 +50,11 @@ def test_a_child_measures_when_it_has_its_device_alone(
         while child.phase != WAITS_ALONE:
             supervisor._listen()
         supervisor._listen()
-        assert Memory not in child.told and child.end is None
+        assert Memory not in child.answers and child.end is None
         devices.leave(other)
     supervisor.timeout = 60.0
     supervisor.wait([child])
-    assert child.ended.how == "done" and Memory in child.told
+    assert child.ended.how == "done" and Memory in child.answers
 
 
 def test_children_end_in_every_way(supervisor: Supervisor, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_children_end_in_every_way(supervisor: Supervisor, tmp_path: Path) -> No
     children = [supervisor.start(job) for job in (built, died)]
     supervisor.wait(children)
     assert [child.ended.how for child in children] == ["done", "crashed"]
-    assert Construct in children[0].told
+    assert Construct in children[0].answers
     assert "SIGSEGV" in children[1].ended.why
     supervisor.timeout = 15.0 if supervisor._fresh else 6.0  # a fresh interpreter imports torch first
     slow = supervisor.run(hung)

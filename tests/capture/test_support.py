@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.parent.buckets.support import Tried, over_declared, proven_by, under_declared
+from graphsafe.capture.parent.buckets.support import BucketResult, over_declared, proven_by, under_declared
 
 from .conftest import DEVICES, TARGETS, Prove, Report
 
 Q = "q_len"
 
 
-def tried(**verdicts: str) -> list[Tried]:
+def tried(**verdicts: str) -> list[BucketResult]:
     """`one="ready", mixed="not-ready"`: a bucket of two requests each."""
     lengths: dict[str, Any] = {"one": 1, "two": 2, "three": 3, "mixed": "mixed"}
-    return [Tried({"batch": 2, Q: lengths[name]}, verdict) for name, verdict in verdicts.items()]  # type: ignore[arg-type]
+    return [BucketResult({"batch": 2, Q: lengths[name]}, verdict) for name, verdict in verdicts.items()]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ def tried(**verdicts: str) -> list[Tried]:
         (tried(one="ready", two="ready-with-breaks"), "UNIFORM_SINGLE_TOKEN_DECODE", 1),
         (tried(one="ready", two="inconclusive"), "UNIFORM_SINGLE_TOKEN_DECODE", 1),
         (tried(one="not-ready", mixed="ready"), "NEVER", None),
-        ([Tried({"batch": 1}, "ready"), Tried({"batch": 8}, "ready")], "UNIFORM_SINGLE_TOKEN_DECODE", 1),
-        ([Tried({"batch": 1}, "ready"), Tried({"batch": 8}, "not-ready")], "NEVER", None),
+        ([BucketResult({"batch": 1}, "ready"), BucketResult({"batch": 8}, "ready")], "UNIFORM_SINGLE_TOKEN_DECODE", 1),
+        ([BucketResult({"batch": 1}, "ready"), BucketResult({"batch": 8}, "not-ready")], "NEVER", None),
     ],
 )
-def test_levels(buckets: list[Tried], level: str, longest: int | None) -> None:
+def test_levels(buckets: list[BucketResult], level: str, longest: int | None) -> None:
     proven = proven_by(buckets)
     assert proven is not None
     assert (proven.level, proven.max_query_len) == (level, longest)
@@ -42,8 +42,8 @@ def test_levels(buckets: list[Tried], level: str, longest: int | None) -> None:
 
 def test_what_is_not_known_proves_nothing() -> None:
     assert proven_by(tried(one="inconclusive", two="ready")) is None
-    assert proven_by([Tried({}, "ready")]) is None
-    assert proven_by([Tried({"tokens": 4}, "not-ready")]) is None
+    assert proven_by([BucketResult({}, "ready")]) is None
+    assert proven_by([BucketResult({"tokens": 4}, "not-ready")]) is None
 
 
 def test_a_declaration_is_refuted_only_by_what_it_promises() -> None:
@@ -53,7 +53,7 @@ def test_a_declaration_is_refuted_only_by_what_it_promises() -> None:
     two_fails = tried(one="ready", two="not-ready", three="inconclusive")
     assert over_declared("UNIFORM_BATCH", two_fails) == two_fails[1]
     assert over_declared("UNIFORM_SINGLE_TOKEN_DECODE", two_fails) is None
-    prefill = [Tried({"tokens": 512}, "not-ready")]
+    prefill = [BucketResult({"tokens": 512}, "not-ready")]
     assert over_declared("UNIFORM_BATCH", prefill) is None
     assert over_declared("ALWAYS", prefill) == prefill[0]
 
@@ -64,7 +64,7 @@ def test_a_declaration_is_too_low_only_where_a_higher_level_is_proven() -> None:
     assert under_declared("UNIFORM_BATCH", two_works) is None
     assert under_declared("NEVER", tried(one="not-ready", two="ready")) is None
     assert under_declared("NEVER", tried(one="ready", two="not-ready")) is not None
-    alone = [Tried({}, "ready")]
+    alone = [BucketResult({}, "ready")]
     assert under_declared("NEVER", alone) == alone[0]
     assert under_declared("UNIFORM_BATCH", alone) is None
 

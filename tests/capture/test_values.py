@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 
-from graphsafe.capture.child.compare import Difference, Spread, difference, worse  # noqa: E402
+from graphsafe.capture.child.compare import Difference, Spread, difference, worse_check  # noqa: E402
 from graphsafe.capture.child.vary import proposals  # noqa: E402
 from graphsafe.capture.device.bits import nudge  # noqa: E402
 from graphsafe.report.probes.replay import Check  # noqa: E402
@@ -123,13 +123,13 @@ def test_what_rounding_does_not_explain_has_no_bound(left: torch.Tensor, right: 
 
 def test_a_check_keeps_the_worst_of_its_comparisons() -> None:
     check = Check("x")
-    check = worse(check, 1, Difference(False, 1e-7), floor=2e-7)
+    check = worse_check(check, 1, Difference(False, 1e-7), floor=2e-7)
     assert (check.result, check.equal, check.replay) == ("rounding", False, 1)
-    check = worse(check, 2, Difference(False, 0.5), floor=None)
+    check = worse_check(check, 2, Difference(False, 0.5), floor=None)
     assert check.result is None
-    check = worse(check, 3, Difference(False, 0.5), floor=2e-7, rounding=0.1)
+    check = worse_check(check, 3, Difference(False, 0.5), floor=2e-7, rounding=0.1)
     assert (check.result, check.replay, check.max_abs) == ("different", 3, 0.5)
-    check = worse(check, 4, Difference(False, 1e-7), floor=2e-7)
+    check = worse_check(check, 4, Difference(False, 1e-7), floor=2e-7)
     assert (check.result, check.replay) == ("different", 3)
 
 

@@ -179,7 +179,7 @@ def present_gpus() -> Sequence[str]:
 
 
 def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:
-    return supervisor.run(Job("devices", folder, "", "")).told[Devices].names
+    return supervisor.run(Job("devices", folder, "", "")).answers[Devices].names
 
 
 @contextmanager

@@ -40,7 +40,7 @@ _MOST_LINES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class WrittenTarget:
     """A target on disk; it exists until the context manager `written` exits."""
 
     target: str
@@ -52,7 +52,7 @@ class Given:
 
 
 @contextmanager
-def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Iterator[Given]:
+def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Iterator[WrittenTarget]:
     """Write a callable or a module with its arguments. Without arguments, a function is written as a factory. Raises
     RequestError."""
     if importlib.util.find_spec("cloudpickle") is None or importlib.util.find_spec("torch") is None:
@@ -77,7 +77,7 @@ def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | N
         (folder / "target.py").write_text(_STUB, encoding="utf-8")
         devices = sorted({place for place in places if place is not None})
         target = f"{folder / 'target.py'}:build"
-        yield Given(target, _name_of(what), next(iter(devices), None), bool(places) and not devices)
+        yield WrittenTarget(target, _name_of(what), next(iter(devices), None), bool(places) and not devices)
 
 
 def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str | None]:

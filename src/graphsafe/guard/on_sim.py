@@ -28,7 +28,7 @@ class SimSource:
     def watched(self, listener: Listener) -> Iterator[None]:
         world = self._world
         thread = threading.get_ident()
-        before = world.sink, world.stepping, [ledger.told for ledger in world.ledgers]
+        before = world.sink, world.stepping, [ledger.on_memory_event for ledger in world.ledgers]
 
         def event(event: StepEvent) -> None:
             if before[0] is not None:
@@ -44,13 +44,13 @@ class SimSource:
 
         world.sink, world.stepping = event, True
         for ledger in world.ledgers:
-            ledger.told = memory
+            ledger.on_memory_event = memory
         try:
             yield
         finally:
             world.sink, world.stepping, tellers = before
             for ledger, told in zip(world.ledgers, tellers, strict=True):
-                ledger.told = told
+                ledger.on_memory_event = told
 
     @contextmanager
     def launches_counted(self) -> Iterator[Callable[[], Launches]]:

@@ -269,11 +269,8 @@ class Driver:
             return False
         kind, ref, given, *name = key
         attributes = self._engine.attributes
-        return (
-            (ref, name[0]) in attributes.constructions
-            if kind == "attribute"
-            else attributes.shares_arguments(ref, given)
-        )
+        known = attributes.constructions
+        return (ref, name[0]) in known if kind == "attribute" else attributes.shares_arguments(ref, given)
 
     def _look_into(self, path: str, steps: list[Step]) -> Value:
         engine = self._engine

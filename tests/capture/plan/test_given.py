@@ -13,9 +13,9 @@ from graphsafe.capture.answers.build import Built
 from graphsafe.capture.child.compiled import read_log
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.parent.findings import findings_of
-from graphsafe.capture.parent.probes import Seen
+from graphsafe.capture.parent.probes import DeviceAnswers
 from graphsafe.capture.plan.parent.planning import compiled_text
-from graphsafe.capture.shared.told import Told, written
+from graphsafe.capture.shared.answers import Answers, written
 from graphsafe.report.model import CallSite, Plan
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.step import Compiled, Left, Step
@@ -183,8 +183,8 @@ COMPILED = Compiled(
 
 
 def test_what_inductor_left_out_is_a_finding_each_and_one_sentence_in_sum() -> None:
-    told = Told(written(Built(CallSite(str(FILE), 60, "Layer.forward"))))
-    seen = Seen("cuda:0", "capture", "not-ready", Probes(step=Step("pass", compiled=COMPILED)), told)
+    answers = Answers(written(Built(CallSite(str(FILE), 60, "Layer.forward"))))
+    seen = DeviceAnswers("cuda:0", "capture", "not-ready", Probes(step=Step("pass", compiled=COMPILED)), answers)
     findings, limits = findings_of(seen, load_rulebook())
     assert limits == []
     found = [(one.code, one.level, one.location.line, one.message.rpartition(": ")[2]) for one in findings]
@@ -201,7 +201,7 @@ def test_what_is_left_out_comes_back_as_it_was_given() -> None:
         return x * 2
 
     bound = torch.cuda.make_graphed_callables  # as a module that was imported before has it
-    with plain.left_out():
+    with plain.without_own_graphs():
         assert bound(double, (torch.ones(1),)) is double
         assert bound((double, double), ((torch.ones(1),), (torch.ones(1),))) == (double, double)
         assert plain.graphed == [double] * 3

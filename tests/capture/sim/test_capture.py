@@ -131,7 +131,7 @@ def test_reading_invalidates_the_capture(sim: SimDevice) -> None:
         assert failure.chain == (NOT_PERMITTED, EARLIER)
         assert failure.frames[-1].function is not None and failure.event is not None
         assert failure.event.op == "aten::_local_scalar_dense" and failure.event.via == "torch.Tensor.item"
-        assert sim.stands_on() == "sim:1, side stream"
+        assert sim.current_stream_name() == "sim:1, side stream"
         assert sim.draw("sim:1") == LEFT_CAPTURING and sim.draw("sim:0") is None
         with pytest.raises(RuntimeError, match="Offset increment outside graph capture"):
             torch.randn(1, device="cuda:1")

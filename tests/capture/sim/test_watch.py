@@ -17,7 +17,7 @@ from graphsafe.capture.device.sim import SimDevice
 from graphsafe.capture.shared.classify import code_of
 from graphsafe.optable import OpTable
 
-Seen = Callable[[Callable[[], object]], list[StepEvent]]
+SequenceRecorder = Callable[[Callable[[], object]], list[StepEvent]]
 
 STEPS: dict[str, tuple[Callable[[torch.Tensor], object], tuple[str, str | None, str | None]]] = {
     "item": (lambda x: x[0].item(), ("read", "torch.Tensor.item", "GS101")),
@@ -43,7 +43,7 @@ STEPS: dict[str, tuple[Callable[[torch.Tensor], object], tuple[str, str | None, 
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_one_event_each(name: str, sim: SimDevice, seen: Seen, table: OpTable) -> None:
+def test_one_event_each(name: str, sim: SimDevice, seen: SequenceRecorder, table: OpTable) -> None:
     step, (kind, via, code) = STEPS[name]
     with sim.entered():
         x = torch.ones(4, device="cuda:1")
@@ -70,20 +70,24 @@ def test_one_event_each(name: str, sim: SimDevice, seen: Seen, table: OpTable) -
         lambda x: x.to(x.device, torch.float32),
     ],
 )
-def test_what_a_graph_can_hold_is_not_told(step: Callable[[torch.Tensor], object], sim: SimDevice, seen: Seen) -> None:
+def test_what_a_graph_can_hold_is_not_told(
+    step: Callable[[torch.Tensor], object], sim: SimDevice, seen: SequenceRecorder
+) -> None:
     with sim.entered():
         x = torch.ones(4, device="cuda:1")
         assert seen(lambda: step(x)) == []
 
 
-def test_a_pinned_copy_that_does_not_wait_is_not_told(sim: SimDevice, seen: Seen) -> None:
+def test_a_pinned_copy_that_does_not_wait_is_not_told(sim: SimDevice, seen: SequenceRecorder) -> None:
     with sim.entered():
         x, pinned = torch.ones(4, device="cuda:1"), torch.ones(4).pin_memory()
         assert seen(lambda: x.copy_(pinned, non_blocking=True)) == []
         assert [event.kind for event in seen(lambda: x.copy_(pinned))] == ["copy-to-device"]
 
 
-def test_every_planted_hazard_that_a_step_shows(sim: SimDevice, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_planted_hazard_that_a_step_shows(
+    sim: SimDevice, seen: SequenceRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of decoder_bad: each line that reads, sizes or copies is told, and no other line is."""
     root = Path(__file__).parents[3]
     monkeypatch.syspath_prepend(str(root / "examples"))

@@ -35,7 +35,7 @@ class Difference:
     equal: bool
     largest: float | None
 
-    def is_beyond(self, floor: float | None) -> bool:
+    def exceeds(self, floor: float | None) -> bool:
         """Return whether the difference is larger than `floor`, the most that chance explains. Return False if `floor`
         is None."""
         return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
@@ -107,7 +107,9 @@ def _unit(values: torch.Tensor) -> float:
         return last_place(values) or 0.0
 
 
-def worse(check: Check, replay: int, apart: Difference, floor: float | None, rounding: float | None = None) -> Check:
+def worse_check(
+    check: Check, replay: int, apart: Difference, floor: float | None, rounding: float | None = None
+) -> Check:
     """Return the check after one more comparison. A check keeps only its worst comparison."""
     if apart.equal:
         return check
@@ -120,7 +122,7 @@ def worse(check: Check, replay: int, apart: Difference, floor: float | None, rou
     )
 
 
-def unread(name: str) -> Check:
+def incomparable_check(name: str) -> Check:
     """Return the check of a result that could not be compared."""
     return Check(name, None, False, None, None)
 

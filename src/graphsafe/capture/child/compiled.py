@@ -93,7 +93,7 @@ def run(job: Job, channel: Channel) -> None:
         answer = replace(read_log(messages), captures_after_warmup=len(captures), counters=_counters())
         if kernels is not None:
             answer = replace(answer, kernels=kernels.total, from_graphs=kernels.in_graphs)
-        channel.tell(answer)
+        channel.send(answer)
 
 
 @contextmanager

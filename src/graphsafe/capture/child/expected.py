@@ -15,7 +15,7 @@ GIVEN, EXPECTED = "given.pt", "reference.pt"
 
 
 @dataclass
-class Given:
+class ConstructedState:
     """The state after construction in the reference child, by path."""
 
     digests: Mapping[str, str]
@@ -23,13 +23,13 @@ class Given:
     values: Mapping[str, torch.Tensor]
 
     @staticmethod
-    def load(folder: Path) -> Given:
-        found: Given = load_values(folder / GIVEN)
+    def load(folder: Path) -> ConstructedState:
+        found: ConstructedState = load_values(folder / GIVEN)
         return found
 
 
 @dataclass
-class Stepped:
+class StepResult:
     """The results of one eager step."""
 
     outputs: Mapping[str, torch.Tensor]
@@ -48,16 +48,16 @@ class Stepped:
 class Expected:
     """The steps with which replays are compared, and how far other eager runs of these steps may differ."""
 
-    steps: Sequence[Stepped]
+    steps: Sequence[StepResult]
     noise: Spread
     rounding: Spread | None
     refused: str | None
     "The reason why these are plain eager steps and do not follow the path of a capture."
     start: Mapping[str, torch.Tensor]
     "State as construction left it, for the state that steps change."
-    first_step: Stepped | None
+    first_step: StepResult | None
     "The first step, run on the inputs of replay 1; None if the first step is like later ones."
-    events: Sequence[Stepped]
+    events: Sequence[StepResult]
     "The steps after the target's events."
     repeats: bool
     "Whether eager runs of these steps agree bit for bit."

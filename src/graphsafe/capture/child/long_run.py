@@ -23,7 +23,7 @@ from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, Expected
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.session import REPLAYS, Session, host_values
-from graphsafe.capture.child.state import Snapshot, Undo, copies_of, generators_of, inputs_of, reach_of
+from graphsafe.capture.child.state import Snapshot, Undo, copies_of, generators_of, inputs_of, reachable_state
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.state.snapshot import Bindings
 from graphsafe.capture.child.targets import TargetError, describe
@@ -121,7 +121,7 @@ class _LongRun:
 
     def _state(self) -> dict[str, torch.Tensor]:
         inputs = inputs_of(self._session.subject)
-        return {path: one for path, one in reach_of(self._session.subject).tensors.items() if path not in inputs}
+        return {path: one for path, one in reachable_state(self._session.subject).tensors.items() if path not in inputs}
 
     def _inputs_of(self, number: int) -> int:
         return (number - 1) % REPLAYS + 1 if self._inputs_return else number
@@ -188,7 +188,7 @@ class _LongRun:
     def _eager(self, number: int) -> dict[str, torch.Tensor]:
         """Return the results of an eager step from the same state and inputs as this replay."""
         session = self._session
-        bindings = Bindings(reach_of(session.subject), clear_caches=False)
+        bindings = Bindings(reachable_state(session.subject), clear_caches=False)
         self._undo.undo()
         session.seed(self._inputs_of(number))
         outputs = host_values(session.device, session.outputs_of(session.path_step()).tensors)
@@ -200,7 +200,7 @@ class _LongRun:
             apart = difference(ours.get(name), value)
             bounds = [spread.bound(name, value) for spread in (self._noise, self._rounding)]
             bound = None if None in bounds else max(bound or 0.0 for bound in bounds)
-            if apart.is_beyond(bound):
+            if apart.exceeds(bound):
                 self._drifts.setdefault(name, Drift(name, number, apart.largest, bound))
 
     def answer(self, replays: int) -> LongRun:

@@ -37,7 +37,7 @@ def main(job: Job) -> None:
             status = FAILED
             line = in_one_line(error)
             try:
-                channel.tell(Ended("fault", line))
+                channel.send(Ended("fault", line))
             except BaseException:
                 complain(line)
     finally:

@@ -123,7 +123,7 @@ def import_ahead(job: Job) -> None:
     _prepared = replace(_prepared, random_state=_random_state())
 
 
-def tell_imports(folder: Path, before: Set[str]) -> None:
+def write_imports(folder: Path, before: Set[str]) -> None:
     """Write a file with the modules that the build child has imported since `before`, if libraries to share are among
     them."""
     modules = {name: _origin(name) for name in list(sys.modules) if name not in before}

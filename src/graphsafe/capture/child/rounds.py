@@ -25,9 +25,9 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.events import fire
-from graphsafe.capture.child.expected import Expected, Stepped
+from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.session import PAIR, Session, host_values, load_values
-from graphsafe.capture.child.state import copies_of, reach_of
+from graphsafe.capture.child.state import copies_of, reachable_state
 
 ROUNDS = "rounds.pt"
 "The file with the results of the eager rounds."
@@ -53,10 +53,10 @@ class Rounds:
 
     put_back: Sequence[str]
     "State that steps change in place. It is put back before each of these rounds."
-    steps: Sequence[Stepped] = ()
+    steps: Sequence[StepResult] = ()
     is_whole: bool = False
     "Whether no round failed or was left out, so that another child can reach the state after them."
-    late: Sequence[Stepped] = ()
+    late: Sequence[StepResult] = ()
     "The rounds in which the device was behind the host, with their outputs only."
 
     @staticmethod
@@ -65,12 +65,12 @@ class Rounds:
         return found
 
 
-class Kept:
+class DeviceStateCopy:
     """A copy of state on the device, made when this object is created."""
 
     def __init__(self, session: Session, paths: Sequence[str]) -> None:
         self._session = session
-        reached = reach_of(session.subject).tensors
+        reached = reachable_state(session.subject).tensors
         # Keep no other tensors alive, so that a tensor which a refresh drops is freed.
         self._tensors = [reached[path] for path in paths if path in reached]
         self._copies = copies_of(session.device, self._tensors)
@@ -90,7 +90,7 @@ class Kept:
                 self._session.device.store(tensor, values)
 
 
-def late_rounds(session: Session, kept: Kept, run: Callable[[], Any]) -> list[Stepped]:
+def late_rounds(session: Session, kept: DeviceStateCopy, run: Callable[[], Any]) -> list[StepResult]:
     """Run rounds in which the device is behind the host, without waits that the program does not make. In half of them
     the device is busy during the refresh, in the other half only during the step. The device itself copies the results
     in order, and puts its state back before each round, so that a difference follows from the delay alone. Return
@@ -99,18 +99,18 @@ def late_rounds(session: Session, kept: Kept, run: Callable[[], Any]) -> list[St
     for number in LATE_INPUTS:
         kept.put_back_in_order()
         meets_refresh = number % 2 == 0
-        if meets_refresh and not session.device.fall_behind():
+        if meets_refresh and not session.device.keep_busy():
             return []
         session.put_inputs(number)
-        if not meets_refresh and not session.device.fall_behind():
+        if not meets_refresh and not session.device.keep_busy():
             return []
         outputs = session.outputs_of(run()).tensors
         found.append({path: session.device.copied(one) for path, one in outputs.items()})
     session.device.synchronize()
-    return [Stepped(host_values(session.device, one), {}) for one in found]
+    return [StepResult(host_values(session.device, one), {}) for one in found]
 
 
-def goes_on(session: Session, reference: Expected) -> bool:
+def can_compare_continued(session: Session, reference: Expected) -> bool:
     """Return whether continued rounds can be compared. Tiny differences grow in such rounds, and the simulated device
     rounds differently if memory is aligned differently."""
     return reference.repeats and session.device.evidence == "measured"
@@ -123,7 +123,7 @@ def event_since(session: Session, at: int) -> str | None:
     return events[turn % len(events)] if 0 <= turn < _EACH_EVENT * len(events) else None
 
 
-def inputs_of_rounds(session: Session, kept: Kept) -> Iterator[int]:
+def inputs_of_rounds(session: Session, kept: DeviceStateCopy) -> Iterator[int]:
     """For each round, put the device's state back, run the event that is due, and yield the number of the round's
     inputs. Host state, and whatever else the refresh changes, is not put back. Raises TargetError if an event fails."""
     for at in range(MOST_ROUNDS):
@@ -134,7 +134,7 @@ def inputs_of_rounds(session: Session, kept: Kept) -> Iterator[int]:
         yield PAIR + 1 + at
 
 
-def inputs_going_on(kept: Kept) -> Iterator[int]:
+def inputs_of_continued_rounds(kept: DeviceStateCopy) -> Iterator[int]:
     """Yield the number of the inputs of each continued round. The device's state is put back only once, before the
     first round."""
     kept.put_back()

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.expected import Stepped
+from graphsafe.capture.child.expected import StepResult
 from graphsafe.capture.child.session import FIRST_SEED, PAIR, REPLAYS, Session, host_values
-from graphsafe.capture.child.state import Reach, Snapshot, inputs_of, reach_of
+from graphsafe.capture.child.state import ReachableState, Snapshot, inputs_of, reachable_state
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Series:
     "Whether to note the state that step 1 makes or fills. For later series this would only read all state again."
     _warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
-    steps: list[Stepped] = field(default_factory=list)
+    steps: list[StepResult] = field(default_factory=list)
     born: dict[str, str] = field(default_factory=dict)
     "State that step 1 made or filled -> digest of its value after step 1."
     filled: dict[str, int] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Series:
 
     def run(self, name: str, vary: bool = True) -> None:
         session = self._session
-        before = reach_of(session.subject)
+        before = reachable_state(session.subject)
         if self._nudge is not None:
             self._move(path for path, tensor in before.tensors.items() if isinstance(tensor, torch.nn.Parameter))
         if session.job.warmup:
@@ -46,7 +46,7 @@ class Series:
                 self._note_first_step(before)
         session.warm_up(done=1)
         session.channel.phase(name)
-        self._warm = warm = session.device.digests(reach_of(session.subject).tensors)
+        self._warm = warm = session.device.digests(reachable_state(session.subject).tensors)
         for k in range(1, REPLAYS + 1):
             self._inputs(k, vary)
             self._step(warm)
@@ -54,13 +54,13 @@ class Series:
         self._step(warm)
         self._step(warm)
         if self._is_first:
-            reach = reach_of(session.subject)
+            reach = reachable_state(session.subject)
             self.settled = {**reach.hosts, **session.device.digests(reach.tensors)}
 
-    def _note_first_step(self, before: Reach) -> None:
+    def _note_first_step(self, before: ReachableState) -> None:
         """Note the state that step 1 made or filled. This is a separate method because its local variables would
         otherwise keep alive tensors that the target drops."""
-        after = reach_of(self._session.subject)
+        after = reachable_state(self._session.subject)
         self.born = born(self._session, self._start, before, after)
         sizes = {path: size for path, (_, size) in after.caches.items() if size}
         self.filled = {path: size for path, size in sizes.items() if before.caches.get(path, (None, 1))[1] == 0}
@@ -78,7 +78,7 @@ class Series:
             self._move(inputs_of(self._session.subject))
 
     def _move(self, paths: Any) -> None:
-        tensors = reach_of(self._session.subject).tensors
+        tensors = reachable_state(self._session.subject).tensors
         for number, path in enumerate(paths):
             if path in tensors:
                 self._session.device.nudge(tensors[path], up=(number + (self._nudge or 0)) % 2 == 0)
@@ -89,12 +89,12 @@ class Series:
         given = session.device.digests(inputs_of(session.subject))
         outputs = session.outputs_of(session.path_step())
         after = session.offset()
-        tensors = reach_of(session.subject).tensors
+        tensors = reachable_state(session.subject).tensors
         state = session.device.digests(tensors)
         moved = {path: tensors[path] for path, digest in state.items() if warm.get(path) != digest}
         self.changed |= {path for path, digest in state.items() if self._start.digests.get(path) != digest}
         self.steps.append(
-            Stepped(
+            StepResult(
                 outputs=host_values(session.device, outputs.tensors),
                 hosts=dict(outputs.hosts),
                 state=state,
@@ -105,7 +105,7 @@ class Series:
         )
 
 
-def born(session: Session, start: Snapshot, before: Reach, after: Reach) -> dict[str, str]:
+def born(session: Session, start: Snapshot, before: ReachableState, after: ReachableState) -> dict[str, str]:
     """Return the state that step 1 made or filled, by path. Before step 1 such state was missing or None, or was a
     tensor whose values were still those of `start`."""
     inputs = inputs_of(session.subject)

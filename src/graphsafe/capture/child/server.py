@@ -26,9 +26,9 @@ from typing import NoReturn
 from graphsafe.capture.child.main import main
 from graphsafe.capture.processes.descendants import adopt_orphans, die_with_parent, end_descendants, end_group, reap
 from graphsafe.capture.processes.originals import decode, encode, leave
+from graphsafe.capture.shared.answers import Answers, written
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.capture.shared.serving import Branch, ChildState, End, Fork, ServerState
-from graphsafe.capture.shared.told import Told, written
 
 _MESSAGE_BYTES = 1 << 20
 
@@ -70,14 +70,14 @@ def serve(parent: socket.socket) -> bool:
         reap()
         if not message:
             return False
-        told = Told(decode(message.decode()))
-        if End in told:
+        answers = Answers(decode(message.decode()))
+        if End in answers:
             return True
         if os.fork() == 0:
-            fork = told.get(Fork)
+            fork = answers.get(Fork)
             if fork is not None:
                 _keep(parent, fork.number, fork.job, descriptors[0])
-            _branch(parent, told[Branch], *descriptors)
+            _branch(parent, answers[Branch], *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 

@@ -16,7 +16,7 @@ from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.ranks.group import Ranks, joined, own_port
-from graphsafe.capture.child.state import Reach, inputs_of, seed_generators, walk
+from graphsafe.capture.child.state import ReachableState, inputs_of, seed_generators, walk
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import Subject, TargetError, build, find_factory, load_module, users_code
@@ -53,7 +53,7 @@ class Session:
     asked: Callable[[Asked], None] | None = None
     "Called when the user's code asks, in `path_step`, whether a capture is under way."
     factory: Callable[..., Any] | None = None
-    generators: Reach | None = None
+    generators: ReachableState | None = None
     """All generators to seed. None means that each step searches for them; a search takes time, so this is set before
     many steps."""
     ranks: Ranks = field(default_factory=Ranks)
@@ -111,7 +111,7 @@ class Session:
         state = self.device.random_states().get(self.device.name)
         return None if state is None else state.offset
 
-    def outputs_of(self, outputs: Any) -> Reach:
+    def outputs_of(self, outputs: Any) -> ReachableState:
         return walk({"output": outputs})
 
     def of_bucket(self, axes: Mapping[str, Any], folder: Path) -> Session:
@@ -164,12 +164,12 @@ def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> 
         factory = find_factory(module, job.target)
         channel.phase("build")
         if job.plain:
-            stack.enter_context(plain.left_out())
+            stack.enter_context(plain.without_own_graphs())
         subject = build(factory, device.torch_device, job.axes, job.inputs)
         if job.plain:
             plain.run_uncompiled()
         if job.child == "build":
-            preparation.tell_imports(channel.folder, inherited)
+            preparation.write_imports(channel.folder, inherited)
         if watched is None:
             for name in device.random_states():
                 if device.draw(name) is not None:

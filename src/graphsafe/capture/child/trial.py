@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from graphsafe.capture.child.session import PAIR, Session, host_values, save_values
-from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, opaque_inputs_of, reach_of
+from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, opaque_inputs_of, reachable_state
 from graphsafe.capture.child.state.values import SCALARS
 from graphsafe.capture.child.targets import TargetError, kind_of, users_code
 from graphsafe.capture.child.vary import generator_for, proposals
@@ -41,7 +41,7 @@ class Broken(Exception):
 
 
 @dataclass
-class Tried:
+class TrialResult:
     """The result of the trial.
 
     `limits` go into the report. `unvaried` are inputs that keep their values although outputs may depend on them.
@@ -59,11 +59,11 @@ class Tried:
             self.unvaried.append(path)
 
 
-def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
+def try_inputs(session: Session, snapshot: Snapshot) -> TrialResult:
     """Try new values for all inputs, and save the accepted values in `inputs.pt` for the other children. Raises Broken.
     Raises TargetError if the step fails on its own inputs."""
     trial = _Trial(session, snapshot)
-    tried = Tried()
+    tried = TrialResult()
     ranks = session.ranks
     constants = numbers_of(session.subject)
     if constants:
@@ -118,7 +118,7 @@ class _Trial:
         self._snapshot = snapshot
         inputs = inputs_of(session.subject)
         self.original = host_values(session.device, inputs)
-        on_gpu = (session.device.is_on_device, session.device.is_on_another)
+        on_gpu = (session.device.is_on_device, session.device.is_on_other_gpu)
         self.on_host = {path for path, one in inputs.items() if not any(test(one) for test in on_gpu)}
         self._all_zero = True
         self._opaque: str | None = None
@@ -222,7 +222,7 @@ class _Trial:
         is_plain = issubclass(type(returned), (*SCALARS, dict, list, tuple))
         self._opaque = None if is_plain or outputs.tensors else kind_of(returned)
         with users_code("step", "the step failed"):
-            state = session.device.digests(reach_of(session.subject).tensors)
+            state = session.device.digests(reachable_state(session.subject).tensors)
             # An input that the step does not change is not a result of the step.
             changed = {path: digest for path, digest in state.items() if given.get(path) != digest}
             digests = {**session.device.digests(outputs.tensors), **outputs.hosts, **changed}

@@ -17,7 +17,7 @@ from graphsafe.capture.shared.job import Channel, Job
 
 def run(job: Job, channel: Channel) -> None:
     """List the GPUs of this machine. This is the job of the child `devices`."""
-    channel.tell(Devices(tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))))
+    channel.send(Devices(tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))))
 
 
 CHILDREN: Mapping[str, str] = {
@@ -47,8 +47,8 @@ def work(job: Job, channel: Channel) -> None:
     """Do the job, and report how it ended. An error of the target is reported, not raised."""
     try:
         importlib.import_module(CHILDREN[job.child]).run(job, channel)
-        channel.tell(Ended("done"))
+        channel.send(Ended("done"))
     except StateError as error:
-        channel.tell(Ended("state", str(error)))
+        channel.send(Ended("state", str(error)))
     except TargetError as error:
-        channel.tell(TargetFailure(error.stage, error.line, error_frames(error.__cause__), monotonic()))
+        channel.send(TargetFailure(error.stage, error.line, error_frames(error.__cause__), monotonic()))

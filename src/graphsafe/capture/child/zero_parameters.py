@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.child.state import reachable_state
 from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.child.vary import generator_for
 from graphsafe.capture.device.modes import outside_modes
@@ -23,7 +23,7 @@ _DRAWN = 1 << 20
 def fill_zero_parameters(device: Device, subject: Subject) -> list[str]:
     """Fill the floating-point parameters that are zero everywhere, and return their paths."""
     filled = []
-    for path, tensor in reach_of(subject).tensors.items():
+    for path, tensor in reachable_state(subject).tensors.items():
         if not isinstance(tensor, torch.nn.Parameter) or not tensor.is_floating_point() or tensor.numel() == 0:
             continue
         with outside_modes():

@@ -123,7 +123,7 @@ class Device(Protocol):
     collectives: Literal["nccl", "gloo"]
     "The backend for collectives between ranks."
 
-    def meet(self) -> None:
+    def device_barrier(self) -> None:
         """Wait on the device until all ranks have called this method. Needs a process group."""
 
     def entered(self) -> AbstractContextManager[None]:
@@ -155,7 +155,7 @@ class Device(Protocol):
         """Enter the stream for warm-up and capture. At both ends of the block, this stream and the current stream wait
         for each other."""
 
-    def stands_on(self) -> str:
+    def current_stream_name(self) -> str:
         """Return the current device and stream, by symbolic name (`cuda:0, default stream` or `cuda:0, side
         stream`)."""
 
@@ -199,13 +199,13 @@ class Device(Protocol):
 
     def synchronize(self) -> None: ...
 
-    def fall_behind(self) -> bool:
+    def keep_busy(self) -> bool:
         """Keep the current stream busy for some milliseconds, and return True at once. Return False if the device
         cannot run behind the host."""
 
     def is_on_device(self, tensor: torch.Tensor) -> bool: ...
 
-    def is_on_another(self, tensor: torch.Tensor) -> bool:
+    def is_on_other_gpu(self, tensor: torch.Tensor) -> bool:
         """Return whether the tensor is on another GPU."""
 
     def is_pageable(self, tensor: torch.Tensor) -> bool:
@@ -253,10 +253,10 @@ class Device(Protocol):
         """Run a step, perhaps twice. Return the host's calls and the device's work in order, with times if the device
         has a clock. Files may be written to `folder`. The paths of lines are absolute."""
 
-    def values_asked(self) -> int:
+    def uncomputed_value_reads(self) -> int:
         """Return how often Python has asked for a value that was not computed."""
 
-    def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
+    def with_made_up_values(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
         """In this block, Python gets a made-up value if it reads a value that was not computed. The answer 1 stands for
         True, one, and all elements of a mask; 0 stands for False, zero, and no element of a mask."""
 

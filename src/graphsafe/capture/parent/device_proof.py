@@ -15,7 +15,7 @@ from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
 from graphsafe.capture.parent.finding_table import at_configured_levels
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.growth import said_of
-from graphsafe.capture.parent.probes import Seen, reported
+from graphsafe.capture.parent.probes import DeviceAnswers, reported
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.run import Run
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
@@ -47,7 +47,7 @@ class DeviceProof:
     unproven: Sequence[Axes] = ()
     "The buckets that are only captured in the shared pool."
     rank: Rank = field(default_factory=Rank)
-    runs: list[tuple[Axes, Seen]] = field(default_factory=list)
+    runs: list[tuple[Axes, DeviceAnswers]] = field(default_factory=list)
     of_bucket: list[Sequence[Finding]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
@@ -87,7 +87,7 @@ class DeviceProof:
         self.of_bucket.append(findings)
         self._add(*at_configured_levels(findings, seen, self.book), *run.limits, *without_line)
         self._add(*said_of(seen, self.book))
-        failure = seen.told.get(TargetFailure)
+        failure = seen.answers.get(TargetFailure)
         return failure is None or failure.stage != "import"
 
     def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
@@ -111,7 +111,7 @@ class DeviceProof:
         self._pool = sharing.pool
         self.limits += sharing.limits
         seen = ready[0][1]
-        self._add(*sharing.findings(seen.told[Built].entry, self.book, seen.source))
+        self._add(*sharing.findings(seen.answers[Built].entry, self.book, seen.source))
 
     def _alone_bytes(self) -> list[int | None]:
         """Return the bytes of each bucket's graph in its own pool. If there are several ranks, return the largest of
@@ -136,7 +136,7 @@ class DeviceProof:
         return DeviceResult(self.name, verdict, named, probes, rank=self.rank.reported, pool=reported(self._pool))
 
 
-def _timed(seen: Seen, run: Run, seconds: float) -> Seen:
+def _timed(seen: DeviceAnswers, run: Run, seconds: float) -> DeviceAnswers:
     """Add the times of the run and of its children, and the reason if the children did not share imports."""
     timing = replace(
         seen.probes.timing, seconds=round(seconds, 2), children=run.seconds, spent=run.spent, not_shared=run.not_shared

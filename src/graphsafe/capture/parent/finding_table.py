@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
-from graphsafe.capture.parent.probes import Seen
+from graphsafe.capture.parent.probes import DeviceAnswers
 from graphsafe.capture.shared.places import chain, location, shown, text_at
 from graphsafe.optable.entries import version_matches
 from graphsafe.report.kernel_names import readable
@@ -126,7 +126,7 @@ Key = tuple[str, str, int]
 class FindingTable:
     """Collects findings, and limits for facts whose line in the user's code is not known."""
 
-    def __init__(self, seen: Seen, book: Rulebook) -> None:
+    def __init__(self, seen: DeviceAnswers, book: Rulebook) -> None:
         self._seen = seen
         self._book = book
         self.found: dict[Key, Finding] = {}
@@ -183,7 +183,7 @@ class FindingTable:
         )
 
 
-def lowered(level: Level, seen: Seen) -> Level:
+def lowered(level: Level, seen: DeviceAnswers) -> Level:
     """Return the level, with an error lowered to a warning if a replay, or a capture from shapes, has shown that the
     cause does no harm here."""
     capture = seen.probes.capture
@@ -191,7 +191,7 @@ def lowered(level: Level, seen: Seen) -> Level:
     return "warning" if level == "error" and seen.verdict == harmless else level
 
 
-def at_configured_levels(findings: Iterable[Finding], seen: Seen, book: Rulebook) -> list[Finding]:
+def at_configured_levels(findings: Iterable[Finding], seen: DeviceAnswers, book: Rulebook) -> list[Finding]:
     """Return the findings at their configured levels. Levels are lowered if a correct replay has shown that the cause
     does no harm."""
     return [replace(one, level=lowered(book.rules[one.code].level_of(one.level), seen)) for one in findings]

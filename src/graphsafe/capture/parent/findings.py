@@ -37,7 +37,7 @@ from graphsafe.capture.parent.finding_table import (
 )
 from graphsafe.capture.parent.frozen_values import FrozenValues, known
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
-from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, Seen, reported
+from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, DeviceAnswers, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, how_of, value_read
 from graphsafe.capture.shared.places import is_within, shown
@@ -48,7 +48,7 @@ from graphsafe.report.probes.replay import Check, differing
 from graphsafe.rulebook.book import Rulebook
 
 
-def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]:
+def findings_of(seen: DeviceAnswers, book: Rulebook) -> tuple[list[Finding], list[Limit]]:
     """Return one finding per line and cause. A fact without a line of the user's code becomes a limit."""
     writer = _Writer(seen, book)
     writer.construction()
@@ -76,14 +76,14 @@ _EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3", "GS503")
 
 
 class _Writer:
-    def __init__(self, seen: Seen, book: Rulebook) -> None:
+    def __init__(self, seen: DeviceAnswers, book: Rulebook) -> None:
         self._seen = seen
         self._probes = seen.probes
-        self._told = seen.told
+        self._answers = seen.answers
         self._book = book
         self.table = FindingTable(seen, book)
         self.add = self.table.add
-        entry = seen.told[Built].entry
+        entry = seen.answers[Built].entry
         self._entry: tuple[CallSite, ...] = () if entry is None else (entry,)
         "The step's function, as the place of findings whose line is not known."
         self._twin = seen.probes.twin
@@ -111,7 +111,7 @@ class _Writer:
             self.add("GS501", self._entry, level="error", expr=draw, data=says, repair=repair, region=None)
 
     def events(self) -> None:
-        for event in self._told[Watched].events:
+        for event in self._answers[Watched].events:
             code = code_of(event, self._book.ops)
             if code is None:
                 continue
@@ -126,7 +126,7 @@ class _Writer:
             self.add(code, event.frames, event.span, level=level, value=value, count=count, data=data, how=how)
 
     def state(self) -> None:
-        lazy = self._told[Reference].lazy
+        lazy = self._answers[Reference].lazy
         reported: list[str] = []
         changed = self._probes.state.changed or ()
         growing = [change.name for change in changed if change.how == "grows"]
@@ -151,7 +151,7 @@ class _Writer:
                 self._lazy(path, self._entry)
         if not lazy and self._probes.replay.first_step == "fail":
             births = {change.name: change.frames for change in changed if change.how == "born"}
-            for path in self._told[Reference].lazy_caches:
+            for path in self._answers[Reference].lazy_caches:
                 self._lazy(path, births.get(path, ()))
 
     def _level_of(self, how: str) -> Level:
@@ -172,9 +172,11 @@ class _Writer:
     def frozen(self) -> None:
         """Add findings for values that Python froze at capture. Captures that differ prove this."""
         if self._twin.status == "fail" and self._twin.differences:
-            values = FrozenValues(self._twin, self._probes.state.changed or (), self._told[Ran].host_calls, self._entry)
-            for code, frames, told in values.told(escaped=any(key[0] == "GS604" for key in self.table.found)):
-                self.add(code, frames, **told)
+            values = FrozenValues(
+                self._twin, self._probes.state.changed or (), self._answers[Ran].host_calls, self._entry
+            )
+            for code, frames, answers in values.findings(escaped=any(key[0] == "GS604" for key in self.table.found)):
+                self.add(code, frames, **answers)
 
     def horizon(self) -> None:
         """Add a finding if Python decides differently in a later step. Its place is the cause if there is a single one,
@@ -182,9 +184,9 @@ class _Writer:
         departure = self._probes.horizon.departure
         if departure is None or self._twin.status == "fail" or self._is_found_by_long_run(departure):
             return
-        blamed = blamed_for(departure, self._told[Ran].host_calls, self._probes.state.changed or ())
+        blamed = blamed_for(departure, self._answers[Ran].host_calls, self._probes.state.changed or ())
         frames, here = blamed.frames or departure.frames or self._entry, what_departed(departure)
-        if not blamed.is_told(frames, self.table.found):
+        if not blamed.is_reported(frames, self.table.found):
             code, span, expr, how, data = blamed.code, blamed.span, blamed.expr, blamed.how, blamed.data
             self.add(code, frames, span, expr=expr, level="error", data=data, here=here, how=how)
 
@@ -198,7 +200,7 @@ class _Writer:
     def races(self) -> None:
         """Add a finding for each pair of unordered nodes that use the same memory, at the node that was captured later.
         A collective that the step never waits for causes such races too, but it already has a finding."""
-        unwaited = {waited.frames[-1] for waited in self._told[Ran].never_waited if waited.frames}
+        unwaited = {waited.frames[-1] for waited in self._answers[Ran].never_waited if waited.frames}
         for race in self._probes.order.races or ():
             if unwaited.intersection([*race.frames[-1:], *race.other_frames[-1:]]):
                 continue
@@ -210,7 +212,7 @@ class _Writer:
     def capture_aware(self) -> None:
         """If the captured step computes something other than the eager step, add findings at the lines that ask whether
         a capture is under way."""
-        reference = self._told[Reference]
+        reference = self._answers[Reference]
         if not reference.differs or self._probes.capture.status != "pass":
             return
         data = {"checks": reported(differing(reference.checks)[:4])}
@@ -230,16 +232,16 @@ class _Writer:
             return
         error = self._probes.capture.first_error
         says = {"broke_the_capture": None if error is None else error.message}
-        own = self._told[OwnGraphs]
+        own = self._answers[OwnGraphs]
         replays = next(iter(own.replays), None)
         if replays is not None:
             # Instruments would name another cause, because compiled functions run uncompiled under them.
             without = WITHOUT_COMPILED if own.compiled else WITHOUT_GRAPHS
             self.add("GS607", replays or self._entry, expr=OWN_GRAPHS, data=says, repair=without)
             return
-        diagnosis = self._told[Diagnosed].diagnosis
+        diagnosis = self._answers[Diagnosed].diagnosis
         message = "" if error is None else error.message
-        event = diagnosis.event if diagnosis is not None else self._told[Refused].event
+        event = diagnosis.event if diagnosis is not None else self._answers[Refused].event
         cause = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
         listed = code_of_text(message, self._book)
         code, frames, span = listed or "GS607", self._entry, None if error is None else error.span
@@ -265,9 +267,9 @@ class _Writer:
         return next((key for key in there if key[0] == code), there[0] if there else None)
 
     def escaped(self) -> None:
-        for event in self._told[EscapedWork].operations:
+        for event in self._answers[EscapedWork].operations:
             self.add("GS604", event.frames, event.span)
-        diagnosis = self._told[Diagnosed].diagnosis
+        diagnosis = self._answers[Diagnosed].diagnosis
         if diagnosis is not None and diagnosis.cause in CODE_OF_CAUSE and self._probes.capture.status == "pass":
             self.add(CODE_OF_CAUSE[diagnosis.cause], diagnosis.event.frames, diagnosis.event.span)
 
@@ -276,9 +278,9 @@ class _Writer:
         replay = self._probes.replay
         if replay.status != "fail":
             return
-        rounds = self._told[ComparedRounds]
-        for frames, told in stale_events((*self._told[FiredEvents].events, *rounds.after), self._entry):
-            self.add("GS712", frames, region="step", **told)
+        rounds = self._answers[ComparedRounds]
+        for frames, answers in stale_events((*self._answers[FiredEvents].events, *rounds.after), self._entry):
+            self.add("GS712", frames, region="step", **answers)
         wrong, failed = differing(replay.checks or ()), rounds.error
         if failed is not None:
             self.add("GS704", failed.frames or self._entry, expr=failed.message, value="the refresh")
@@ -302,7 +304,7 @@ class _Writer:
     def _rounds(self, wrong: list[Check]) -> list[Check]:
         """Add findings for later rounds that differ. Their place is the refresh, because nothing else runs between
         replays. Return the checks that these findings do not explain."""
-        rounds = self._told[ComparedRounds]
+        rounds = self._answers[ComparedRounds]
         if rounds.after:
             return []  # the event caused the differences
         frames = () if rounds.refresh is None else (rounds.refresh,)
@@ -318,8 +320,8 @@ class _Writer:
         return wrong
 
     def launch_choices(self) -> None:
-        for frames, told in frozen_choices(self._told[LaunchChoices].choices, self._entry):
-            self.add("GS713", frames, **told)
+        for frames, answers in frozen_choices(self._answers[LaunchChoices].choices, self._entry):
+            self.add("GS713", frames, **answers)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
         """Raise a finding to an error if its line changes state that differs after replays. Return whether there is
@@ -339,9 +341,9 @@ class _Writer:
             self.add("GS611", cause.frames, expr=cause.reason, data={"cause": cause.code})
         for mark in self._seen.marks.needless:
             self.add("GS612", [mark], expr=f"`{mark.function}`", region="step")
-        given = self._told[Given]
+        given = self._answers[Given]
         if given.reason is not None:
-            replays = next(iter(self._told[OwnGraphs].replays), ())
+            replays = next(iter(self._answers[OwnGraphs].replays), ())
             names = ", ".join(given.different[:3]) or given.reason
             self.add("GS704", replays or self._entry, level="error", expr=names)
         compiled = self._probes.step.compiled
@@ -351,7 +353,7 @@ class _Writer:
     def collectives(self) -> None:
         """Add findings for collectives that the step never waits for, and for collectives that only some ranks
         issue."""
-        for waited in self._told[Ran].never_waited:
+        for waited in self._answers[Ran].never_waited:
             self.add("GS615", waited.frames, waited.span)
         own = of_one_rank(self._seen.divergence, self._seen.rank)
         if own is not None:

@@ -13,7 +13,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.report.probes.state import Change
 from graphsafe.report.probes.twin import Cause, Twin
 
-Told = tuple[str, Sequence[CallSite], dict[str, Any]]
+FrozenFinding = tuple[str, Sequence[CallSite], dict[str, Any]]
 "The rule's code, the frames, and the other arguments of a finding."
 _CODE_OF_KIND = {"tensor": "GS703", "input": "GS707"}
 "The kind of a `Cause` -> the code of its rule."
@@ -36,7 +36,7 @@ class FrozenValues:
         self._froze |= place_of(first.frames)
         self._here = what_was_frozen(first)
 
-    def told(self, escaped: bool) -> Iterator[Told]:
+    def findings(self, escaped: bool) -> Iterator[FrozenFinding]:
         """Yield a finding for each cause. Without known causes, yield one for each likely reason, or else one at the
         operation. `escaped` says that some work of the step ran outside the graph; this work has its own findings."""
         if self._twin.changes:
@@ -52,7 +52,7 @@ class FrozenValues:
     def _wanted(self) -> str:
         return "random" if self._twin.elsewhere == "host-random" else "clock"
 
-    def _of_cause(self, cause: Cause) -> Told:
+    def _of_cause(self, cause: Cause) -> FrozenFinding:
         path, changes = cause.path, self._changes
         change = changes.get(path) or next((changes[name] for name in changes if is_within(path, name)), None)
         frames = cause.frames or (change and change.frames) or self._first.frames or self._entry
@@ -60,7 +60,7 @@ class FrozenValues:
         words = {"value": f"`{path}`", "expr": f"{path}", "level": "error", "data": data, "here": self._here}
         return _code_of(cause), frames, words
 
-    def _of_calls(self) -> Iterator[Told]:
+    def _of_calls(self) -> Iterator[FrozenFinding]:
         """Yield the calls whose value differs each time. If the cause is a clock and no call is known, yield changes of
         state that cannot be read."""
         calls = [call for call in self._calls if call.kind == self._wanted]
@@ -73,7 +73,7 @@ class FrozenValues:
             data = {"attribute": change.name, "froze": self._froze}
             yield "GS702", change.frames, {"level": "error", "data": data, "here": self._here}
 
-    def _of_growth(self) -> Iterator[Told]:
+    def _of_growth(self) -> Iterator[FrozenFinding]:
         """Yield the lines that keep a tensor of each step alive. The next step's tensor then has another address."""
         for change in self._changes.values():
             if change.how == "grows" and _is_line(change.frames, self._first.frames):
@@ -81,7 +81,7 @@ class FrozenValues:
                 words = {"value": f"`{change.name}`", "level": "error", "data": {**data, "froze": self._froze}}
                 yield "GS402", change.frames, words
 
-    def _of_operation(self) -> Told:
+    def _of_operation(self) -> FrozenFinding:
         first = self._first
         code = "GS504" if self._wanted == "random" else "GS702"
         words: dict[str, Any] = {"data": {"froze": self._froze}, "here": self._here}

@@ -10,7 +10,7 @@ from typing import TypeVar
 from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.probes import LongRun, Point
 from graphsafe.capture.parent.finding_table import finding_at
-from graphsafe.capture.parent.probes import Seen, reported
+from graphsafe.capture.parent.probes import DeviceAnswers, reported
 from graphsafe.report.model import Finding, Limit
 from graphsafe.report.probes.memory import Growth, Memory
 from graphsafe.report.probes.probe import Error
@@ -81,19 +81,19 @@ def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory,
     return memory, replay
 
 
-def said_of(seen: Seen, book: Rulebook) -> list[Finding | Limit]:
+def said_of(seen: DeviceAnswers, book: Rulebook) -> list[Finding | Limit]:
     """Return the findings and limits of a long run:
     - a leak, at the line that keeps memory
     - replaced state that makes replays wrong, at the refresh, or at the step if there is no refresh
     - the reason if the run stopped early
     """
-    growth, run = seen.probes.memory.growth, seen.told.get(LongRun)
+    growth, run = seen.probes.memory.growth, seen.answers.get(LongRun)
     said: list[Finding | Limit] = []
     if growth is None or run is None:
         return said
     if growth.stopped:
         said.append(Limit("long-run", seen.device, growth.stopped))
-    frame = run.refresh or seen.told[Built].entry
+    frame = run.refresh or seen.answers[Built].entry
     first = next(iter(growth.drifts), None)
     for moved in growth.moved:
         if first is None or moved.path not in first.moved:

@@ -21,7 +21,7 @@ _DECIDES = ("GS101", "GS102", "GS203")
 
 
 @dataclass(frozen=True, slots=True)
-class Blamed:
+class BlamedLine:
     """The line to blame. `frames` is empty unless there is a single possible cause."""
 
     code: str
@@ -36,7 +36,7 @@ class Blamed:
         the rule's message."""
         return None if self.frames or self.expr else "departed"
 
-    def is_told(self, frames: Sequence[CallSite], found: Mapping[Key, Finding]) -> bool:
+    def is_reported(self, frames: Sequence[CallSite], found: Mapping[Key, Finding]) -> bool:
         """Return whether other findings already name the cause: a line that makes state grow, or a decision that
         depends on a value of the device."""
         if self.code == "GS402":
@@ -47,11 +47,11 @@ class Blamed:
         return any(one.code in _DECIDES and one.level == "error" for one in found.values())
 
 
-def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Sequence[Change]) -> Blamed:
+def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Sequence[Change]) -> BlamedLine:
     """Choose the line to blame among the host calls and the changes of state that the step probe saw."""
     says = {key: getattr(departure, key) for key in ("step", "under", "what", "before", "after")}
     if departure.under in _OF_HOST_MEMORY:
-        return Blamed("GS702", (), departure.span, None, {"departure": says})
+        return BlamedLine("GS702", (), departure.span, None, {"departure": says})
     by_clock = departure.under != "further steps"
     wanted = "clock" if by_clock else "random"
     calls = [call for call in host_calls if call.kind == wanted]
@@ -59,16 +59,16 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
     if len(calls) == 1 and (by_clock or not changes):
         call = calls[0]
         code = "GS702" if by_clock else "GS504"
-        return Blamed(code, call.frames, call.span, None, {"departure": says, "call": call.function})
+        return BlamedLine(code, call.frames, call.span, None, {"departure": says, "call": call.function})
     if len(changes) == 1 and not calls:
         change = changes[0]
         code = "GS402" if change.how == "grows" else "GS702"
-        return Blamed(code, change.frames, None, change.name, {"departure": says, "attribute": change.name})
+        return BlamedLine(code, change.frames, None, change.name, {"departure": says, "attribute": change.name})
     path = rebound_by(departure)
     if path is not None and not calls and not changes:
-        return Blamed("GS703", (), departure.span, path, {"departure": says, "attribute": path})
+        return BlamedLine("GS703", (), departure.span, path, {"departure": says, "attribute": path})
     among = [*(call.function for call in calls), *(change.name for change in changes)]
-    return Blamed("GS702", (), departure.span, None, {"departure": says, "among": among})
+    return BlamedLine("GS702", (), departure.span, None, {"departure": says, "among": among})
 
 
 def rebound_by(departure: Departure) -> str | None:

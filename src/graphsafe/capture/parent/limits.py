@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphsafe.capture.answers.probes import Reference, StepMemory
-from graphsafe.capture.shared.told import Told
+from graphsafe.capture.shared.answers import Answers
 from graphsafe.report.model import Limit
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.text import listed
@@ -14,10 +14,10 @@ _FILE_READ = "each step reads this file; a graph keeps the result of what it dec
 _HOST_COUNT = "steps count these up on the host, whatever the inputs; replays leave them as they are"
 
 
-def limits_of(told: Told, is_captured: bool, called: str, device: str) -> Iterator[Limit]:
+def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> Iterator[Limit]:
     """Yield the limits of a target. `called` is the target's name in the report. `is_captured` says whether the capture
     passed."""
-    reference = told[Reference]
+    reference = answers[Reference]
     if is_captured and reference.host_counts:
         yield Limit("not-compared", listed(reference.host_counts, most=3), _HOST_COUNT)
     if is_captured and reference.refused is not None:
@@ -26,10 +26,10 @@ def limits_of(told: Told, is_captured: bool, called: str, device: str) -> Iterat
     if reference.first_step_failed is not None:
         why = f"no first step on new inputs could be compared: {reference.first_step_failed}"
         yield Limit("first-step", called, why)
-    held = told[StepMemory]
+    held = answers[StepMemory]
     if held.failed is not None and (is_captured or held.step is None):
         yield Limit("memory", device, f"the step cannot be run once more: {held.failed}")
-    ahead = told[Horizon]
+    ahead = answers[Horizon]
     for path in ahead.files_read or ():
         yield Limit("not-varied", path, _FILE_READ)
     if ahead.status == "pass" and ahead.reason:

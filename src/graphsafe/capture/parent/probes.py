@@ -17,9 +17,9 @@ from graphsafe.capture.answers.probes import (
     StepMemory,
     Watched,
 )
+from graphsafe.capture.shared.answers import Answers
 from graphsafe.capture.shared.collectives import Call
 from graphsafe.capture.shared.places import shown
-from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import CallSite, Plan, Source, Verdict
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
@@ -33,14 +33,14 @@ IN_LATER_ROUND, BEHIND_HOST = " in a later round", " with the device behind the 
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DeviceAnswers:
     """The answers of the children for one device and bucket. Answers that are missing are empty."""
 
     device: str
     source: Source
     verdict: Verdict
     probes: Probes
-    told: Told = field(default_factory=Told)
+    answers: Answers = field(default_factory=Answers)
     "The answers that are not probes."
     plan: Plan | None = None
     marks: Marks = field(default_factory=Marks)
@@ -88,20 +88,20 @@ def place_of(frames: Sequence[CallSite]) -> str | None:
     return f"{shown(frames[-1].path)}:{frames[-1].line}" if frames else None
 
 
-def step_of(told: Told, *failures: Ended) -> Step:
+def step_of(answers: Answers, *failures: Ended) -> Step:
     """Return the probe `step`. `failures` are the ends of those children in which the step may have failed."""
-    step = told[Step]
-    if Watched in told:
-        step = replace(step, by_line=by_line(told[Watched].events))
+    step = answers[Step]
+    if Watched in answers:
+        step = replace(step, by_line=by_line(answers[Watched].events))
     for end in failures:
         if end.how == "target":
             step = replace(step, status="fail", ran=False, reason=end.why)
     return step
 
 
-def capture_of(told: Told, end: Ended, phase: str) -> Capture:
+def capture_of(answers: Answers, end: Ended, phase: str) -> Capture:
     """Return the probe `capture` of a child, from its answers, its end, and its phase at the end."""
-    capture = told.get(Capture) or Capture(reason="it was not reached")
+    capture = answers.get(Capture) or Capture(reason="it was not reached")
     if capture.status == "pass" or end.how in ("done", "state"):
         return capture
     if end.how == "target":
@@ -110,10 +110,10 @@ def capture_of(told: Told, end: Ended, phase: str) -> Capture:
     return replace(capture, status=end.status, phase=phase, reason=end.why)
 
 
-def replay_of(told: Told, end: Ended, phase: str, capture: Capture, reference: Ended) -> Replay:
+def replay_of(answers: Answers, end: Ended, phase: str, capture: Capture, reference: Ended) -> Replay:
     """Return the probe `replay` of a child, from its answers, its end, its phase at the end, and its probe `capture`.
     `reference` is the end of the reference child, with whose steps replays are compared."""
-    replay = told.get(Replay) or Replay(checks=())
+    replay = answers.get(Replay) or Replay(checks=())
     if replay.reason == NO_REFERENCE and reference.why:
         replay = replace(replay, reason=f"{NO_REFERENCE}: {reference.why}")
     if capture.status != "pass" or end.how in ("done", "state"):
@@ -125,17 +125,17 @@ def replay_of(told: Told, end: Ended, phase: str, capture: Capture, reference: E
     return replace(replay, first_step="timeout") if end.how == "timeout" else replay
 
 
-def with_reference(replay: Replay, told: Told) -> Replay:
+def with_reference(replay: Replay, answers: Answers) -> Replay:
     """Return the probe with the reference's checks, and with the number of replays on new inputs."""
-    reference, inputs = told[Reference], told[Varied]
+    reference, inputs = answers[Reference], answers[Varied]
     replay = replace(replay, varied=reference.varied, unvaried=inputs.unvaried, unvaried_host=inputs.unvaried_host)
     return with_checks(replay, reference.checks)
 
 
-def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
+def with_events(replay: Replay, answers: Answers, expected: int, why: str) -> Replay:
     """Return the probe with the replays after events. If there are fewer than `expected`, an undecided check is added,
     and `why` is the reason."""
-    fired = told[FiredEvents].events
+    fired = answers[FiredEvents].events
     if len(fired) < expected:
         replay = replace(replay, reason=why)
         replay = with_checks(replay, (Check("the step after an event", None, False, None, None),))
@@ -145,15 +145,15 @@ def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
     return replay
 
 
-def with_rounds(replay: Replay, told: ComparedRounds) -> Replay:
+def with_rounds(replay: Replay, answers: ComparedRounds) -> Replay:
     """Return the probe with the results of further rounds. Only rounds that fail or differ change the verdict. The
     number of rounds is always reported."""
-    replay = replace(replay, rounds=told.number)
-    if told.error is not None:
-        return replace(replay, status="fail", first_error=told.error)
+    replay = replace(replay, rounds=answers.number)
+    if answers.error is not None:
+        return replace(replay, status="fail", first_error=answers.error)
     checks = (
-        *(replace(check, name=check.name + IN_LATER_ROUND) for check in told.checks),
-        *(replace(check, name=check.name + BEHIND_HOST) for check in told.late),
+        *(replace(check, name=check.name + IN_LATER_ROUND) for check in answers.checks),
+        *(replace(check, name=check.name + BEHIND_HOST) for check in answers.late),
     )
     return with_checks(replay, tuple(check for check in checks if check.result in ("different", None)))
 
@@ -165,9 +165,9 @@ def with_checks(replay: Replay, checks: tuple[Check, ...]) -> Replay:
     return replace(replay, status=status, checks=checks)
 
 
-def twin_of(told: Told, end: Ended) -> Twin:
+def twin_of(answers: Answers, end: Ended) -> Twin:
     """Return the probe `twin` of a child, from its answers and its end."""
-    twin = told[Twin]
+    twin = answers[Twin]
     if twin.status == "crashed" and end.how == "timeout":
         return replace(twin, status="timeout", reason=end.why)
     return twin
@@ -179,7 +179,9 @@ def memory_of(held: StepMemory, capture: Capture) -> Memory:
     return Memory("skipped" if held.step is None else "pass", step=held.step, pool=pool)
 
 
-def measured(memory: Memory, told: Memory) -> Memory:
+def measured(memory: Memory, answers: Memory) -> Memory:
     """Return the probe `memory` with the answer of the measuring child."""
-    pool = memory.pool if told.pool is None else told.pool
-    return replace(memory, status=told.status, pool_bytes=told.pool_bytes, peak_bytes=told.peak_bytes, pool=pool)
+    pool = memory.pool if answers.pool is None else answers.pool
+    return replace(
+        memory, status=answers.status, pool_bytes=answers.pool_bytes, peak_bytes=answers.peak_bytes, pool=pool
+    )

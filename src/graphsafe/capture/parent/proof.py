@@ -13,13 +13,13 @@ from typing import Any, Literal
 from graphsafe.capture.answers.build import Built, Declaration
 from graphsafe.capture.answers.probes import Ran
 from graphsafe.capture.parent.buckets.sharing import sample_of
-from graphsafe.capture.parent.buckets.support import Tried, mismatch, support_of
+from graphsafe.capture.parent.buckets.support import BucketResult, mismatch, support_of
 from graphsafe.capture.parent.device_proof import DeviceProof
 from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.parent.finding_table import merged
 from graphsafe.capture.parent.join import Predictions, executed_files, joined
 from graphsafe.capture.parent.lookup import what_is_missing
-from graphsafe.capture.parent.probes import Seen
+from graphsafe.capture.parent.probes import DeviceAnswers
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
 from graphsafe.capture.parent.ranks.rank import Rank, side_by_side, variables_of
 from graphsafe.capture.parent.supervision.device_use import at_a_time
@@ -116,10 +116,11 @@ class Proof:
             for number in range(len(points))
         ]
         tried = [
-            Tried(axes, worst(one.verdict for one in of), _timing(of)) for axes, of in zip(points, seen, strict=True)
+            BucketResult(axes, worst(one.verdict for one in of), _timing(of))
+            for axes, of in zip(points, seen, strict=True)
         ]
         ran = [one for of in seen for one in of]
-        declared = next((one.told[Built].declared for one in ran if one.told[Built].declared is not None), None)
+        declared = next((one.answers[Built].declared for one in ran if one.answers[Built].declared is not None), None)
         if self._request.declared is not None:
             declared = Declaration(self._request.declared, f"declared = {self._request.declared} in the configuration")
         self._support = support_of(tried, declared)
@@ -134,7 +135,7 @@ class Proof:
                 first = next((finding for finding in in_order(findings) if finding.level == "error"), None)
                 if first is not None:
                     failures.setdefault(number, first)
-        entry = next((one.told[Built].entry for one in ran if one.told[Built].entry is not None), None)
+        entry = next((one.answers[Built].entry for one in ran if one.answers[Built].entry is not None), None)
         rule = self._book.rules["GS801"]
         found = mismatch(tried, declared, entry, failures, rule, ran[0].source)
         self._findings += [found] if isinstance(found, Finding) else []
@@ -190,13 +191,13 @@ class Proof:
             return self._report((), [Limit(INTERNAL, self.target, in_one_line(error))])
 
     @property
-    def _seen(self) -> list[Seen]:
+    def _seen(self) -> list[DeviceAnswers]:
         return [seen for device in self._devices for _, seen in device.runs]
 
     def _lines(self) -> dict[str, set[int]]:
         lines: dict[str, set[int]] = {}
         for seen in self._seen:
-            for file, numbers in seen.told[Ran].lines.items():
+            for file, numbers in seen.answers[Ran].lines.items():
                 lines.setdefault(file, set()).update(numbers)
         return lines
 
@@ -209,7 +210,9 @@ class Proof:
             command="capture",
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             environment=environment(
-                [seen.told[Built].platform for seen in self._seen], self._book.ops.name, self._request.config.settings
+                [seen.answers[Built].platform for seen in self._seen],
+                self._book.ops.name,
+                self._request.config.settings,
             ),
             target=self._request.called,
             verdict=verdict if self.fault is None and not self._interrupted else worst((verdict, "inconclusive")),
@@ -230,7 +233,7 @@ def _evidence(devices: Sequence[str]) -> Literal["measured", "predicted"] | None
     return "predicted" if any(device.startswith("sim") for device in devices) else "measured"
 
 
-def _timing(seen: Sequence[Seen]) -> Timing:
+def _timing(seen: Sequence[DeviceAnswers]) -> Timing:
     """Return the first timing that has the time of an eager step and that of a replay."""
     measured = (one.probes.timing for one in seen if one.probes.timing.times_as_fast is not None)
     return next(measured, Timing())

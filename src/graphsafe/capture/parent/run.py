@@ -22,7 +22,7 @@ from graphsafe.capture.parent.growth import with_long_run
 from graphsafe.capture.parent.jobs import job_of, until_nothing_is_learned
 from graphsafe.capture.parent.limits import limits_of
 from graphsafe.capture.parent.probes import (
-    Seen,
+    DeviceAnswers,
     capture_of,
     measured,
     memory_of,
@@ -40,10 +40,10 @@ from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.parent.supervision.supervisor import Supervisor, key_of
 from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest
+from graphsafe.capture.shared.answers import Answers
 from graphsafe.capture.shared.collectives import Call
-from graphsafe.capture.shared.job import EAGER_ROUNDS, OWN_INPUTS, REFERENCE, Job, forget, gone
+from graphsafe.capture.shared.job import EAGER_ROUNDS, OWN_INPUTS, REFERENCE, Job, ended_marker, forget
 from graphsafe.capture.shared.places import call_lines
-from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import Limit, Plan, Source
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
@@ -81,7 +81,7 @@ class Run:
     limits: list[Limit] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     spent: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    _told: Told = field(default_factory=Told)
+    _answers: Answers = field(default_factory=Answers)
     _children: dict[str, Child] = field(default_factory=dict)
     _probes: Probes = field(default_factory=Probes)
     _planned: Plan | None = None
@@ -99,7 +99,7 @@ class Run:
         """The reason why children did not share imports, or None."""
         return self.supervisor.not_shared.get(key_of(self._job("build")))
 
-    def prove(self) -> Seen:
+    def prove(self) -> DeviceAnswers:
         if self.request.shapes:
             self._predict()
         elif self._build():
@@ -110,18 +110,18 @@ class Run:
                 self._plan()
         return self.seen()
 
-    def seen(self) -> Seen:
+    def seen(self) -> DeviceAnswers:
         judged = verdict(self._probes, self._planned)
         probes = self._probes
         if judged == "ready" and probes.state.status == "fail":
             # Replays are right although the step changes state, so these changes are no fault.
             probes = replace(probes, state=replace(probes.state, status="pass"))
-        return Seen(
+        return DeviceAnswers(
             device=self.device,
             source=self.source,
             verdict=judged,
             probes=probes,
-            told=self._told,
+            answers=self._answers,
             plan=self._planned,
             marks=self._marks,
             rank=self.rank.reported,
@@ -136,17 +136,17 @@ class Run:
 
     def _ended(self, child: Child) -> Ended:
         """Record the answers of a child that has ended. Return how it ended."""
-        told, end = child.told, child.ended
+        answers, end = child.answers, child.ended
         self._divergence = self._divergence or self.rank.coordinator.divergence(child)
         self.seconds[child.name] = round(self.seconds.get(child.name, 0.0) + child.seconds, 2)
         self.spent[child.name] = child.spent
-        self._told |= told
-        self._probes = self._probes.with_found(told.get)
+        self._answers |= answers
+        self._probes = self._probes.with_found(answers.get)
         self._children[child.name] = child
         if end.how == "fault":
             self.limits.append(Limit(INTERNAL, f"{child.name} {self._where}", end.why))
             return end
-        for what in (*(told[Step].unknown_operations or ()), *(told[Capture].unknown_operations or ())):
+        for what in (*(answers[Step].unknown_operations or ()), *(answers[Capture].unknown_operations or ())):
             limit = Limit("simulated", what, "the simulated device cannot vouch for it")
             if limit not in self.limits:
                 self.limits.append(limit)
@@ -184,17 +184,17 @@ class Run:
 
     def _broken_by(self, child: Child) -> str | None:
         """Return the input whose new values broke the process, or None. The next child leaves this input as it is."""
-        told = child.told.get(BrokenBy)
-        broken = None if told is None else told.path
+        answers = child.answers.get(BrokenBy)
+        broken = None if answers is None else answers.path
         if child.ended.how == "crashed" and child.phase.startswith(_TRIES):
             broken = child.phase.removeprefix(_TRIES)
         broken = self.rank.first(broken)
         return None if broken == OWN_INPUTS else broken
 
     def _built(self, child: Child) -> bool:
-        told, end = child.told, child.ended
-        construct, step = told.get(Construct), Step()
-        failure = told.get(TargetFailure)
+        answers, end = child.answers, child.ended
+        construct, step = answers.get(Construct), Step()
+        failure = answers.get(TargetFailure)
         if failure is not None:
             # If the ranks diverged, a rank may fail only because others closed their connections.
             self._wrong(failure.line if self._divergence is None else divergence_text(self._divergence), child)
@@ -206,8 +206,8 @@ class Run:
                     construct or _NOT_BUILT, status="fail", reason=failure.line, calls=calls, built=False
                 )
         elif end.by_itself:
-            self.limits += told[Limits].limits
-            self.limits += [Limit("not-compared", path, why) for path, why in told[Constructed].unreadable.items()]
+            self.limits += answers[Limits].limits
+            self.limits += [Limit("not-compared", path, why) for path, why in answers[Constructed].unreadable.items()]
         else:
             if self._divergence is not None:
                 self._wrong(divergence_text(self._divergence), child)
@@ -249,37 +249,37 @@ class Run:
     def _tell_end(self, child: Child) -> None:
         """If other children wait for files of this child, tell them that it has ended."""
         if child.name in (REFERENCE, EAGER_ROUNDS):
-            (self.folder / gone(child.name)).touch()
+            (self.folder / ended_marker(child.name)).touch()
 
     def _predict(self) -> None:
         """Predict the result from shapes alone, in one child."""
         child = self._run(self._job("shapes"))
         if self._built(child):
-            self._probes = replace(self._probes, step=step_of(child.told))
+            self._probes = replace(self._probes, step=step_of(child.answers))
 
     def _fits(self, count: int) -> bool:
-        memory = self._told[DeviceMemory]
+        memory = self._answers[DeviceMemory]
         free, peak = memory.free, memory.peak
         return free is None or peak is None or count * peak < _SHARE_OF_DEVICE * (free + peak)
 
     def _read(self, child: Child) -> None:
         """Combine the answers of the step child, the reference child and the capture child (`child`)."""
-        told, end = self._told, child.ended
-        capture = capture_of(told, end, child.phase)
+        answers, end = self._answers, child.ended
+        capture = capture_of(answers, end, child.phase)
         if end.how == "target" and capture.status != "pass":
             self._wrong(end.why, child)
         step, reference = (self._children[name].ended for name in ("step", "reference"))
-        replay = replay_of(told, end, child.phase, capture, reference)
+        replay = replay_of(answers, end, child.phase, capture, reference)
         if capture.status == "pass":
-            replay = with_reference(replay, told)
-        self.limits += limits_of(told, capture.status == "pass", self.request.called, self.device)
+            replay = with_reference(replay, answers)
+        self.limits += limits_of(answers, capture.status == "pass", self.request.called, self.device)
         self._probes = replace(
             self._probes,
-            step=step_of(told, step, reference),
+            step=step_of(answers, step, reference),
             capture=capture,
             replay=replay,
-            twin=twin_of(told, end),
-            memory=memory_of(told[StepMemory], capture),
+            twin=twin_of(answers, end),
+            memory=memory_of(answers[StepMemory], capture),
         )
 
     def _after(self) -> None:
@@ -291,10 +291,10 @@ class Run:
         if self.rank.any(bool(capture.status == "fail" or died or wrong)):
             self._run(self._job("diagnose"))
         captured = capture.status == "pass" and not capture.empty
-        if self._told[Built].events and self.rank.all(bool(captured and replay.checks)):
+        if self._answers[Built].events and self.rank.all(bool(captured and replay.checks)):
             self._fire_events()
-        passes = self._probes.replay.status == "pass" and self._told[Reference].event_failed is None
-        if self.rank.all(self._told[Built].has_refresh and passes):
+        passes = self._probes.replay.status == "pass" and self._answers[Reference].event_failed is None
+        if self.rank.all(self._answers[Built].has_refresh and passes):
             self._compare_rounds()
         wanted = self.source == "capture" or self.request.replays is not None
         if self.rank.all(captured) and wanted:
@@ -309,15 +309,15 @@ class Run:
         if not self.rank.all(bool(self._probes.step.ran)):
             return Timeline(reason="the step does not run")
         child = self._run(replace(self._job("timeline"), captured=self.rank.all(captured)))
-        return child.told.get(Timeline) or Timeline(child.ended.status, child.ended.why)
+        return child.answers.get(Timeline) or Timeline(child.ended.status, child.ended.why)
 
     def _fire_events(self) -> None:
         """Compare replays after the target's events, in a separate child. They count as much as other replays."""
         end = self._run(self._job("events")).ended
-        failed = self._told[Reference].event_failed
+        failed = self._answers[Reference].event_failed
         if end.how == "target" and failed is None:
             self.limits.append(Limit("events", self.request.called, end.why))
-        replay = with_events(self._probes.replay, self._told, len(self._told[Built].events), failed or end.why)
+        replay = with_events(self._probes.replay, self._answers, len(self._answers[Built].events), failed or end.why)
         self._probes = replace(self._probes, replay=replay)
         if self.rank.all(replay.status == "pass"):
             self._run(self._job("choices"))
@@ -329,18 +329,18 @@ class Run:
         for child in children:
             self._ended(child)
         end = (children or [self._run(self._job(name)) for name in names])[-1].ended
-        self._probes = replace(self._probes, replay=with_rounds(self._probes.replay, self._told[ComparedRounds]))
+        self._probes = replace(self._probes, replay=with_rounds(self._probes.replay, self._answers[ComparedRounds]))
         if end.how != "done":
             self.limits.append(Limit("rounds", self.request.called, f"further rounds were not compared: {end.why}"))
 
     def _blame_target(self) -> None:
         """Report a failure of the reference: as a wrong request if there is no verdict without the reference and the
         step never asked whether a capture is under way, else as a limit."""
-        child, told = self._children["reference"], self._told[Reference]
-        why = child.ended.why if child.ended.how == "target" else told.event_failed
+        child, answers = self._children["reference"], self._answers[Reference]
+        why = child.ended.why if child.ended.how == "target" else answers.event_failed
         if why is None or ran_out_of_memory(why):
             return
-        if verdict(self._probes) == "inconclusive" and not told.asked:
+        if verdict(self._probes) == "inconclusive" and not answers.asked:
             self._wrong(why, child)
         else:
             self.limits.append(Limit("reference", self.request.called, why))
@@ -348,9 +348,9 @@ class Run:
     def _measure(self) -> None:
         of_step, replay = self._probes.memory, self._probes.replay
         self._run(self._job("measure"))
-        told = self._told.get(Memory)
-        memory = of_step if told is None else measured(of_step, told)
-        run = self._told.get(LongRun)
+        answers = self._answers.get(Memory)
+        memory = of_step if answers is None else measured(of_step, answers)
+        run = self._answers.get(LongRun)
         if run is not None:
             memory, replay = with_long_run(memory, replay, run)
         self._probes = replace(self._probes, memory=memory, replay=replay)
@@ -359,16 +359,16 @@ class Run:
         if self.request.nproc is not None:
             self.limits.append(Limit("plan", self.request.called, "nothing was planned: it runs in several ranks"))
             return
-        own = self._told[OwnGraphs]
+        own = self._answers[OwnGraphs]
         if not self.plain and (own.replays or own.compiled):
             self._plan_without_own_graphs(own)
             return
-        unvaried = self._told[Varied].unvaried or ()
+        unvaried = self._answers[Varied].unvaried or ()
         planning = Planning(self.request, self.folder, self._job, self._run, self._probes, own.replays, unvaried)
         self._planned = planning.plan()
         self.limits += planning.limits
         ready = verdict(self._probes) == "ready"
-        self._marks = Marks(needless=self._told[Ran].marks) if ready else planning.marks
+        self._marks = Marks(needless=self._answers[Ran].marks) if ready else planning.marks
 
     def _plan_without_own_graphs(self, own: OwnGraphs) -> None:
         """Plan the step without its own graphs. The verdict remains that of the step with its graphs."""
@@ -383,12 +383,12 @@ class Run:
         self._marks = twin._marks
         if not own.compiled:
             self._planned = of_plain_step(plan, "its own graphs")
-            if not twin._told[OwnGraphs].replays:
+            if not twin._answers[OwnGraphs].replays:
                 self._run(replace(twin._job("given"), plain=False))
             return
         self._planned = of_plain_step(plan, "torch.compile")
         self._run(self._job("compiled"))
-        compiled = self._told.get(Compiled)
+        compiled = self._answers.get(Compiled)
         if compiled is not None:
             self._probes = replace(self._probes, step=replace(self._probes.step, compiled=compiled))
             self.limits.append(Limit("compiled", self.request.called, compiled_text(compiled, plan)))

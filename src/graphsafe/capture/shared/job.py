@@ -23,7 +23,7 @@ from graphsafe.capture.processes.originals import (
     sleep,
     write_bytes,
 )
-from graphsafe.capture.shared.told import Told, written
+from graphsafe.capture.shared.answers import Answers, written
 from graphsafe.report.reading import read
 
 FAILED = 70
@@ -144,7 +144,7 @@ class Channel:
         line = f"{monotonic():.3f} {' '.join(text.splitlines())}\n".encode(errors="replace")
         write_bytes(f"{self.folder}/{self.name}.phases", line, append=True)
 
-    def tell(self, *answers: object) -> None:
+    def send(self, *answers: object) -> None:
         """Write answers, which replace earlier ones of the same kind. They survive the child's death."""
         self._exit_in_fork()
         self._result |= written(*answers)
@@ -173,12 +173,12 @@ class Channel:
             leave(0)
 
 
-def gone(child: str) -> str:
+def ended_marker(child: str) -> str:
     """Return the name of the file with which the parent tells other children that a child has ended."""
     return f"{child}.gone"
 
 
-def tell_alone(job: Job, *, shared: bool) -> None:
+def grant_device(job: Job, *, shared: bool) -> None:
     """Let a child in `wait_to_be_alone` continue. `shared` says that other children still use the device."""
     Path(job.folder, f"{job.child}.{_SHARED if shared else _ALONE}").touch()
 
@@ -189,12 +189,12 @@ def forget(job: Job) -> None:
         Path(job.folder, f"{job.child}.{kind}").unlink(missing_ok=True)
 
 
-def read_told(folder: Path, child: str) -> Told:
+def read_answers(folder: Path, child: str) -> Answers:
     """Return the answers that a child has written so far."""
     try:
-        return Told(decode(read_text(f"{folder}/{child}.result")))
+        return Answers(decode(read_text(f"{folder}/{child}.result")))
     except (OSError, ValueError):
-        return Told()
+        return Answers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +213,8 @@ def read_phases(folder: Path, child: str) -> list[Phase]:
     return [Phase(float(began), name) for began, _, name in parts if name]
 
 
-def write_told(folder: Path, name: str, *answers: object) -> None:
-    """Write answers to the file from which `read_told` reads."""
+def write_answers(folder: Path, name: str, *answers: object) -> None:
+    """Write answers to the file from which `read_answers` reads."""
     write_json(folder / f"{name}.result", written(*answers))
 
 

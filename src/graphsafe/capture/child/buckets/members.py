@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.compare import Spread, difference
-from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given
+from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected
 from graphsafe.capture.child.session import Session, host_values
-from graphsafe.capture.child.state import Reach, inputs_of, reach_of
+from graphsafe.capture.child.state import ReachableState, inputs_of, reachable_state
 from graphsafe.capture.child.state.snapshot import Bindings
 from graphsafe.capture.device.protocol import Recording
 from graphsafe.report.text import bucket_name
@@ -20,13 +20,13 @@ from graphsafe.report.text import bucket_name
 Values = Mapping[str, torch.Tensor]
 
 
-class Held:
+class SavedBindings:
     """The objects to which the step's names are bound, and the values of the tensors that have changed since
     construction."""
 
     def __init__(self, session: Session, built: Mapping[str, str]) -> None:
         """`built` has the digests of the tensors after construction. Raises StateError."""
-        reach, device = reach_of(session.subject), session.device
+        reach, device = reachable_state(session.subject), session.device
         inputs = inputs_of(session.subject)
         self._device = device
         self._bindings = Bindings(reach, clear_caches=False)
@@ -64,15 +64,15 @@ class Member:
     "Whether the state after construction is the same here as in the reference."
     hosts: Mapping[str, Any] = field(default_factory=dict)
     inherits: bool = False
-    "Whether the bucket found state that other buckets left and that its own steps do not change (see `Found`)."
+    "Whether the bucket found state that other buckets left and that its own steps do not change (see `PriorState`)."
 
     @staticmethod
     def of(session: Session, axes: Mapping[str, Any], folder: Path) -> Member:
-        reach = reach_of(session.subject)
+        reach = reachable_state(session.subject)
         built = session.device.digests(reach.tensors)
         if not (folder / EXPECTED).exists() or not (folder / GIVEN).exists():
             return Member(session, axes, Spread(), built, hosts=dict(reach.hosts))
-        expected, given = Expected.load(folder), Given.load(folder)
+        expected, given = Expected.load(folder), ConstructedState.load(folder)
         alike = all(given.digests.get(path) == digest for path, digest in built.items())
         alike = alike and all(reach.hosts.get(path, text) == text for path, text in given.hosts.items())
         fresh = expected.steps[0].outputs
@@ -89,7 +89,9 @@ class Member:
 
     def static_outputs(self) -> set[str]:
         """Return the outputs whose memory is older than the capture, so that it is not in the graph's pool."""
-        kept = {tensor.untyped_storage().data_ptr() for tensor in reach_of(self.session.subject).tensors.values()}
+        kept = {
+            tensor.untyped_storage().data_ptr() for tensor in reachable_state(self.session.subject).tensors.values()
+        }
         return {name for name, tensor in self.outputs().items() if tensor.untyped_storage().data_ptr() in kept}
 
     def replay(self, k: int) -> dict[str, torch.Tensor]:
@@ -112,19 +114,19 @@ class Member:
         outputs = self.session.outputs_of(self.session.path_step())
         return host_values(self.session.device, outputs.tensors)
 
-    def apart(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
+    def differing_outputs(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
         """Return the outputs that are repeatable and differ by more than `noise`. The default is the bucket's own
         noise."""
         differing = []
         for name, value in theirs.items():
             floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
-            if difference(ours.get(name), value).is_beyond(floor):
+            if difference(ours.get(name), value).exceeds(floor):
                 differing.append(name)
         return differing
 
 
 @dataclass(frozen=True)
-class Found:
+class PriorState:
     """State that exists before the bucket's first step and that its construction did not make."""
 
     born: Mapping[str, Any]
@@ -135,13 +137,13 @@ class Found:
     "Whether a host value has changed since construction."
 
     @staticmethod
-    def before_steps(member: Member) -> Found | None:
+    def before_steps(member: Member) -> PriorState | None:
         """Return the state that a bucket finds before its steps. Return None if other buckets have changed tensors of
         this bucket: they share these tensors by design."""
         made, reach = _state(member)
         if any(made.get(path) != digest for path, digest in member.built.items()):
             return None
-        return Found(
+        return PriorState(
             {path: value for path, value in made.items() if path not in member.built and path not in member.hosts},
             {path: size for path, (_, size) in reach.caches.items() if size},
             any(path in reach.hosts and reach.hosts[path] != text for path, text in member.hosts.items()),
@@ -156,6 +158,6 @@ class Found:
         return self.renumbered or stayed or hit
 
 
-def _state(member: Member) -> tuple[Mapping[str, str], Reach]:
-    reach = reach_of(member.session.subject)
+def _state(member: Member) -> tuple[Mapping[str, str], ReachableState]:
+    reach = reachable_state(member.session.subject)
     return {**member.session.device.digests(reach.tensors), **reach.hosts}, reach

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from graphsafe.capture.child.buckets.members import Held, Member
+from graphsafe.capture.child.buckets.members import Member, SavedBindings
 from graphsafe.capture.child.compare import Spread
 from graphsafe.capture.child.state import inputs_of
 from graphsafe.capture.child.targets import TargetError, describe, users_code
@@ -92,7 +92,7 @@ _ROUNDING = Spread(units=64.0)
 Values = Mapping[str, torch.Tensor]
 
 
-def padded_replays(members: Sequence[Member], held: Sequence[Held]) -> Iterator[tuple[Padded, ...]]:
+def padded_replays(members: Sequence[Member], held: Sequence[SavedBindings]) -> Iterator[tuple[Padded, ...]]:
     """Yield the results so far, after each way of filling the padding."""
     found: list[_Rows] = []
     axes = [member.axes for member in members]
@@ -111,7 +111,7 @@ def padded_replays(members: Sequence[Member], held: Sequence[Held]) -> Iterator[
 
 
 class _Rows:
-    def __init__(self, member: Member, other: Member, live: int, held: Sequence[Held]) -> None:
+    def __init__(self, member: Member, other: Member, live: int, held: Sequence[SavedBindings]) -> None:
         self.member = member
         self.live = live
         self.error: str | None = None
@@ -163,7 +163,9 @@ class _Rows:
         return tuple(sorted({name for found in names for name in found}))
 
     def _differing(self, found: Sequence[Values], expected: Sequence[Values], noise: Spread) -> tuple[str, ...]:
-        names = [self.member.apart(ours, theirs, noise) for ours, theirs in zip(found, expected, strict=True)]
+        names = [
+            self.member.differing_outputs(ours, theirs, noise) for ours, theirs in zip(found, expected, strict=True)
+        ]
         return tuple(sorted({name for found in names for name in found}))
 
     def _replays(self, fill: str) -> list[dict[str, torch.Tensor]]:

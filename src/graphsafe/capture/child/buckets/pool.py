@@ -22,7 +22,7 @@ from graphsafe.capture.answers.pool import (
     Padding,
     Together,
 )
-from graphsafe.capture.child.buckets.members import Found, Held, Member
+from graphsafe.capture.child.buckets.members import Member, PriorState, SavedBindings
 from graphsafe.capture.child.buckets.padding import padded_replays
 from graphsafe.capture.child.memory_use import pool_memory_held
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, opened
@@ -41,14 +41,14 @@ def run(job: Job, channel: Channel) -> None:
             if not _captured(members, channel):
                 return
         peak = first.device.memory().peak
-        held = [Held(member.session, member.built) for member in members]
-        channel.tell(Together(peak, _shared(held)))
+        held = [SavedBindings(member.session, member.built) for member in members]
+        channel.send(Together(peak, _shared(held)))
         channel.phase("replays in mixed order")
         mixed = _mixed(members, held)
-        channel.tell(replace(mixed, different=(*_unlike_fresh(members), *mixed.different)))
-        channel.tell(Padding())
+        channel.send(replace(mixed, different=(*_unlike_fresh(members), *mixed.different)))
+        channel.send(Padding())
         for found in padded_replays(members, held):
-            channel.tell(Padding(found))
+            channel.send(Padding(found))
 
 
 def _built(first: Session, job: Job) -> list[Member]:
@@ -56,7 +56,7 @@ def _built(first: Session, job: Job) -> list[Member]:
     first.load_sets(folder)
     members = [Member.of(first, job.buckets[0].axes, folder)]
     for bucket in job.buckets[1:]:
-        first.channel.tell(Capturing(bucket.axes))
+        first.channel.send(Capturing(bucket.axes))
         folder = Path(bucket.folder)
         members.append(Member.of(first.of_bucket(bucket.axes, folder), bucket.axes, folder))
     for member in members:
@@ -72,8 +72,8 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
     for member in members:
         session = member.session
         channel.phase(f"warm up {member.name}")
-        channel.tell(Capturing(member.axes))
-        found = Found.before_steps(member)
+        channel.send(Capturing(member.axes))
+        found = PriorState.before_steps(member)
         session.warm_up()
         member.inherits = found is not None and found.decides(member)
         channel.phase(f"capture {member.name}")
@@ -83,7 +83,7 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
             answer = device.record(session.subject, pool=pool)
         failed = session.ranks.any(isinstance(answer, CaptureFailure))
         if isinstance(answer, CaptureFailure):
-            channel.tell(FailedBucket(member.axes, answer))
+            channel.send(FailedBucket(member.axes, answer))
             return False
         if failed:
             return False
@@ -93,13 +93,13 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
             member.pool_bytes, total = holds - total, holds
         held = None if device.evidence == "predicted" else pool_memory_held(taken)
         captured += (CapturedBucket(member.axes, member.pool_bytes, held),)
-        channel.tell(CapturedBuckets(captured, holds))
-        state = Held(session, member.built)
+        channel.send(CapturedBuckets(captured, holds))
+        state = SavedBindings(session, member.built)
         for k in range(1, REPLAYS + 1):
             state.put_back()
             member.alone[k] = member.replay(k)
         state.put_back()
-    channel.tell(Capturing())
+    channel.send(Capturing())
     return True
 
 
@@ -109,7 +109,7 @@ def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
     In that case another bucket left a plan or a table in a module's variable or in a function's cache, or changed a
     number that this bucket reads. Steps may share state on the device by design. So a bucket is checked only if its
     state after construction differs from that in the fresh process, or if it found state that no step changes
-    (`Found`).
+    (`PriorState`).
 
     Nothing is reported if even the first bucket's state after construction differs from its reference: then some
     parameters do not depend on the seed.
@@ -120,14 +120,14 @@ def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
     found = []
     for at, member in enumerate(members):
         if member.fresh is not None and (member.inherits or not member.built_alike) and 1 in member.alone:
-            outputs = member.apart(member.alone[1], member.fresh)
+            outputs = member.differing_outputs(member.alone[1], member.fresh)
             if outputs:
                 other = first if at else members[-1]
                 found.append(Different(member.axes, other.axes, tuple(outputs[:4])))
     return found
 
 
-def _mixed(members: Sequence[Member], held: Sequence[Held]) -> Mixed:
+def _mixed(members: Sequence[Member], held: Sequence[SavedBindings]) -> Mixed:
     order = _order(len(members))
     refused = None
     eager: list[Any] = []
@@ -158,8 +158,8 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> Mixed:
         lost_by = {name for name, _ in overwritten}
         earlier = {other: digests for other, digests in earlier.items() if members[other].name not in lost_by}
         earlier[at] = _digests(member)
-        as_alone = member.apart(found, member.alone[k])
-        as_eager = as_alone if refused is not None else member.apart(found, eager[number])
+        as_alone = member.differing_outputs(found, member.alone[k])
+        as_eager = as_alone if refused is not None else member.differing_outputs(found, eager[number])
         if as_alone and not as_eager:
             changing.add(member.name)
         if as_alone and as_eager:
@@ -181,12 +181,12 @@ def _digests(member: Member) -> dict[str, str]:
     return member.session.device.digests(member.outputs())
 
 
-def _put_back(held: Sequence[Held]) -> None:
+def _put_back(held: Sequence[SavedBindings]) -> None:
     for one in held:
         one.put_back()
 
 
-def _shared(held: Sequence[Held]) -> tuple[str, ...]:
+def _shared(held: Sequence[SavedBindings]) -> tuple[str, ...]:
     """Return the tensors whose memory several buckets change."""
     owners: dict[int, set[int]] = {}
     names: dict[int, str] = {}

@@ -73,10 +73,10 @@ def eager_marks() -> tuple[Mark, ...]:
 
 
 graphed: list[Any] = []
-"Callables that the target has passed to `make_graphed_callables` since the block of `left_out` began."
+"Callables that the target has passed to `make_graphed_callables` since the block of `without_own_graphs` began."
 
 
-def left_out() -> AbstractContextManager[None]:
+def without_own_graphs() -> AbstractContextManager[None]:
     """Build the target without its graphs in this block. The function's own code is replaced, because the target's
     module may already have imported the function by name."""
     graphed.clear()

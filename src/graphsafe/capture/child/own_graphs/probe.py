@@ -52,4 +52,4 @@ def run(job: Job, channel: Channel) -> None:
             session.warm_up()
         replays = Replays(session, _Steps(session), reference)
         replays.run(built, first_step=False)
-        channel.tell(Given(replays.against("its own graphs"), tuple(replays.different)))
+        channel.send(Given(replays.against("its own graphs"), tuple(replays.different)))

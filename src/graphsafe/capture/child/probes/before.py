@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import Bindings, Reach, reach_of
+from graphsafe.capture.child.state import Bindings, ReachableState, reachable_state
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.structures import memory_key
 from graphsafe.report.probes.twin import Cause
 
 
-class Before:
+class PreCaptureState:
     """Everything that the step can reach right before a capture. It is used to compare with a later capture, and to put
     bindings back."""
 
     def __init__(self, session: Session) -> None:
-        self.reach: Reach = reach_of(session.subject)
+        self.reach: ReachableState = reachable_state(session.subject)
         self.bindings = Bindings(self.reach, clear_caches=False)
         # A detached view keeps the current memory, even if the tensor is later given other memory (`.data =`).
         with outside_modes():
             self.views = {path: tensor.detach() for path, tensor in self.reach.tensors.items()}
 
 
-def changes_between(earlier: Before, later: Before) -> list[Cause]:
+def changes_between(earlier: PreCaptureState, later: PreCaptureState) -> list[Cause]:
     """Return what changed between two captures: host values, tensors that are in other memory, and the lengths of
     containers."""
     before, after = earlier.reach, later.reach

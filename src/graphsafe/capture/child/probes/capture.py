@@ -16,14 +16,14 @@ import torch
 
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.answers.probes import EscapedWork, Refused
-from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, unread, worse
-from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given, Stepped
+from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, incomparable_check, worse_check
+from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected, StepResult
 from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.child.session import CAPTURE_SEED, FIRST_SEED, PAIR, REPLAYS, Session, opened
-from graphsafe.capture.child.state import Reach, reach_of
+from graphsafe.capture.child.state import ReachableState, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.device.protocol import NotComparable, Recording, Replayable
-from graphsafe.capture.shared.job import CAPTURE, REFERENCE, Channel, Job, gone
+from graphsafe.capture.shared.job import CAPTURE, REFERENCE, Channel, Job, ended_marker
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.order import Order
 from graphsafe.report.probes.probe import Error
@@ -34,38 +34,38 @@ from graphsafe.report.probes.twin import Twin
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         session.load_sets()
-        built = reach_of(session.subject).tensors
+        built = reachable_state(session.subject).tensors
         channel.phase("wait for the reference to be built")
-        unmatched = take_over(session, built)
+        unmatched = copy_reference_state(session, built)
         with session.device.capture_stream():
             session.warm_up()
-        channel.tell(Capture("skipped", "the attempt did not end", phase="capture"))
-        constants = reach_of(session.subject).constants()
+        channel.send(Capture("skipped", "the attempt did not end", phase="capture"))
+        constants = reachable_state(session.subject).constants()
         session.seed(CAPTURE_SEED)
         gc.collect()
         channel.phase(CAPTURE)
         answer = session.device.record(session.subject)
-        channel.tell(captured(session, answer))
+        channel.send(captured(session, answer))
         if isinstance(answer, CaptureFailure):
-            channel.tell(Refused(answer.event))
+            channel.send(Refused(answer.event))
         else:
             beside = [StepEvent("hidden-sync", one.op, one.frames, one.span) for one in session.ranks.issued.beside]
-            channel.tell(EscapedWork((*answer.escaped(), *beside)))
+            channel.send(EscapedWork((*answer.escaped(), *beside)))
         others = session.ranks.gather(isinstance(answer, CaptureFailure))
         if isinstance(answer, CaptureFailure):
             return
         if any(others):
-            channel.tell(Replay(reason=f"rank {others.index(True)} could not capture the step", checks=()))
+            channel.send(Replay(reason=f"rank {others.index(True)} could not capture the step", checks=()))
             return
         if session.ranks.any(not answer.nodes()):
-            channel.tell(Replay(reason="there is nothing in the graph", checks=()))
+            channel.send(Replay(reason="there is nothing in the graph", checks=()))
             return
-        channel.tell(Twin("crashed", "it was not reached"))
+        channel.send(Twin("crashed", "it was not reached"))
         chance = _replay(session, answer, unmatched, built)
-        channel.tell(Twin("crashed", "the process died while capturing the step again"))
-        channel.tell(compare_captures(session, answer, constants, chance))
-        channel.tell(Order("crashed", "the process died while the order of nodes was checked"))
-        channel.tell(_order(session, answer))
+        channel.send(Twin("crashed", "the process died while capturing the step again"))
+        channel.send(compare_captures(session, answer, constants, chance))
+        channel.send(Order("crashed", "the process died while the order of nodes was checked"))
+        channel.send(_order(session, answer))
 
 
 def _order(session: Session, recording: Recording) -> Order:
@@ -83,19 +83,19 @@ def _replay(session: Session, recording: Recording, unmatched: list[str], built:
     reference = reference_of(session)
     if session.ranks.any(reference is None or bool(unmatched)) or reference is None:
         why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else NO_REFERENCE
-        session.channel.tell(Replay(reason=why, checks=()))
+        session.channel.send(Replay(reason=why, checks=()))
         return 0.0
-    session.channel.tell(Replay(reason="the replays did not end", reference="independent"))
-    Replays(session, recording, reference, tell=session.channel.tell).run(built)
+    session.channel.send(Replay(reason="the replays did not end", reference="independent"))
+    Replays(session, recording, reference, on_result=session.channel.send).run(built)
     return reference.noise.units
 
 
-def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
+def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
     """Give the tensors the values that they had in the reference after construction. Return the names of tensors for
     which these values are missing."""
-    if not comes(session, GIVEN):
+    if not wait_for_file(session, GIVEN):
         return []
-    given = Given.load(session.channel.folder)
+    given = ConstructedState.load(session.channel.folder)
     unmatched = []
     digests = session.device.digests(built)
     for name, tensor in built.items():
@@ -108,24 +108,24 @@ def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
     return unmatched
 
 
-def comes(session: Session, name: str, child: str = REFERENCE) -> bool:
+def wait_for_file(session: Session, name: str, child: str = REFERENCE) -> bool:
     """Wait for a file of another child. Return False if that child has ended without it."""
-    file, end = session.channel.folder / name, session.channel.folder / gone(child)
+    file, end = session.channel.folder / name, session.channel.folder / ended_marker(child)
     while not file.exists() and not end.exists():
         time.sleep(0.02)
     return file.exists()
 
 
 def reference_of(session: Session) -> Expected | None:
-    return Expected.load(session.channel.folder) if comes(session, EXPECTED) else None
+    return Expected.load(session.channel.folder) if wait_for_file(session, EXPECTED) else None
 
 
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:
     """Return the tensors that construction left, with the reference's values, and the reference. Return None if there
     is no usable reference. This is for children that replay something other than the plain capture."""
     session.load_sets()
-    built = reach_of(session.subject).tensors
-    unmatched = take_over(session, built)
+    built = reachable_state(session.subject).tensors
+    unmatched = copy_reference_state(session, built)
     reference = reference_of(session)
     return None if reference is None or unmatched else (built, reference)
 
@@ -178,7 +178,7 @@ class Replays:
     restart: Callable[[], None] = lambda: None
     """Puts back state of construction that is not memory but that a replay may read. A plain graph reads only
     memory."""
-    tell: Callable[[Replay], None] = lambda replay: None
+    on_result: Callable[[Replay], None] = lambda replay: None
     "Called with the probe each time that there is a new result."
     result: Replay = field(default_factory=Replay)
     "The probe `replay`, once replays have run."
@@ -233,7 +233,7 @@ class Replays:
             self.result = Replay(
                 "fail", reference="independent", checks=self._reported(), first_error=Error(describe(error))
             )
-            self.tell(self.result)
+            self.on_result(self.result)
             return
         differs = any(check.result == "different" for check in self._checks.values())
         lazy = self.reference.first_step if first_step else None
@@ -245,11 +245,11 @@ class Replays:
             rng=advances,
             first_step="skipped" if lazy is None else "crashed",
         )
-        self.tell(self.result)
+        self.on_result(self.result)
         if lazy is not None:
             session.channel.phase("a first step put back")
             self.result = replace(self.result, first_step=self._first_step(built, lazy))
-            self.tell(self.result)
+            self.on_result(self.result)
 
     def once(self, k: int, inputs: int) -> tuple[Check, ...]:
         """Replay on the inputs numbered `inputs`, and compare with step `k` of the reference."""
@@ -268,7 +268,7 @@ class Replays:
         """Replay once, after other allocations and with poisoned outputs. Return how far the generator advanced."""
         session, device = self.session, self.session.device
         device.churn()
-        kept = {_storage(tensor) for tensor in reach_of(session.subject).tensors.values()}
+        kept = {_storage(tensor) for tensor in reachable_state(session.subject).tensors.values()}
         for tensor in session.outputs_of(self.recording.outputs).tensors.values():
             if _storage(tensor) not in kept and device.is_on_device(tensor):
                 device.poison(tensor)
@@ -282,7 +282,7 @@ class Replays:
         session, expected = self.session, self.reference.steps[k - 1]
         outputs = session.outputs_of(self.recording.outputs)
         self._outputs(k, outputs, expected)
-        tensors = reach_of(session.subject).tensors
+        tensors = reachable_state(session.subject).tensors
         digests = session.device.digests({path: tensors[path] for path in expected.state if path in tensors})
         for path, digest in expected.state.items():
             if path in self.reference.host_counts:
@@ -293,11 +293,11 @@ class Replays:
                 value = expected.values.get(path)
                 self._add(f"state {path}", k, self._apart(tensors.get(path), value), value)
 
-    def _outputs(self, k: int, outputs: Reach, expected: Stepped) -> None:
+    def _outputs(self, k: int, outputs: ReachableState, expected: StepResult) -> None:
         for path, value in expected.outputs.items():
             self._add(path, k, self._apart(outputs.tensors.get(path), value), value)
         for path in outputs.unreadable:
-            self._checks[path] = unread(path)
+            self._checks[path] = incomparable_check(path)
         for path, text in expected.hosts.items():
             self._add(path, k, EQUAL if outputs.hosts.get(path) == text else INCOMPARABLE, None)
 
@@ -310,7 +310,7 @@ class Replays:
         path, spread = name.removeprefix("state "), self.reference.rounding
         floor = self.reference.noise.bound(path, value)
         rounding = spread.bound(path, value) if self._plain and spread is not None and value is not None else None
-        self._checks[name] = worse(self._checks.get(name, Check(name)), k, apart, floor, rounding)
+        self._checks[name] = worse_check(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:
         """Return a check for each output and for each tensor of state that differs, and one check for all other
@@ -347,7 +347,7 @@ class Replays:
         advances = replace(advances, eager_differ=differ, replays_differ=pair[0][1] != pair[1][1])
         return "pass" if advances.eager_differ == advances.replays_differ else "fail", advances
 
-    def _first_step(self, built: Mapping[str, torch.Tensor], expected: Stepped) -> Literal["pass", "fail"]:
+    def _first_step(self, built: Mapping[str, torch.Tensor], expected: StepResult) -> Literal["pass", "fail"]:
         """Compare a replay that starts from the state of construction with the first eager step. This comparison is the
         last one."""
         session = self.session

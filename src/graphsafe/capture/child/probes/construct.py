@@ -13,7 +13,7 @@ from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits
 from graphsafe.capture.child.buckets.declared import declaration_of
 from graphsafe.capture.child.own_graphs.probe import own_graphs_watched
 from graphsafe.capture.child.session import Session, opened
-from graphsafe.capture.child.state import Snapshot, StateError, reach_of
+from graphsafe.capture.child.state import Snapshot, StateError, reachable_state
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.trial import Broken, try_inputs
@@ -35,7 +35,7 @@ def run(job: Job, channel: Channel) -> None:
     except TargetError as error:
         # A constructor that leaves a capture open often fails later, on another line, because the capture is open.
         if attempts and error.stage != "step":
-            channel.tell(Construct("fail", built=False, captures=tuple(attempts)))
+            channel.send(Construct("fail", built=False, captures=tuple(attempts)))
         raise
 
 
@@ -43,31 +43,31 @@ def _examine(job: Job, channel: Channel, attempts: list[Attempt], threads: set[t
     with opened(job, channel, attempts) as session:
         channel.phase("look at what construction left")
         device = session.device
-        tell_built(session, attempts, threads)
+        send_built(session, attempts, threads)
         filled = fill_zero_parameters(device, session.subject)
         snapshot = Snapshot(device, session.subject)
-        channel.tell(Constructed(snapshot.digests, reach_of(session.subject).unreadable))
+        channel.send(Constructed(snapshot.digests, reachable_state(session.subject).unreadable))
         with own_graphs_watched(session) as own:
             try:
                 tried = try_inputs(session, snapshot)
-                channel.tell(
+                channel.send(
                     Limits((*_filled(filled), *tried.limits)), Varied(tuple(tried.unvaried), tuple(tried.unvaried_host))
                 )
             except Broken as broken:
-                channel.tell(BrokenBy(broken.path))
+                channel.send(BrokenBy(broken.path))
                 session.ranks.gone = True
             except StateError as error:
-                channel.tell(Limits((Limit("not-varied", "all inputs", str(error)),)))
-        channel.tell(device.memory(), own())
+                channel.send(Limits((Limit("not-varied", "all inputs", str(error)),)))
+        channel.send(device.memory(), own())
 
 
-def tell_built(session: Session, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
+def send_built(session: Session, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
     """Report the built target, and the state that construction left."""
     device = session.device
     declared = declaration_of(session.subject)
     entry = written_at(code_of(session.subject.fn))
     platform = Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())
-    session.channel.tell(
+    session.channel.send(
         construct(session, attempts, threads),
         Built(entry, tuple(session.subject.events), session.subject.refresh is not None, platform, declared),
     )
@@ -88,8 +88,8 @@ def construct(session: Session, attempts: Sequence[Attempt], threads: set[thread
         rng={name: _random(state, draws[name], session.job.seed) for name, state in states.items()},
         captures=tuple(attempts),
         repaired=repaired,
-        stands_on=device.stands_on(),
-        generators=tuple(sorted(reach_of(session.subject).generators)),
+        stands_on=device.current_stream_name(),
+        generators=tuple(sorted(reachable_state(session.subject).generators)),
         threads=tuple(sorted(thread.name for thread in set(threading.enumerate()) - threads)),
     )
 

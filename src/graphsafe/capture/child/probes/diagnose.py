@@ -13,4 +13,4 @@ def run(job: Job, channel: Channel) -> None:
             session.warm_up()
         session.seed(CAPTURE_SEED)
         channel.phase("capture, watched")
-        channel.tell(Diagnosed(session.device.diagnose(session.subject)))
+        channel.send(Diagnosed(session.device.diagnose(session.subject)))

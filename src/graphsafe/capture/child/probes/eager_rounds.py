@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 import torch
 
-from graphsafe.capture.child.expected import Stepped
+from graphsafe.capture.child.expected import StepResult
 from graphsafe.capture.child.probes.capture import given_reference
 from graphsafe.capture.child.rounds import (
     GOING_ON,
     ROUNDS,
-    Kept,
+    DeviceStateCopy,
     Rounds,
-    goes_on,
-    inputs_going_on,
+    can_compare_continued,
+    inputs_of_continued_rounds,
     inputs_of_rounds,
     late_rounds,
 )
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
-from graphsafe.capture.child.state import generators_of, inputs_of, reach_of
+from graphsafe.capture.child.state import generators_of, inputs_of, reachable_state
 from graphsafe.capture.child.state.values import ADDRESS
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
@@ -50,29 +50,31 @@ def run(job: Job, channel: Channel) -> None:
         for k in (*range(1, REPLAYS + 1), PAIR):
             session.put_inputs(k)
             session.path_step()
-        before = reach_of(session.subject).tensors
+        before = reachable_state(session.subject).tensors
         session.path_step()
-        after = reach_of(session.subject).tensors
+        after = reachable_state(session.subject).tensors
         changed = {path for step in reference.steps for path in step.values}
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
         # If a step binds a name to a new tensor, nothing uses the old one, so only tensors that keep their identity are
         # put back.
         rounds = Rounds(sorted(path for path in changed & after.keys() if after[path] is before.get(path)))
-        kept = Kept(session, rounds.put_back)
+        kept = DeviceStateCopy(session, rounds.put_back)
         rounds.steps, rounds.is_whole = _rounds(session, inputs_of_rounds(session, kept))
         if rounds.is_whole:
             rounds.late = _late_rounds(session, kept)
         save_values(channel, ROUNDS, rounds)
         # The file above is saved first, so that a device that fails from here on takes nothing away.
-        if rounds.is_whole and goes_on(session, reference):
-            save_values(channel, GOING_ON, _rounds(session, inputs_going_on(kept), _CPU_GOING_ON)[0])
+        if rounds.is_whole and can_compare_continued(session, reference):
+            save_values(channel, GOING_ON, _rounds(session, inputs_of_continued_rounds(kept), _CPU_GOING_ON)[0])
 
 
-def _rounds(session: Session, inputs: Iterator[int], cpu_seconds: float = _CPU_SECONDS) -> tuple[list[Stepped], bool]:
+def _rounds(
+    session: Session, inputs: Iterator[int], cpu_seconds: float = _CPU_SECONDS
+) -> tuple[list[StepResult], bool]:
     """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of rounds is
     cut to a power of two. Return the rounds, and whether no round failed or was cut."""
-    steps: list[Stepped] = []
+    steps: list[StepResult] = []
     time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
     try:
         for number in inputs:
@@ -90,7 +92,7 @@ def _rounds(session: Session, inputs: Iterator[int], cpu_seconds: float = _CPU_S
     return steps, True
 
 
-def _round(session: Session, number: int) -> Stepped | None:
+def _round(session: Session, number: int) -> StepResult | None:
     """Run one round. Return None if it fails: a real program would have reset a position before."""
     try:
         session.put_inputs(number)
@@ -101,14 +103,14 @@ def _round(session: Session, number: int) -> Stepped | None:
     values = host_values(session.device, state)
     values = {path: value for path, value in values.items() if not _holds_addresses(value)}
     digests = session.device.digests({path: state[path] for path in values})
-    return Stepped(host_values(session.device, outputs.tensors), dict(outputs.hosts), digests, values)
+    return StepResult(host_values(session.device, outputs.tensors), dict(outputs.hosts), digests, values)
 
 
 def _holds_addresses(value: torch.Tensor) -> bool:
     return value.dtype == torch.int64 and bool((value > ADDRESS).any())
 
 
-def _late_rounds(session: Session, kept: Kept) -> list[Stepped]:
+def _late_rounds(session: Session, kept: DeviceStateCopy) -> list[StepResult]:
     try:
         return late_rounds(session, kept, lambda: session.path_step(wait=False))
     except TargetError:
@@ -118,7 +120,7 @@ def _late_rounds(session: Session, kept: Kept) -> list[Stepped]:
 def _compared(session: Session) -> dict[str, torch.Tensor]:
     """Return the small tensors of state to compare."""
     inputs, left, found = inputs_of(session.subject), _STATE_BYTES, {}
-    tensors = reach_of(session.subject).tensors
+    tensors = reachable_state(session.subject).tensors
     for path, tensor in sorted(tensors.items(), key=lambda item: (item[1].nbytes, item[0])):
         left -= tensor.nbytes
         if left < 0:

@@ -14,8 +14,8 @@ from graphsafe.capture.answers.probes import Fired, FiredEvents
 from graphsafe.capture.child.events import fire, inputs_of_event, place_of_event
 from graphsafe.capture.child.probes.capture import Replays, replayed
 from graphsafe.capture.child.session import opened
-from graphsafe.capture.child.state import reach_of
-from graphsafe.capture.child.state.reach import moved
+from graphsafe.capture.child.state import reachable_state
+from graphsafe.capture.child.state.reach import moved_tensors
 from graphsafe.capture.shared.job import Channel, Job
 
 
@@ -27,13 +27,13 @@ def run(job: Job, channel: Channel) -> None:
         recording, reference = replays.recording, replays.reference
         found: tuple[Fired, ...] = ()
         for number, name in enumerate(session.subject.events):
-            before = reach_of(session.subject).places()
+            before = reachable_state(session.subject).places()
             fire(session, number, name)
             session.device.reuse_freed()
-            after = reach_of(session.subject).places()
+            after = reachable_state(session.subject).places()
             if number >= len(reference.events):
                 return  # the reference has already reported the failure
             steps = replace(reference, steps=reference.events)
             checks = Replays(session, recording, steps).once(number + 1, inputs_of_event(number))
-            found += (Fired(name, place_of_event(session, name), moved(before, after), checks),)
-            channel.tell(FiredEvents(found))
+            found += (Fired(name, place_of_event(session, name), moved_tensors(before, after), checks),)
+            channel.send(FiredEvents(found))

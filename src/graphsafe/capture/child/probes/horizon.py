@@ -19,7 +19,7 @@ from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.files_read import files_read_seen
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import copies_of, generators_of, reach_of, tensors_kept_by, with_objects
+from graphsafe.capture.child.state import copies_of, generators_of, reachable_state, tensors_kept_by, with_objects
 from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
@@ -49,22 +49,22 @@ the Python code that writes it."""
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
-def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False, most: int = STEPS) -> Horizon:
+def run_further_steps(session: Session, is_excluded: Callable[[], bool] = lambda: False, most: int = STEPS) -> Horizon:
     """Run up to `most` further steps from a warm state, along the path of captures if the step can take that path. The
-    session cannot be used afterwards. Operations that run while `left_out()` is true are not compared."""
+    session cannot be used afterwards. Operations that run while `is_excluded()` is true are not compared."""
     try:
-        ahead = _Ahead(session, left_out, most)
+        ahead = _Ahead(session, is_excluded, most)
         return replace(ahead.run(), files_read=tuple(sorted(ahead.files_read)))
     except TargetError as error:
         return Horizon(reason=f"the step cannot be run once more: {error.line}")
 
 
 class _Ahead:
-    def __init__(self, session: Session, left_out: Callable[[], bool], most: int) -> None:
+    def __init__(self, session: Session, is_excluded: Callable[[], bool], most: int) -> None:
         self._session = session
         self._most = most
-        self._left_out = left_out
-        reach = reach_of(session.subject)
+        self._is_excluded = is_excluded
+        reach = reachable_state(session.subject)
         cached = {
             f"{path}[{at}]": tensor
             for path, (cache, _) in reach.caches.items()
@@ -241,10 +241,10 @@ class _Ahead:
 
     def _is_on_gpu(self, tensor: torch.Tensor) -> bool:
         device = self._session.device
-        return device.is_on_device(tensor) or device.is_on_another(tensor)
+        return device.is_on_device(tensor) or device.is_on_other_gpu(tensor)
 
     def _record(self, operation: Operation) -> None:
-        if self._left_out():
+        if self._is_excluded():
             return
         place = user_frames()
         self._expected.append((operation, place))
@@ -253,7 +253,7 @@ class _Ahead:
             self._sources.setdefault(copied.data_ptr(), (copied, operation.name, place))
 
     def _compare(self, operation: Operation) -> None:
-        if self._left_out():
+        if self._is_excluded():
             return
         at, self._at = self._at, self._at + 1
         if self._departure is not None:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.answers.probes import LaunchChoice, LaunchChoices
 from graphsafe.capture.child.events import fire, inputs_of_event
-from graphsafe.capture.child.probes.before import Before
-from graphsafe.capture.child.probes.measure import in_turn
+from graphsafe.capture.child.probes.before import PreCaptureState
+from graphsafe.capture.child.probes.measure import interleaved_times
 from graphsafe.capture.child.probes.twin import MAY_BE_CHANCE, Twins
 from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
 from graphsafe.capture.child.state import Snapshot
@@ -47,20 +47,20 @@ def run(job: Job, channel: Channel) -> None:
             except NotComparable:
                 return
             found += () if choice is None else (choice,)
-            channel.tell(LaunchChoices(found))
+            channel.send(LaunchChoices(found))
 
 
 def _choice(session: Session, twins: Twins, recording: Recording, event: str) -> LaunchChoice | None:
     """Capture now and compare with the first graph. Put the state back. Return None if no choice differs or
     costs time."""
     session.channel.phase(f"capture after event {event}")
-    start, state = Before(session), Snapshot(session.device, session.subject, clear_caches=False)
+    start, state = PreCaptureState(session), Snapshot(session.device, session.subject, clear_caches=False)
     again = twins.record(CAPTURE_SEED)
     if session.ranks.any(isinstance(again, CaptureFailure)) or isinstance(again, CaptureFailure):
         return None
     start.bindings.put_back()
     differences = [one for one in recording.differences(again) if one.what != "address"]
-    frozen, fresh = (times.median for times in in_turn(session, [recording.replay, again.replay], state))
+    frozen, fresh = (times.median for times in interleaved_times(session, [recording.replay, again.replay], state))
     again.release()
     state.put_back()
     chosen = _chosen(differences, frozen, fresh)

@@ -44,7 +44,7 @@ class Times:
         return Times(statistics.median(rounds), (tenths[0], tenths[-1]))
 
 
-def in_turn(session: Session, calls: Sequence[Callable[[], Any]], state: Snapshot) -> list[Times]:
+def interleaved_times(session: Session, calls: Sequence[Callable[[], Any]], state: Snapshot) -> list[Times]:
     """Time the calls in turn, for several rounds. State is put back before each round, because a cache that fills up
     must not overflow."""
     taken: list[list[float]] = [[] for _ in calls]
@@ -78,7 +78,7 @@ def eager_times(session: Session, state: Snapshot) -> Times:
 
 def times_of(session: Session, call: Callable[[], Any], state: Snapshot) -> Times:
     """Time one call."""
-    return in_turn(session, [call], state)[0]
+    return interleaved_times(session, [call], state)[0]
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -98,13 +98,13 @@ def run(job: Job, channel: Channel) -> None:
         with session.device.watch_memory() as taken:
             recording = session.device.record(session.subject)
         if isinstance(recording, CaptureFailure):
-            channel.tell(Memory(peak_bytes=peak), Timing(eager_ms=eager.median))
+            channel.send(Memory(peak_bytes=peak), Timing(eager_ms=eager.median))
             return
         # If the device only predicts, its pool cannot be read. The step child then predicts the pool's size.
         pool = None if session.device.evidence == "predicted" else pool_memory_held(taken)
         channel.phase("time replays")
         graph = times_of(session, recording.replay, state)
-        channel.tell(
+        channel.send(
             Memory("pass", pool_bytes=recording.pool_bytes(), peak_bytes=peak, pool=pool),
             Timing(
                 "skipped" if eager.median is None else "pass",
@@ -120,4 +120,4 @@ def run(job: Job, channel: Channel) -> None:
             channel.phase(f"{job.replays} replays")
             state.put_back()
             del state  # the variable would keep alive tensors that the target drops
-            channel.tell(long_run(session, recording, job.replays))
+            channel.send(long_run(session, recording, job.replays))

@@ -21,14 +21,14 @@ import torch
 from graphsafe.capture.answers.build import Constructed
 from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.answers.probes import Reference
-from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, Spread, difference, worse
+from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, Spread, difference, worse_check
 from graphsafe.capture.child.events import fire_all
-from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given, Stepped
+from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected, StepResult
 from graphsafe.capture.child.series import Series, born
 from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session, host_values, opened, save_values
-from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reach_of
+from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reachable_state
 from graphsafe.capture.child.targets import TargetError
-from graphsafe.capture.shared.job import Channel, Job, read_told
+from graphsafe.capture.shared.job import Channel, Job, read_answers
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.replay import Check
 
@@ -53,18 +53,18 @@ def run(job: Job, channel: Channel) -> None:
         _save_given(session, start)
         runs = _Runs(session, start)
         save_values(channel, EXPECTED, runs.expected())
-        channel.tell(runs.answer())
+        channel.send(runs.answer())
 
 
 def _save_given(session: Session, start: Snapshot) -> None:
-    built = read_told(session.channel.folder, "build")[Constructed].digests
-    reach = reach_of(session.subject)
+    built = read_answers(session.channel.folder, "build")[Constructed].digests
+    reach = reachable_state(session.subject)
     tensors = reach.tensors
     small = sum(tensor.nbytes for tensor in tensors.values()) <= _GIVEN_BYTES
     differing = [path for path in tensors if small or built.get(path) != start.digests[path]]
     given = {path: tensors[path] for path in differing}
     values = host_values(session.device, given)
-    save_values(session.channel, GIVEN, Given(dict(start.digests), dict(reach.hosts), values))
+    save_values(session.channel, GIVEN, ConstructedState(dict(start.digests), dict(reach.hosts), values))
 
 
 class _Runs:
@@ -134,7 +134,7 @@ class _Runs:
         session, steps = self._session, [*zip(self.first.steps, control.steps, strict=True)]
         return frozenset(
             path
-            for path, tensor in reach_of(session.subject).tensors.items()
+            for path, tensor in reachable_state(session.subject).tensors.items()
             if path in self.first.changed - self._inputs
             and session.device.is_pageable(tensor)
             and all(one.state.get(path) == other.state.get(path) for one, other in steps)
@@ -189,7 +189,7 @@ class _Runs:
         if not self.refused:
             self.checks = compared(self.first, plain, self.noise, self.rounding)
 
-    def _events(self) -> list[Stepped]:
+    def _events(self) -> list[StepResult]:
         """Run a step after each event, until an event or its step fails. This comes last, since an event may make
         changes that cannot be undone."""
         if not self._session.subject.events:
@@ -200,7 +200,7 @@ class _Runs:
             self.event_failed = fire_all(self._session, series.after_event)
         return series.steps[done:]
 
-    def _first_step(self) -> tuple[list[str], Stepped | None]:
+    def _first_step(self) -> tuple[list[str], StepResult | None]:
         """Run the first step on the inputs of replay 1. Return the state that step 1 computes from its inputs and later
         steps keep, with the results of this first step."""
         first, session = self.first, self._session
@@ -208,7 +208,7 @@ class _Runs:
             return [], None
         session.channel.phase("a first step on new inputs")
         self._start.put_back()
-        before = reach_of(session.subject)
+        before = reachable_state(session.subject)
         try:
             session.put_inputs(1)
         except TargetError as error:  # the refresh needs something that an earlier step leaves
@@ -218,7 +218,7 @@ class _Runs:
         # the inputs.
         session.seed(FIRST_SEED)
         outputs = session.outputs_of(session.step())
-        after = reach_of(session.subject)
+        after = reachable_state(session.subject)
         follows = born(session, self._start, before, after)
         lazy = [
             path
@@ -230,7 +230,7 @@ class _Runs:
         self.lazy_caches = [path for path, size in first.filled.items() if path in kept and kept[path][1] == size]
         if not session.ranks.any(bool(lazy or self.lazy_caches)):
             return [], None
-        return lazy, Stepped(host_values(session.device, outputs.tensors), dict(outputs.hosts))
+        return lazy, StepResult(host_values(session.device, outputs.tensors), dict(outputs.hosts))
 
 
 def spread_of(runs: list[Series]) -> Spread:
@@ -262,7 +262,7 @@ def compared(path: Series, plain: Series, noise: Spread, rounding: Spread) -> li
         # difference between the two paths.
         moved = None if value is None else rounding.bound(plain_name, value)
         floor = None if plain_name in rounding.unbounded else floor
-        checks[name] = worse(checks.get(name, _check(name)), step, apart, floor, moved)
+        checks[name] = worse_check(checks.get(name, _check(name)), step, apart, floor, moved)
 
     for number, (one, other) in enumerate(zip(path.steps, plain.steps, strict=True), start=1):
         for name, value in other.outputs.items():
@@ -292,15 +292,15 @@ def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
     return {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
 
 
-def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[str]) -> bool:
+def _moved(varied: StepResult, control: StepResult, noise: Spread, inputs: frozenset[str]) -> bool:
     """Return whether new inputs changed an output or state more than chance does. An input that the step writes counts
     as state."""
     inputs -= set(varied.written) & set(control.written)
     for path, value in varied.outputs.items():
-        if path in control.outputs and difference(value, control.outputs[path]).is_beyond(noise.bound(path, value)):
+        if path in control.outputs and difference(value, control.outputs[path]).exceeds(noise.bound(path, value)):
             return True
     for path in _apart(varied.state, control.state) - inputs - noise.unbounded:
         ours = varied.values.get(path)
-        if difference(ours, control.values.get(path)).is_beyond(noise.bound(path, ours)):
+        if difference(ours, control.values.get(path)).exceeds(noise.bound(path, ours)):
             return True
     return bool(_apart(varied.hosts, control.hosts) - noise.unbounded)

@@ -10,23 +10,23 @@ import torch
 
 from graphsafe.capture.answers.probes import ComparedRounds, Fired
 from graphsafe.capture.child.events import place_of_event
-from graphsafe.capture.child.expected import Expected, Stepped
-from graphsafe.capture.child.probes.capture import Replays, comes, replayed
+from graphsafe.capture.child.expected import Expected, StepResult
+from graphsafe.capture.child.probes.capture import Replays, replayed, wait_for_file
 from graphsafe.capture.child.rounds import (
     GOING_ON,
     ROUNDS,
-    Kept,
+    DeviceStateCopy,
     Rounds,
+    can_compare_continued,
     event_since,
-    goes_on,
-    inputs_going_on,
+    inputs_of_continued_rounds,
     inputs_of_rounds,
     late_rounds,
 )
 from graphsafe.capture.child.session import Session, load_values, opened
-from graphsafe.capture.child.state import generators_of, reach_of
+from graphsafe.capture.child.state import generators_of, reachable_state
 from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.reach import moved
+from graphsafe.capture.child.state.reach import moved_tensors
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.protocol import Replayable
 from graphsafe.capture.shared.frames import error_frames, written_at
@@ -44,7 +44,7 @@ def run(job: Job, channel: Channel) -> None:
         if first is None:
             return
         channel.phase("wait for the eager rounds")
-        if not comes(session, ROUNDS, EAGER_ROUNDS):
+        if not wait_for_file(session, ROUNDS, EAGER_ROUNDS):
             return
         rounds = Rounds.load(channel.folder)
         if not all(check.equal for check in first.result.checks or ()):
@@ -52,7 +52,7 @@ def run(job: Job, channel: Channel) -> None:
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
         try:
-            channel.tell(_Compared(session, first.recording, first.reference).run(rounds))
+            channel.send(_Compared(session, first.recording, first.reference).run(rounds))
         except torch.OutOfMemoryError as error:
             raise TargetError("step", describe(error)) from error
 
@@ -63,50 +63,50 @@ class _Compared:
         self._recording = recording
         self._reference = reference
         code = code_of(session.subject.refresh)
-        self._told = ComparedRounds(refresh=None if code is None else written_at(code))
+        self._result = ComparedRounds(refresh=None if code is None else written_at(code))
 
     def run(self, rounds: Rounds) -> ComparedRounds:
         """Compare round after round, until one fails."""
-        kept = Kept(self._session, rounds.put_back)
+        kept = DeviceStateCopy(self._session, rounds.put_back)
         try:
             self._compare(rounds.steps, inputs_of_rounds(self._session, kept))
             if rounds.late:
-                self._told = replace(self._told, late=self._compare_late(kept, rounds.late))
-            goes = rounds.is_whole and goes_on(self._session, self._reference) and not self._differs
-            if goes and comes(self._session, GOING_ON, EAGER_ROUNDS):
+                self._result = replace(self._result, late=self._compare_late(kept, rounds.late))
+            goes = rounds.is_whole and can_compare_continued(self._session, self._reference) and not self._differs
+            if goes and wait_for_file(self._session, GOING_ON, EAGER_ROUNDS):
                 steps = load_values(self._session.channel.folder / GOING_ON)
-                self._compare(steps, inputs_going_on(kept))
+                self._compare(steps, inputs_of_continued_rounds(kept))
         except TargetError as error:
             failure = Error(f"after replays {error.line}", frames=error_frames(error.__cause__))
-            self._told = replace(self._told, error=failure)
+            self._result = replace(self._result, error=failure)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
-            self._told = replace(self._told, error=Error(describe(error)))
-        return self._told
+            self._result = replace(self._result, error=Error(describe(error)))
+        return self._result
 
     @property
     def _differs(self) -> bool:
-        return any(check.result == "different" for check in (*self._told.checks, *self._told.late))
+        return any(check.result == "different" for check in (*self._result.checks, *self._result.late))
 
-    def _compare(self, steps: Sequence[Stepped], inputs: Iterator[int]) -> None:
+    def _compare(self, steps: Sequence[StepResult], inputs: Iterator[int]) -> None:
         """Compare further rounds. Their numbers and checks continue those of earlier rounds."""
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
-        steady, before, differs = reach_of(self._session.subject).places(), self._told, False
+        steady, before, differs = reachable_state(self._session.subject).places(), self._result, False
         for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):
             checks = replays.once(number, of_inputs)
             if before.number and not differs and _may_be_chance(checks, steps[number - 1]):
                 return
             checks = tuple(replace(one, replay=before.number + (one.replay or number)) for one in checks)
-            self._told = replace(self._told, number=before.number + number, checks=(*before.checks, *checks))
+            self._result = replace(self._result, number=before.number + number, checks=(*before.checks, *checks))
             if differs:
                 continue
             differs = any(check.result == "different" for check in checks)
-            now = reach_of(self._session.subject).places()
+            now = reachable_state(self._session.subject).places()
             if differs:
-                elsewhere = moved(steady, now)
+                elsewhere = moved_tensors(steady, now)
                 fired = () if before.number else self._fired(number, elsewhere, checks)
-                self._told = replace(self._told, moved=elsewhere, after=fired)
+                self._result = replace(self._result, moved=elsewhere, after=fired)
             # State that moves in every round moves without harm, so only state that has not moved yet is watched.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
@@ -114,7 +114,7 @@ class _Compared:
         name = event_since(self._session, number - 1)
         return () if name is None else (Fired(name, place_of_event(self._session, name), elsewhere, checks),)
 
-    def _compare_late(self, kept: Kept, steps: Sequence[Stepped]) -> tuple[Check, ...]:
+    def _compare_late(self, kept: DeviceStateCopy, steps: Sequence[StepResult]) -> tuple[Check, ...]:
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
         found = late_rounds(self._session, kept, self._replay)
         checks = [replays.compared(number, one.outputs) for number, one in enumerate(found, start=1)]
@@ -125,7 +125,7 @@ class _Compared:
         return self._recording.outputs
 
 
-def _may_be_chance(checks: Sequence[Check], step: Stepped) -> bool:
+def _may_be_chance(checks: Sequence[Check], step: StepResult) -> bool:
     """Return whether values differ, but all of them only a little. Sums of atomics differ so, sometimes between eager
     steps too, and the difference grows in continued rounds. A fault seldom begins so small."""
     different = [check for check in checks if check.result == "different"]

@@ -16,13 +16,13 @@ from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.answers.probes import Reference, Refused, StepMemory
 from graphsafe.capture.child.lines.carried import FromInputs, StillRead
 from graphsafe.capture.child.probes.capture import captured
-from graphsafe.capture.child.probes.construct import tell_built
-from graphsafe.capture.child.probes.horizon import look_ahead
-from graphsafe.capture.child.probes.step import Seen, held_by_step, observe, watched
+from graphsafe.capture.child.probes.construct import send_built
+from graphsafe.capture.child.probes.horizon import run_further_steps
+from graphsafe.capture.child.probes.step import StepEvents, held_by_step, observe, watched
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
-from graphsafe.capture.child.state import inputs_of, reach_of
+from graphsafe.capture.child.state import inputs_of, reachable_state
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import Channel, Job
@@ -43,20 +43,20 @@ def run(job: Job, channel: Channel) -> None:
     threads = set(threading.enumerate())
     with opened(job, channel, attempts) as session:
         channel.phase("look at what construction left")
-        tell_built(session, attempts, threads)
-        channel.tell(Replay(reason=NOT_COMPUTED, checks=()))
-        unfilled = {path for path, (_, size) in reach_of(session.subject).caches.items() if not size}
+        send_built(session, attempts, threads)
+        channel.send(Replay(reason=NOT_COMPUTED, checks=()))
+        unfilled = {path for path, (_, size) in reachable_state(session.subject).caches.items() if not size}
         try:
             seen = observe(session, FromInputs(inputs_of(session.subject).values()))
         except TargetError as error:
             _report_failed_step(session, error)
             return
         held = held_by_step(session)
-        channel.tell(_memory(session, held))
-        kernels = session.device.kernels(lambda: channel.tell(traced_step(session)))
-        channel.tell(Timing(launches=None if kernels is None else kernels.total))
+        channel.send(_memory(session, held))
+        kernels = session.device.kernels(lambda: channel.send(traced_step(session)))
+        channel.send(Timing(launches=None if kernels is None else kernels.total))
         _record(session, unfilled)
-        channel.tell(look_ahead(session))
+        channel.send(run_further_steps(session))
         _step_with_opposite_answers(session, seen)
         _limit(session)
 
@@ -64,7 +64,7 @@ def run(job: Job, channel: Channel) -> None:
 def _report_failed_step(session: Session, error: TargetError) -> None:
     """Report the step up to its failure, if Python has read an unknown value in it: a capture would refuse that read.
     Otherwise the step fails by itself, and the error is raised again."""
-    if not session.device.values_asked():
+    if not session.device.uncomputed_value_reads():
         raise error
     events: list[StepEvent] = []
     try:
@@ -72,9 +72,9 @@ def _report_failed_step(session: Session, error: TargetError) -> None:
             session.subject()
     except TargetError:
         pass
-    Seen(events, []).tell(session)
+    StepEvents(events, []).send(session)
     _record(session)
-    session.channel.tell(Horizon(reason=error.line))
+    session.channel.send(Horizon(reason=error.line))
     _limit(session, error.line)
 
 
@@ -83,47 +83,47 @@ def _record(session: Session, unfilled: Set[str] = frozenset()) -> None:
     `unfilled` are the caches that were empty before step 1."""
     channel = session.channel
     channel.phase("capture")
-    constants = reach_of(session.subject).constants()
+    constants = reachable_state(session.subject).constants()
     session.seed(CAPTURE_SEED)
     with StillRead() as still_read:
         answer = session.device.record(session.subject)
-    channel.tell(replace(captured(session, answer), from_shapes=True))
+    channel.send(replace(captured(session, answer), from_shapes=True))
     if isinstance(answer, CaptureFailure):
-        channel.tell(Refused(answer.event))
+        channel.send(Refused(answer.event))
     if isinstance(answer, CaptureFailure) or not answer.nodes():
         return
     if session.subject.refresh is None and still_read.carried:
         _tell_carried(session, still_read, unfilled)
-    channel.tell(compare_captures(session, answer, constants))
+    channel.send(compare_captures(session, answer, constants))
     answer.release()
 
 
 def _tell_carried(session: Session, still_read: StillRead, unfilled: Set[str]) -> None:
     """Report the state that step 1 computed from its inputs and that the graph only reads."""
-    reach = reach_of(session.subject)
+    reach = reachable_state(session.subject)
     with outside_modes():
         lazy = tuple(path for path, tensor in reach.tensors.items() if still_read.is_carried(tensor))
     caches = () if lazy else tuple(path for path, (_, size) in reach.caches.items() if size and path in unfilled)
     if lazy or caches:
-        session.channel.tell(Reference(lazy=lazy, lazy_caches=caches))
-        session.channel.tell(Replay(reason=NOT_COMPUTED, checks=(), first_step="fail"))
+        session.channel.send(Reference(lazy=lazy, lazy_caches=caches))
+        session.channel.send(Replay(reason=NOT_COMPUTED, checks=(), first_step="fail"))
 
 
-def _step_with_opposite_answers(session: Session, seen: Seen) -> None:
+def _step_with_opposite_answers(session: Session, seen: StepEvents) -> None:
     """Step once more, and give the opposite answer each time that Python asks for an unknown value. This shows the
     lines on the other path."""
-    if not session.device.values_asked():
+    if not session.device.uncomputed_value_reads():
         return
     session.channel.phase("a step with other answers")
     try:
-        with session.device.answering(0):
+        with session.device.with_made_up_values(0):
             more = watched(session)
     except TargetError:
         return  # a real step may never have the opposite values
-    Seen([*seen.warm, *_only_there(more, seen)], seen.first).tell(session)
+    StepEvents([*seen.warm, *_only_there(more, seen)], seen.first).send(session)
 
 
-def _only_there(more: list[StepEvent], seen: Seen) -> list[StepEvent]:
+def _only_there(more: list[StepEvent], seen: StepEvents) -> list[StepEvent]:
     known = {(event.kind, event.op, event.frames[-1:], event.span) for event in seen.warm}
     return [event for event in more if (event.kind, event.op, event.frames[-1:], event.span) not in known]
 
@@ -145,4 +145,4 @@ def _limit(session: Session, stopped: str | None = None) -> None:
     limits = [Limit("shapes", NOT_COMPUTED, why)]
     if stopped is not None:
         limits.append(Limit("shapes", "the step came to an end on made-up values", stopped))
-    session.channel.tell(Limits(tuple(limits)))
+    session.channel.send(Limits(tuple(limits)))

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from graphsafe.capture.child.lines.executed import Executed
-from graphsafe.capture.child.state import Reach
+from graphsafe.capture.child.state import ReachableState
 from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.shared.places import is_within
 from graphsafe.report.probes.state import Change, State
 
 
-def state(census: Sequence[Reach], ran: Executed) -> State:
+def state(census: Sequence[ReachableState], ran: Executed) -> State:
     """Return the probe `state`, from the state before step 1 and after steps 1, 2 and 3.
 
     `how` is one of these:
@@ -65,14 +65,14 @@ def state(census: Sequence[Reach], ran: Executed) -> State:
     return State("fail" if found else "pass", changed=tuple(found.values()))
 
 
-def _grown_tensors(one: Reach, two: Reach, three: Reach) -> Iterator[tuple[str, int, int]]:
+def _grown_tensors(one: ReachableState, two: ReachableState, three: ReachableState) -> Iterator[tuple[str, int, int]]:
     """Yield the path of each tensor that step 2 and step 3 both enlarged, and its bytes before and after step 3."""
     for path, tensor in three.tensors.items():
         if path in two.tensors and tensor.nbytes > two.tensors[path].nbytes > one.tensors.get(path, tensor).nbytes:
             yield path, two.tensors[path].nbytes, tensor.nbytes
 
 
-def _rebound(two: Reach, three: Reach) -> Iterator[str]:
+def _rebound(two: ReachableState, three: ReachableState) -> Iterator[str]:
     """Yield the path of each tensor that has another storage after the last step."""
     for path, tensor in three.tensors.items():
         held = two.tensors.get(path)
@@ -80,7 +80,7 @@ def _rebound(two: Reach, three: Reach) -> Iterator[str]:
             yield path
 
 
-def _filled_caches(one: Reach, three: Reach) -> Iterator[str]:
+def _filled_caches(one: ReachableState, three: ReachableState) -> Iterator[str]:
     """Yield each container to which step 2 or 3 added a tensor."""
     for path in three.tensors:
         cache = path.rpartition("[")[0]
@@ -88,7 +88,9 @@ def _filled_caches(one: Reach, three: Reach) -> Iterator[str]:
             yield cache
 
 
-def _changed_hosts(one: Reach, two: Reach, three: Reach) -> Iterator[tuple[str, str, Any, Any]]:
+def _changed_hosts(
+    one: ReachableState, two: ReachableState, three: ReachableState
+) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield each Python value that every step (`host`) or only some step (`changes`) changes, with its values before
     and after the last step."""
     for path, value in three.hosts.items():
@@ -100,13 +102,13 @@ def _changed_hosts(one: Reach, two: Reach, three: Reach) -> Iterator[tuple[str, 
             yield path, "changes", before, value
 
 
-def _is_bounded(reach: Reach, path: str) -> bool:
+def _is_bounded(reach: ReachableState, path: str) -> bool:
     """Return whether a container drops old elements by itself, so that it stops growing."""
     container = reach.sized.get(path)
     return issubclass(type(container), deque) and deque.maxlen.__get__(container) is not None
 
 
-def _is_none(reach: Reach, path: str) -> bool:
+def _is_none(reach: ReachableState, path: str) -> bool:
     if path in reach.tensors or path in reach.lengths:
         return False
     return reach.hosts.get(path, "None") == "None"

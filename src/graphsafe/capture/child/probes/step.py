@@ -14,11 +14,11 @@ from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.own_graphs.plain import eager_marks
-from graphsafe.capture.child.probes.horizon import LATER_STEPS, STEPS, look_ahead
+from graphsafe.capture.child.probes.horizon import LATER_STEPS, STEPS, run_further_steps
 from graphsafe.capture.child.probes.state import state
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
-from graphsafe.capture.child.state import Reach, reach_of
+from graphsafe.capture.child.state import ReachableState, reachable_state
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import Channel, Job
@@ -33,7 +33,7 @@ _OF_HOST = frozenset({"host", "opaque"})
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StepEvents:
     """The events of step 1 and of a warm step, in order."""
 
     warm: list[StepEvent]
@@ -43,27 +43,27 @@ class Seen:
     changes_host: bool = False
     "Whether the steps change state on the host, or may change it (an iterator whose position cannot be read)."
 
-    def tell(self, session: Session) -> None:
+    def send(self, session: Session) -> None:
         """Report the probe `step` and the events."""
         syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
         allocations, unknown = _count(self.warm, {"allocation"}), tuple(session.device.unknown_operations())
         step = Step("fail" if syncs or copies else "pass", ran=True, syncs=syncs, copies=copies)
         step = replace(step, allocations=allocations, unknown_operations=unknown)
-        session.channel.tell(step, Watched(_aggregated(self.warm, self.first, self.captured)))
+        session.channel.send(step, Watched(_aggregated(self.warm, self.first, self.captured)))
 
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         session.load_sets()
         decides_later = observe(session).changes_host or session.subject.refresh is not None
-        channel.tell(held_by_step(session))
+        channel.send(held_by_step(session))
         if session.device.evidence == "predicted":
-            channel.tell(traced_step(session))
-        channel.tell(Horizon("crashed", "the process died in a further step"))
-        channel.tell(look_ahead(session, most=LATER_STEPS if decides_later else STEPS))
+            channel.send(traced_step(session))
+        channel.send(Horizon("crashed", "the process died in a further step"))
+        channel.send(run_further_steps(session, most=LATER_STEPS if decides_later else STEPS))
 
 
-def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> Seen:
+def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> StepEvents:
     """Run the first steps and then a warm one, report and return their events. Step 1 runs inside the context
     `first_step`. Raises TargetError."""
     channel = session.channel
@@ -90,10 +90,10 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
     warm = watched(session)
     never_waited = tuple(session.ranks.issued.never_waited())
     changes_host = any(change.how in _OF_HOST for change in changes.changed or ())
-    seen = Seen(warm, first, _watched_as_if_captured(session), changes_host)
+    seen = StepEvents(warm, first, _watched_as_if_captured(session), changes_host)
     lines = {file: tuple(sorted(lines)) for file, lines in ran.lines.items()}
-    seen.tell(session)
-    channel.tell(changes, Ran(lines, tuple(dict.fromkeys(calls)), never_waited, _marks(ran)))
+    seen.send(session)
+    channel.send(changes, Ran(lines, tuple(dict.fromkeys(calls)), never_waited, _marks(ran)))
     return seen
 
 
@@ -140,10 +140,10 @@ def _marks(ran: Executed) -> tuple[CallSite, ...]:
     return tuple(CallSite(mark.path, mark.line, mark.function) for mark in ran_inside)
 
 
-def _reached(session: Session) -> Reach:
+def _reached(session: Session) -> ReachableState:
     """Return everything that the step reaches, with detached views of the tensors. A view keeps its memory even if the
     tensor is later given other memory (`.data =`)."""
-    reach = reach_of(session.subject)
+    reach = reachable_state(session.subject)
     with outside_modes():
         reach.tensors = {path: tensor.detach() for path, tensor in reach.tensors.items()}
     return reach

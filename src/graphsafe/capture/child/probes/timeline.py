@@ -28,7 +28,7 @@ def run(job: Job, channel: Channel) -> None:
         seen = traced_step(session)
         if shared and seen.status == "pass":
             seen = replace(seen, reason="another target used the device meanwhile")
-        channel.tell(seen)
+        channel.send(seen)
         if not job.captured:
             return
         channel.phase("capture")
@@ -44,7 +44,7 @@ def run(job: Job, channel: Channel) -> None:
             begin = min(one.begin_us or 0.0 for one in work)
             end = max((one.begin_us or 0.0) + (one.us or 0.0) for one in work)
             seen = replace(seen, replay=work[:_MOST], replay_us=round(end - begin, 2))
-        channel.tell(seen)
+        channel.send(seen)
 
 
 def traced_step(session: Session) -> Timeline:

@@ -22,11 +22,11 @@ import torch
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.compare import Spread, difference
-from graphsafe.capture.child.probes.before import Before, changes_between
+from graphsafe.capture.child.probes.before import PreCaptureState, changes_between
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, host_values
-from graphsafe.capture.child.state import Snapshot, StateError, copies_of, put_back_host, reach_of
+from graphsafe.capture.child.state import Snapshot, StateError, copies_of, put_back_host, reachable_state
 from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.reach import Constants, moved
+from graphsafe.capture.child.state.reach import Constants, moved_tensors
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import NotComparable, Recording
@@ -85,7 +85,7 @@ class Twins:
         self._chance_units = chance
         self._captures = 1
         self._opaque = bool(decisive.opaque_nodes())
-        self._before = Before(session)
+        self._before = PreCaptureState(session)
         self._decisive = decisive
         self._first: Recording = decisive
         """The recording with which later captures are compared: at first the decisive recording, then the one after it,
@@ -102,7 +102,7 @@ class Twins:
             if ranks.any(late):
                 break
             self._session.channel.phase(f"capture {self._captures + 1}, to compare")
-            start = Before(self._session)
+            start = PreCaptureState(self._session)
             seed = CAPTURE_SEED + self._captures
             again = self.record(seed)
             failed = ranks.any(isinstance(again, CaptureFailure))
@@ -208,7 +208,7 @@ class Twins:
         return frozenset(
             name
             for name, (ours, theirs) in self._unlike(one, other).items()
-            if ours is not None and difference(ours, theirs).is_beyond(noise.bound(name, ours))
+            if ours is not None and difference(ours, theirs).exceeds(noise.bound(name, ours))
         )
 
     def _unlike(self, one: _Result, other: _Result) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
@@ -247,7 +247,7 @@ class Twins:
         copies = dict(zip(found, copies_of(session.device, list(found.values())), strict=True))
         return _Result(copies, session.device.digests(copies))
 
-    def explained(self, found: list[Difference], start: Before, seed: int) -> Explained:
+    def explained(self, found: list[Difference], start: PreCaptureState, seed: int) -> Explained:
         """Return the differences with their places, and their causes. The causes are changes of state; if none is
         found, a hint says where to look."""
         session = self._session
@@ -283,7 +283,7 @@ class Twins:
         """Return the constants that cause the difference: with their values from the decisive capture, the step gives
         the same graph again."""
         self._first = self._decisive
-        start, keys = Before(self._session), {_key(one) for one in unlike}
+        start, keys = PreCaptureState(self._session), {_key(one) for one in unlike}
         if self._gone(keys, lambda: None, start, CAPTURE_SEED):
             return [], "host-random"
         now = start.reach.constants()
@@ -302,12 +302,12 @@ class Twins:
         session = self._session
         if session.subject.refresh is None:
             return []
-        before, places = self.record(CAPTURE_SEED), reach_of(session.subject).places()
+        before, places = self.record(CAPTURE_SEED), reachable_state(session.subject).places()
         try:
             session.put_inputs(1)
         except TargetError:
             return []
-        rebound = moved(places, reach_of(session.subject).places())
+        rebound = moved_tensors(places, reachable_state(session.subject).places())
         after = self.record(CAPTURE_SEED) if rebound else None
         if isinstance(before, CaptureFailure) or isinstance(after, CaptureFailure) or after is None:
             return []
@@ -321,7 +321,7 @@ class Twins:
         clock, and the like."""
         return self._differing(lambda: None, self._before, self._seed) or set()
 
-    def _outside_bindings(self, found: list[Difference], start: Before, seed: int) -> Explained:
+    def _outside_bindings(self, found: list[Difference], start: PreCaptureState, seed: int) -> Explained:
         """Explain differences that remain when state is put back. A tensor may have been given other memory; otherwise
         a clock or the like is the cause."""
         swapped = [change for change in changes_between(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
@@ -332,12 +332,12 @@ class Twins:
                 return [one], causes, None
         return found, [], "elsewhere"
 
-    def _swap(self, change: Cause, start: Before) -> None:
+    def _swap(self, change: Cause, start: PreCaptureState) -> None:
         """Give a tensor object its old memory back."""
         with outside_modes():
             start.reach.tensors[change.path].data = self._before.views[change.path]
 
-    def _put_back(self, change: Cause, start: Before) -> None:
+    def _put_back(self, change: Cause, start: PreCaptureState) -> None:
         """Undo only this change: restore the state from before the first capture."""
         earlier = self._before.reach
         if change.kind == "attribute":
@@ -347,12 +347,12 @@ class Twins:
         else:
             self._before.bindings.put_back_container(change.path)
 
-    def _gone(self, keys: set[Key], change: Callable[[], None], start: Before, seed: int) -> bool:
+    def _gone(self, keys: set[Key], change: Callable[[], None], start: PreCaptureState, seed: int) -> bool:
         """Return whether these differences disappear if `change` is applied before another capture."""
         left = self._differing(change, start, seed)
         return left is not None and not left & keys
 
-    def _differing(self, change: Callable[[], None], start: Before, seed: int) -> set[Key] | None:
+    def _differing(self, change: Callable[[], None], start: PreCaptureState, seed: int) -> set[Key] | None:
         """Return how a capture differs from the first one, if it starts from `start` and `change` is applied. Return
         None if no such capture can be made."""
         start.bindings.put_back()

@@ -79,7 +79,7 @@ class Ranks:
     def align(self) -> None:
         """Let all ranks continue at nearly the same time, within microseconds if the device can do it."""
         if self.size > 1 and self.device is not None:
-            self.device.meet()
+            self.device.device_barrier()
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
             device_id=device.torch_device if device.collectives == "nccl" else None,
         )
         ranks = Ranks(job.rank, job.ranks, device, channel, PrefixStore("graphsafe", store))
-        device.meet()
+        device.device_barrier()
         if job.child != "measure":  # noting collectives takes time, which `measure` would include
             ranks.issued = stack.enter_context(issued_noted(job, channel))
         yield ranks

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.state.objects import bases_of, module_name, namespace_of
-from graphsafe.capture.child.state.reach import Reach
+from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.values import are_scalars
 
 _SEQUENCES: tuple[Any, ...] = ([], (), "", "é", b"", range(0), range(1 << 70))
@@ -201,7 +201,7 @@ def _base(kind: type) -> Any:
     raise TypeError(f"{kind} is not a container")
 
 
-def put_back_host(reach: Reach, path: str, value: Any) -> None:
+def put_back_host(reach: ReachableState, path: str, value: Any) -> None:
     """Put back one host value at the place where `reach` found it. MISSING removes the value. Raises StateError if the
     place refuses."""
     container, key = reach.owners[path]
@@ -219,7 +219,7 @@ def put_back_host(reach: Reach, path: str, value: Any) -> None:
 
 
 def held_at(container: Any, key: Any) -> Any:
-    """Return the current value at a container and key of `Reach.owners`; MISSING if there is none."""
+    """Return the current value at a container and key of `ReachableState.owners`; MISSING if there is none."""
     kind = type(container)
     if kind is Slot:
         return container.read()
@@ -256,7 +256,7 @@ def put_at(container: Any, key: Any, value: Any) -> None:
             base.__delitem__(container, key)
 
 
-def _put_into_tuple(reach: Reach, container: Any, key: int, value: Any) -> None:
+def _put_into_tuple(reach: ReachableState, container: Any, key: int, value: Any) -> None:
     """Replace a tuple by a new tuple that has this element."""
     where = next(path for path, held in reach.tuples.items() if held is container)
     items = list(tuple.__iter__(container))

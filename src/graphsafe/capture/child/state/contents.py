@@ -32,16 +32,16 @@ from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import (
     attributes_of,
     bases_of,
+    cached_per_class,
     holds_state,
     layout_of,
     module_name,
     names_in,
-    once_a_class,
 )
 from graphsafe.capture.child.state.references import WEAK_TABLES, context_slot, referent_of
 from graphsafe.capture.child.state.tensors import is_in_parts
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
-from graphsafe.capture.child.state.walk import Handler, Item, Walk, below
+from graphsafe.capture.child.state.walk import Handler, Item, ObjectWalk, below
 from graphsafe.capture.shared.frames import is_user_file
 
 _LONG = 1_000
@@ -81,12 +81,12 @@ def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
         yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
 
 
-@once_a_class
+@cached_per_class
 def handler_of(kind: type) -> Handler | None:
     """Return the handler of a class; None if its objects are not visited."""
     for base, handler in (
         (enum.Enum, _take_value(_member_text)),
-        # only for instances of subclasses; `look_at` has already taken instances of Python's own classes
+        # only for instances of subclasses; `enqueue` has already taken instances of Python's own classes
         (SCALARS, _take_value(text_of)),
         (torch.Tensor, _take_tensor),
         (type, _take_class),
@@ -129,7 +129,7 @@ def _take_value(text: Callable[[Any], str]) -> Handler:
     """Return the handler of small values, which `text` turns into strings. One object may have several holders (a
     member of an enumeration), so it is visited again at each holder."""
 
-    def take(walk: Walk, path: str, value: Any) -> None:
+    def take(walk: ObjectWalk, path: str, value: Any) -> None:
         walk.reach.hosts[path] = text(value)
         walk.reach.values[path] = value
         walk.forget(value)
@@ -142,7 +142,7 @@ def _member_text(value: Any) -> str:
     return f"{type(value).__name__}.{name if type(name) is str else '?'}"
 
 
-def _take_tensor(walk: Walk, path: str, value: Any) -> None:
+def _take_tensor(walk: ObjectWalk, path: str, value: Any) -> None:
     walk.take_tensor(path, value)
     kind: Any = torch.Tensor
     if not is_in_parts(type(value)):
@@ -151,34 +151,34 @@ def _take_tensor(walk: Walk, path: str, value: Any) -> None:
         return
     grad = kind.grad.__get__(value)
     if grad is not None:
-        walk.look_at([(f"{path}.grad", grad, None, None)])
+        walk.enqueue([(f"{path}.grad", grad, None, None)])
     if grad is not None or kind.requires_grad.__get__(value):
         walk.reach.containers.append(Slot(value, kind.grad))
 
 
-def _take_class(walk: Walk, path: str, value: Any) -> None:
+def _take_class(walk: ObjectWalk, path: str, value: Any) -> None:
     walk.forget(value)
     walk.take_class(path, value)
     walk.take_class(path, type(value))
 
 
-def _take_generator(walk: Walk, path: str, value: Any) -> None:
+def _take_generator(walk: ObjectWalk, path: str, value: Any) -> None:
     walk.reach.generators[path] = value
 
 
-def _take_host_generator(walk: Walk, path: str, value: Any) -> None:
+def _take_host_generator(walk: ObjectWalk, path: str, value: Any) -> None:
     walk.reach.host_generators[path] = value
 
 
-def _take_attributes(walk: Walk, path: str, value: Any) -> None:
+def _take_attributes(walk: ObjectWalk, path: str, value: Any) -> None:
     """Visit the attributes of a tensor, or of an object whose class extends a container."""
     attributes = attributes_of(value)
     if attributes is not None:
         walk.reach.containers.append(attributes)
-        walk.look_at(variables_in(below(path), attributes))
+        walk.enqueue(variables_in(below(path), attributes))
 
 
-def _take_dict(walk: Walk, path: str, value: Any) -> None:
+def _take_dict(walk: ObjectWalk, path: str, value: Any) -> None:
     _take_attributes(walk, path, value)
     walk.reach.lengths[path] = dict.__len__(value)
     walk.reach.sized[path] = value
@@ -186,30 +186,30 @@ def _take_dict(walk: Walk, path: str, value: Any) -> None:
     if dict.__len__(value) > _LONG and are_scalars(dict.values(value)) and are_scalars(dict.keys(value)):
         walk.reach.hosts[path] = digest(dict.__repr__(value))
         return
-    walk.look_at(elements_of(path, value))
+    walk.enqueue(elements_of(path, value))
 
 
-def _take_list(walk: Walk, path: str, value: Any) -> None:
+def _take_list(walk: ObjectWalk, path: str, value: Any) -> None:
     _take_attributes(walk, path, value)
     walk.reach.sized[path] = value
     walk.reach.containers.append(value)
     _take_elements(walk, path, value, list if issubclass(type(value), list) else deque)
 
 
-def _take_tuple(walk: Walk, path: str, value: Any) -> None:
+def _take_tuple(walk: ObjectWalk, path: str, value: Any) -> None:
     walk.reach.tuples[path] = value
     _take_elements(walk, path, value, tuple)
 
 
-def _take_elements(walk: Walk, path: str, value: Any, base: Any) -> None:
+def _take_elements(walk: ObjectWalk, path: str, value: Any, base: Any) -> None:
     length = walk.reach.lengths[path] = base.__len__(value)
     if length > _LONG and are_scalars(list(base.__iter__(value))):
         walk.reach.hosts[path] = digest(repr(list(base.__iter__(value))))
     else:
-        walk.look_at(elements_of(path, value))
+        walk.enqueue(elements_of(path, value))
 
 
-def _take_set(walk: Walk, path: str, value: Any) -> None:
+def _take_set(walk: ObjectWalk, path: str, value: Any) -> None:
     base: Any = set if issubclass(type(value), set) else frozenset
     walk.reach.lengths[path] = base.__len__(value)
     walk.reach.sized[path] = value
@@ -220,29 +220,29 @@ def _take_set(walk: Walk, path: str, value: Any) -> None:
         walk.reach.hosts[path] = digest(",".join(sorted(map(text_of, elements))))
 
 
-def _take_bytes(walk: Walk, path: str, value: Any) -> None:
+def _take_bytes(walk: ObjectWalk, path: str, value: Any) -> None:
     walk.reach.containers.append(value)
     walk.reach.hosts[path] = digest(bytes(memoryview(value)))
 
 
-def _take_array(walk: Walk, path: str, value: Any) -> None:
+def _take_array(walk: ObjectWalk, path: str, value: Any) -> None:
     import numpy
 
     if numpy.ndarray.dtype.__get__(value).hasobject:
-        walk.look_at([(path, numpy.ndarray.tolist(value), None, None)])
+        walk.enqueue([(path, numpy.ndarray.tolist(value), None, None)])
         return
     walk.reach.containers.append(value)
     walk.reach.hosts[path] = digest(numpy.ndarray.tobytes(value))
 
 
-def _take_numpy_scalar(walk: Walk, path: str, value: Any) -> None:
+def _take_numpy_scalar(walk: ObjectWalk, path: str, value: Any) -> None:
     tobytes = getattr(value, "tobytes", None)
     if tobytes is not None:
         walk.reach.hosts[path] = repr(value) if value.nbytes <= 16 else digest(tobytes())
         walk.reach.values[path] = value
 
 
-def _take_count(walk: Walk, path: str, value: Any) -> None:
+def _take_count(walk: ObjectWalk, path: str, value: Any) -> None:
     text = count_text(value)
     if text is None:
         walk.reach.opaque.append(path)
@@ -251,71 +251,71 @@ def _take_count(walk: Walk, path: str, value: Any) -> None:
     walk.reach.values[path] = count_from(text)
 
 
-def _take_iterator(walk: Walk, path: str, value: Any) -> None:
+def _take_iterator(walk: ObjectWalk, path: str, value: Any) -> None:
     position = position_of(value)
     walk.reach.hosts[path] = "an iterator at its end" if position is None else f"an iterator at {position}"
     walk.reach.containers.append(value)
 
 
-def _take_repeat(walk: Walk, path: str, value: Any) -> None:
+def _take_repeat(walk: ObjectWalk, path: str, value: Any) -> None:
     """Visit the single object that an `itertools.repeat` yields again and again."""
     walk.reach.opaque.append(path)
-    walk.look_at((path, item, None, None) for item in gc.get_referents(value))
+    walk.enqueue((path, item, None, None) for item in gc.get_referents(value))
 
 
-def _take_partial(walk: Walk, path: str, value: Any) -> None:
+def _take_partial(walk: ObjectWalk, path: str, value: Any) -> None:
     dot = below(path)
     read = functools.partial.__dict__
     for name in ("func", "args", "keywords"):
-        walk.look_at([(f"{dot}{name}", read[name].__get__(value), None, None)])
-    walk.look_at(stored_in(path, value))
+        walk.enqueue([(f"{dot}{name}", read[name].__get__(value), None, None)])
+    walk.enqueue(stored_in(path, value))
 
 
-def _take_method(walk: Walk, path: str, value: Any) -> None:
+def _take_method(walk: ObjectWalk, path: str, value: Any) -> None:
     dot = below(path)
-    walk.look_at([(path, value.__self__, None, None)])
+    walk.enqueue([(path, value.__self__, None, None)])
     if type(value.__func__) is types.FunctionType:
-        walk.look_at([(f"{dot}{value.__func__.__name__}()", value.__func__, None, None)])
+        walk.enqueue([(f"{dot}{value.__func__.__name__}()", value.__func__, None, None)])
 
 
-def _take_cache(walk: Walk, path: str, value: Any) -> None:
+def _take_cache(walk: ObjectWalk, path: str, value: Any) -> None:
     walk.reach.containers.append(value)
     walk.reach.caches[path] = (value, value.cache_info().currsize)
-    walk.look_at([(path, value.__wrapped__, None, None)])
+    walk.enqueue([(path, value.__wrapped__, None, None)])
 
 
-def _take_weak_table(walk: Walk, path: str, value: Any) -> None:
-    walk.look_at([(path, value.data, None, None)])
+def _take_weak_table(walk: ObjectWalk, path: str, value: Any) -> None:
+    walk.enqueue([(path, value.data, None, None)])
 
 
-def _take_reference(walk: Walk, path: str, value: Any) -> None:
-    walk.look_at([(path, referent_of(value), None, None)])
+def _take_reference(walk: ObjectWalk, path: str, value: Any) -> None:
+    walk.enqueue([(path, referent_of(value), None, None)])
 
 
-def _take_context_variable(walk: Walk, path: str, value: Any) -> None:
+def _take_context_variable(walk: ObjectWalk, path: str, value: Any) -> None:
     slot = context_slot(value)
     walk.reach.containers.append(slot)
     if (item := slot.read()) is not MISSING:
-        walk.look_at([(path, item, slot, None)])
+        walk.enqueue([(path, item, slot, None)])
 
 
-def _take_function(walk: Walk, path: str, value: Any) -> None:
+def _take_function(walk: ObjectWalk, path: str, value: Any) -> None:
     dot = below(path)
     code = value.__code__
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
         slot = cell_slot(cell)
         walk.reach.containers.append(slot)
         if (item := slot.read()) is not MISSING:
-            walk.look_at([(f"{dot}{name}", item, slot, None)])
+            walk.enqueue([(f"{dot}{name}", item, slot, None)])
     defaults = value.__defaults__ or ()
     named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
     # If the function's code was replaced, it may have fewer parameters than defaults.
     for name, default in [*zip(named, defaults, strict=False), *(value.__kwdefaults__ or {}).items()]:
         if not issubclass(type(default), SCALARS):
-            walk.look_at([(f"{dot}{name}", default, None, None)])
+            walk.enqueue([(f"{dot}{name}", default, None, None)])
     if is_user_file(code.co_filename) or value.__dict__:
         walk.reach.containers.append(value.__dict__)
-        walk.look_at(variables_in(dot, value.__dict__))
+        walk.enqueue(variables_in(dot, value.__dict__))
     if is_user_file(code.co_filename):
         walk.take_names(dot, value.__globals__, names_in(code))
 
@@ -325,47 +325,47 @@ _MACHINERY = frozenset(torch.nn.Module().__dict__)
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
-def _take_module(walk: Walk, path: str, value: Any) -> None:
+def _take_module(walk: ObjectWalk, path: str, value: Any) -> None:
     dot = below(path)
     attributes = attributes_of(value) or {}
     walk.reach.containers.append(attributes)
     for store in (attributes.get(name) for name in ("_parameters", "_buffers", "_modules")):
         if isinstance(store, dict):
             walk.reach.containers.append(store)
-            walk.look_at(variables_in(dot, store))
+            walk.enqueue(variables_in(dot, store))
     for name in _HOOKS:
         if hooks := attributes.get(name):
-            walk.look_at((f"{dot}{name}[{at}]", hook, None, None) for at, hook in enumerate(dict.values(hooks)))
-    walk.look_at(item for item in variables_in(dot, attributes) if item[3] not in _MACHINERY)
+            walk.enqueue((f"{dot}{name}[{at}]", hook, None, None) for at, hook in enumerate(dict.values(hooks)))
+    walk.enqueue(item for item in variables_in(dot, attributes) if item[3] not in _MACHINERY)
     walk.take_class(path, type(value))
 
 
-def _take_script_module(walk: Walk, path: str, value: Any) -> None:
+def _take_script_module(walk: ObjectWalk, path: str, value: Any) -> None:
     """Visit the state inside a TorchScript module, and the Python modules that it contains."""
     of_torch: Any = torch._C
     dot = below(path)
     attributes = attributes_of(value) or {}
     script = attributes.get("_c")
     if script is None:
-        walk.look_at([(path, attributes.get("_actual_script_module"), None, None)])
+        walk.enqueue([(path, attributes.get("_actual_script_module"), None, None)])
         return
     kept = of_torch.ConcreteModuleType.from_jit_type(script._type()).get_attributes()
     tensors = [*of_torch.ParameterDict(script).items(), *of_torch.BufferDict(script).items()]
     for name, tensor in tensors:
-        walk.look_at([(f"{dot}{name}", tensor, None, None)])
+        walk.enqueue([(f"{dot}{name}", tensor, None, None)])
     others = {name: script.getattr(name) for name in kept.keys() - dict(tensors).keys()}
     walk.reach.containers.append(Variables(script, tuple(sorted(others))))
     for name, item in sorted(others.items()):
-        walk.look_at([(f"{dot}{name}", item, script, name)])
+        walk.enqueue([(f"{dot}{name}", item, script, name)])
     modules = attributes.get("_modules")
-    walk.look_at((f"{dot}{name}", item, None, None) for name, item in getattr(modules, "_python_modules", {}).items())
+    walk.enqueue((f"{dot}{name}", item, None, None) for name, item in getattr(modules, "_python_modules", {}).items())
 
 
-def _take_object(walk: Walk, path: str, value: Any) -> None:
+def _take_object(walk: ObjectWalk, path: str, value: Any) -> None:
     attributes = attributes_of(value)
     if attributes is not None:
         walk.reach.containers.append(attributes)
     for _, descriptor in layout_of(type(value)).slots:
         walk.reach.containers.append(Slot(value, descriptor))
-    walk.look_at(stored_in(path, value))
+    walk.enqueue(stored_in(path, value))
     walk.take_class(path, type(value))

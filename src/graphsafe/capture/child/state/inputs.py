@@ -1,4 +1,5 @@
-"""Finds the inputs of a step: tensors, arrays and numbers in its arguments, with the same paths as in `reach_of`."""
+"""Finds the inputs of a step: tensors, arrays and numbers in its arguments. Paths are the same as in
+`reachable_state`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import torch
 from graphsafe.capture.child.state.contents import elements_of, stored_in
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, is_users_class, module_name, namespace_of
 from graphsafe.capture.child.state.values import SCALARS
-from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, Walk
+from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, ObjectWalk
 from graphsafe.capture.child.targets import Subject
 
 _OPAQUE = ("queue", "_queue", "ctypes", "_ctypes", "mmap", "multiprocessing", "_io")
@@ -46,7 +47,7 @@ def with_objects(subject: Subject) -> dict[str, torch.Tensor]:
 
 
 def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
-    inside = Walk()
+    inside = ObjectWalk()
     numpy: Any = sys.modules.get("numpy")  # a target with arrays has imported numpy
     with torch._C.DisableTorchFunction():
         for path, value in _arguments(subject, in_objects):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from graphsafe.capture.shared.frames import is_user_file
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 bases_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _NAMESPACE = type.__dict__["__dict__"].__get__
@@ -77,12 +77,12 @@ class Layout:
     slots: tuple[tuple[str, Any], ...]
 
 
-def once_a_class(find: Callable[[type], Found]) -> Callable[[type], Found]:
+def cached_per_class(find: Callable[[type], Result]) -> Callable[[type], Result]:
     """Cache a function's result for each class. The key is the class's address, because hashing a class may run code of
     its metaclass."""
-    known: dict[int, tuple[type, Found]] = {}
+    known: dict[int, tuple[type, Result]] = {}
 
-    def ask(kind: type) -> Found:
+    def ask(kind: type) -> Result:
         answer = known.get(id(kind))
         if answer is None:
             answer = known[id(kind)] = (kind, find(kind))
@@ -91,7 +91,7 @@ def once_a_class(find: Callable[[type], Found]) -> Callable[[type], Found]:
     return ask
 
 
-@once_a_class
+@cached_per_class
 def layout_of(kind: type) -> Layout:
     """Return where the instances of a class store their attributes."""
     attributes = None

@@ -17,7 +17,7 @@ Constants = dict[str, tuple[HostValue, Any]]
 
 
 @dataclass
-class Reach:
+class ReachableState:
     """Everything that a step reaches, by path.
 
     A path is written as the user would write it, starting from the target: `layers.0.weight`, `args[1]`,
@@ -72,6 +72,6 @@ class Reach:
             seed(found, value)
 
 
-def moved(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the tensors whose memory has moved. `before` and `after` are results of `Reach.places`."""
+def moved_tensors(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the tensors whose memory has moved. `before` and `after` are results of `ReachableState.places`."""
     return tuple(path for path, place in before.items() if after.get(path, place) != place)

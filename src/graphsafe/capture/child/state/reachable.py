@@ -9,15 +9,15 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.state.contents import handler_of
-from graphsafe.capture.child.state.reach import Reach
-from graphsafe.capture.child.state.walk import Walk
+from graphsafe.capture.child.state.reach import ReachableState
+from graphsafe.capture.child.state.walk import ObjectWalk
 from graphsafe.capture.child.targets import Subject
 
 _MANY_CONTAINERS = 5_000
-_first_reach: dict[int, tuple[Subject, Reach]] = {}
+_first_reach: dict[int, tuple[Subject, ReachableState]] = {}
 
 
-def reach_of(subject: Subject) -> Reach:
+def reachable_state(subject: Subject) -> ReachableState:
     """Return everything that the callable refers to, then everything that the arguments refer to."""
     return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs})
 
@@ -26,21 +26,21 @@ def _with_refresh(subject: Subject) -> dict[str, Any]:
     return {"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh}
 
 
-def reach_with_refresh(subject: Subject) -> Reach:
-    """Return what `reach_of` returns, with everything that `refresh` refers to: it may keep state of its own from call
-    to call."""
+def reach_with_refresh(subject: Subject) -> ReachableState:
+    """Return what `reachable_state` returns, with everything that `refresh` refers to: it may keep state of its own
+    from call to call."""
     return walk(_with_refresh(subject))
 
 
-def generators_of(subject: Subject) -> Reach:
+def generators_of(subject: Subject) -> ReachableState:
     """Return only the generators of a step and its refresh, so that no other object is kept alive."""
     reach = reach_with_refresh(subject)
-    return Reach(generators=reach.generators, host_generators=reach.host_generators)
+    return ReachableState(generators=reach.generators, host_generators=reach.host_generators)
 
 
 def objects_of(subject: Subject) -> list[Any]:
     """Return the objects that the step reaches, nearest first: modules, containers and the user's own objects."""
-    walk = Walk()
+    walk = ObjectWalk()
     with torch._C.DisableTorchFunction():
         walk.run(_with_refresh(subject), handler_of)
     return walk.alive
@@ -58,14 +58,14 @@ def seed_generators(subject: Subject, value: int) -> None:
     known[1].seed(value)
 
 
-def walk(roots: Mapping[str, Any]) -> Reach:
+def walk(roots: Mapping[str, Any]) -> ReachableState:
     # The walk keeps all objects alive that it finds. Repeated garbage collections over them would take most of the
     # time.
     collecting = gc.isenabled()
     gc.disable()
     try:
         with torch._C.DisableTorchFunction():
-            return Walk().run(roots, handler_of)
+            return ObjectWalk().run(roots, handler_of)
     finally:
         if collecting:
             gc.enable()

@@ -13,8 +13,8 @@ import torch
 from graphsafe.capture.child.state import generators
 from graphsafe.capture.child.state.containers import StateError, contents, is_count, put_back_host, refill
 from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.reach import Reach
-from graphsafe.capture.child.state.reachable import reach_of, reach_with_refresh
+from graphsafe.capture.child.state.reach import ReachableState
+from graphsafe.capture.child.state.reachable import reach_with_refresh, reachable_state
 from graphsafe.capture.child.targets import Subject, users_code
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Device
@@ -58,7 +58,7 @@ _VALUE_BYTES = 4 << 30
 class Bindings:
     """The content of containers, the state of host generators, and the tensor objects without their values."""
 
-    def __init__(self, reach: Reach, clear_caches: bool = True) -> None:
+    def __init__(self, reach: ReachableState, clear_caches: bool = True) -> None:
         """Read the bindings. The content of an `lru_cache` cannot be put back; the cache can only be cleared, if
         `clear_caches` is set. Raises StateError if something cannot be copied."""
         self._reach = reach
@@ -101,7 +101,7 @@ class Snapshot:
         """Take the snapshot. Raises StateError if something cannot be copied."""
         self._device = device
         self._subject = subject
-        reach = reach_of(subject)
+        reach = reachable_state(subject)
         bound = reach if subject.refresh is None else reach_with_refresh(subject)
         self._bindings = Bindings(bound, clear_caches)
         self.tensors = reach.tensors

@@ -8,7 +8,7 @@ import functools
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from graphsafe.capture.child.state.objects import bases_of, namespace_of, once_a_class
+from graphsafe.capture.child.state.objects import bases_of, cached_per_class, namespace_of
 from graphsafe.capture.device.structures import is_valueless, is_wrapper_class, sparse_parts
 
 Parts = dict[str, torch.Tensor]
@@ -97,7 +97,7 @@ def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((span,), (1,)) if overlap else tensor
 
 
-@once_a_class
+@cached_per_class
 def is_in_parts(kind: type) -> bool:
     """Return whether a tensor's class tells which inner tensors its objects consist of."""
     return any("__tensor_flatten__" in namespace_of(base) for base in bases_of(kind))

@@ -24,14 +24,14 @@ from graphsafe.capture.child.state.objects import (
     namespace_of,
     variables_of,
 )
-from graphsafe.capture.child.state.reach import Reach
+from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.references import WEAK_TABLES
 from graphsafe.capture.child.state.tensors import Unreadable, parts_of
 from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted
 
 Item = tuple[str, Any, Any, Any]
 "A path, the object at this path, and the container and key that hold it."
-Handler = Callable[["Walk", str, Any], None]
+Handler = Callable[["ObjectWalk", str, Any], None]
 MOST_OBJECTS = 50_000
 
 
@@ -39,21 +39,21 @@ def below(path: str) -> str:
     return f"{path}." if path else ""
 
 
-class Walk:
+class ObjectWalk:
     """The objects found so far, and the objects still to visit."""
 
     def __init__(self) -> None:
-        self.reach = Reach()
+        self.reach = ReachableState()
         self.todo: deque[Item] = deque()
         self._seen: set[int] = set()
         self.alive: list[Any] = []
         "The visited objects, in order."
         self._named: set[tuple[int, str]] = set()
 
-    def run(self, roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None]) -> Reach:
+    def run(self, roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None]) -> ReachableState:
         """Visit the roots and all objects that they refer to, nearest first."""
         reach, todo, seen = self.reach, self.todo, self._seen
-        self.look_at((path, value, None, None) for path, value in roots.items())
+        self.enqueue((path, value, None, None) for path, value in roots.items())
         while todo:
             path, value, container, key = todo.popleft()
             handler = handler_of(type(value))
@@ -99,7 +99,7 @@ class Walk:
             inner = variables_of(item)
             if inner is None:
                 if not _is_code(item):
-                    self.look_at([(f"{dot}{name}", item, variables, name)])
+                    self.enqueue([(f"{dot}{name}", item, variables, name)])
                 continue
             file = file_of(item)
             if file is not None and is_own_file(file):
@@ -107,9 +107,9 @@ class Walk:
                 self.reach.containers.append(Variables(inner, tuple(sorted(names))))
                 for part in of_module:
                     if not _is_code(inner[part]):
-                        self.look_at([(f"{dot}{name}.{part}", inner[part], inner, part)])
+                        self.enqueue([(f"{dot}{name}.{part}", inner[part], inner, part)])
 
-    def look_at(self, items: Iterable[Item]) -> None:
+    def enqueue(self, items: Iterable[Item]) -> None:
         """Add numbers and strings to the reach at once, and put all other objects on the queue."""
         reach, todo = self.reach, self.todo
         for item in items:
@@ -138,7 +138,7 @@ class Walk:
                 self.reach.containers.append(Variables(base, kept))
             for name, item in namespace_of(base).items():
                 if name in kept:
-                    self.look_at([(dotted(dot, name), item, base, name)])
+                    self.enqueue([(dotted(dot, name), item, base, name)])
                 elif type(item) is functools._lru_cache_wrapper:
                     self.todo.append((f"{dot}{name}()", item, base, name))
                 method = function_of(item)

@@ -63,7 +63,7 @@ class CudaDevice:
         torch.empty(1, device=self.torch_device)
         yield
 
-    def meet(self) -> None:
+    def device_barrier(self) -> None:
         torch.distributed.all_reduce(torch.zeros(1, device=self.torch_device))
         self.synchronize()
 
@@ -121,7 +121,7 @@ class CudaDevice:
     def _side_stream(self) -> torch.cuda.Stream:
         return torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
 
-    def stands_on(self) -> str:
+    def current_stream_name(self) -> str:
         index = torch.cuda.current_device()
         default = torch.cuda.current_stream(index) == torch.cuda.default_stream(index)
         return f"cuda:{index}, {'default' if default else 'side'} stream"
@@ -181,14 +181,14 @@ class CudaDevice:
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.index)
 
-    def fall_behind(self) -> bool:
+    def keep_busy(self) -> bool:
         torch.cuda._sleep(_BUSY_CYCLES)  # type: ignore[no-untyped-call]
         return True
 
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         return tensor.device == self.torch_device
 
-    def is_on_another(self, tensor: torch.Tensor) -> bool:
+    def is_on_other_gpu(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cuda and tensor.device != self.torch_device
 
     def is_pageable(self, tensor: torch.Tensor) -> bool:
@@ -242,10 +242,10 @@ class CudaDevice:
 
         return profiled_timeline(step, self.synchronize, folder)
 
-    def values_asked(self) -> int:
+    def uncomputed_value_reads(self) -> int:
         return 0
 
-    def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
+    def with_made_up_values(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def unknown_operations(self) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ import torch.distributed as dist
 
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTED
-from graphsafe.capture.device.sim.nodes import Lane, Node
+from graphsafe.capture.device.sim.nodes import Node, SimStream
 from graphsafe.capture.device.sim.streams import Event, Stream
-from graphsafe.capture.device.sim.tags import HOST, played, put_tag
+from graphsafe.capture.device.sim.tags import HOST, max_device_index, put_tag
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.device.structures import changed, each_tensor, tensors_in
 from graphsafe.capture.shared.collectives import OF_GROUPS, OF_OBJECTS
@@ -52,7 +52,7 @@ def _of_group(
     name = collective.name
     if name == "barrier":
         world.host_wait("torch.distributed.barrier", "wait")
-    index = played((args, kwargs))
+    index = max_device_index((args, kwargs))
     if index == HOST:
         return real(group, *args, **kwargs)
     stream = _begun(world, index, f"torch.distributed.{name}")
@@ -74,7 +74,7 @@ def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping
     if func._schema.name.startswith(f"{NAMESPACE}::_"):
         return func(*args, **kwargs)
     if func._schema.name == f"{NAMESPACE}::wait_tensor":
-        Stream.of(world.lane(index)).wait_event(_stream(world, index).record_event())
+        Stream.of(world.current_sim_stream(index)).wait_event(_stream(world, index).record_event())
         return func(*args, **kwargs) if world.session is None else args[0]
     stream = _begun(world, index, func._schema.name)
     result = _functional(func)(*args, **kwargs) if stream is None else _shaped(func, args, kwargs)
@@ -89,7 +89,7 @@ def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping
 def _begun(world: World, index: int, name: str) -> Stream | None:
     """Return the stream on which a collective is captured. Return None if it is not captured and runs now."""
     world.touched.add(index)
-    session, current = world.session, world.lane(index)
+    session, current = world.session, world.current_sim_stream(index)
     if session is None:
         return None
     if current not in session.clocks:
@@ -102,7 +102,7 @@ def _begun(world: World, index: int, name: str) -> Stream | None:
 
 
 def _stream(world: World, index: int) -> Stream:
-    return Stream.of(world.collective_lanes.setdefault(index, Lane(index)))
+    return Stream.of(world.collective_lanes.setdefault(index, SimStream(index)))
 
 
 def _add(
@@ -110,7 +110,7 @@ def _add(
 ) -> None:
     assert world.session is not None
     frames, span = user_frames()
-    world.session.add(stream.lane, Node(func, args, kwargs, outputs, func.name, "kernel", None, frames, span))
+    world.session.add(stream.sim_stream, Node(func, args, kwargs, outputs, func.name, "kernel", None, frames, span))
 
 
 @dataclass(frozen=True)

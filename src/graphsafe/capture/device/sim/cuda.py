@@ -12,9 +12,9 @@ import torch.cuda.nvtx
 
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import CUDAGraph, graph, graph_pool_handle
-from graphsafe.capture.device.sim.nodes import Lane
+from graphsafe.capture.device.sim.nodes import SimStream
 from graphsafe.capture.device.sim.streams import DeviceContext, Event, Stream, StreamContext, device_index
-from graphsafe.capture.device.sim.tags import HOST, played
+from graphsafe.capture.device.sim.tags import HOST, max_device_index
 from graphsafe.capture.device.sim.world import World
 
 TOTAL_BYTES = 141 * 1000**3
@@ -47,9 +47,9 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
             {
                 "stream": StreamContext,
                 "StreamContext": StreamContext,
-                "current_stream": lambda device=None: Stream.of(world.lane(device_index(device))),
+                "current_stream": lambda device=None: Stream.of(world.current_sim_stream(device_index(device))),
                 "default_stream": lambda device=None: Stream.of(world.defaults[device_index(device)]),
-                "set_stream": lambda stream: None if stream is None else world.set_lane(stream.lane),
+                "set_stream": lambda stream: None if stream is None else world.set_current_stream(stream.sim_stream),
             },
         ),
         (
@@ -97,7 +97,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> Any:
     device, *rest = _real_parse_to(*args, **kwargs)
     given = args[0] if args else kwargs.get("tensor")
     if isinstance(given, torch.Tensor):
-        index = played(given)
+        index = max_device_index(given)
         device = device if index == HOST else torch.device("cuda", index)
     return device, *rest
 
@@ -140,7 +140,7 @@ def _devices(world: World) -> dict[str, Any]:
 
     class DeviceOf(DeviceContext):
         def __init__(self, tensor: torch.Tensor) -> None:
-            index = played(tensor) if isinstance(tensor, torch.Tensor) else HOST
+            index = max_device_index(tensor) if isinstance(tensor, torch.Tensor) else HOST
             super().__init__(None if index == HOST else index)
 
     return {
@@ -174,8 +174,8 @@ def _devices(world: World) -> dict[str, Any]:
 
 def _external(world: World) -> Callable[..., Stream]:
     def external(pointer: int, device: Any = None, **_: Any) -> Stream:
-        world.cannot_vouch("torch.cuda.ExternalStream")
-        return Stream.of(Lane(device_index(device), foreign=True))
+        world.record_unknown_effect("torch.cuda.ExternalStream")
+        return Stream.of(SimStream(device_index(device), foreign=True))
 
     return external
 
@@ -263,8 +263,8 @@ def _accelerator(world: World) -> dict[str, Any]:
         "set_device_index": set_index,
         "set_device_idx": set_index,
         "device_index": DeviceContext,
-        "current_stream": lambda device=None: Stream.of(world.lane(device_index(device))),
-        "set_stream": lambda stream: world.set_lane(stream.lane),
+        "current_stream": lambda device=None: Stream.of(world.current_sim_stream(device_index(device))),
+        "set_stream": lambda stream: world.set_current_stream(stream.sim_stream),
         "synchronize": lambda device=None: world.host_wait("torch.accelerator.synchronize", "wait"),
     }
     return {name: value for name, value in values.items() if hasattr(torch.accelerator, name)}

@@ -26,7 +26,7 @@ from graphsafe.capture.device.sim.graph_memory import poison_freed, races_of
 from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph, graph_pool_handle
 from graphsafe.capture.device.sim.legality import Refusal
 from graphsafe.capture.device.sim.random_source import RandomSource, State, check
-from graphsafe.capture.device.sim.sequence import Seen
+from graphsafe.capture.device.sim.sequence import SequenceRecorder
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
@@ -133,7 +133,7 @@ class SimDevice:
         ):
             yield
 
-    def meet(self) -> None:
+    def device_barrier(self) -> None:
         with self.world.unseen():
             torch.distributed.barrier()
 
@@ -178,8 +178,8 @@ class SimDevice:
         with StreamContext(self.side):
             yield
 
-    def stands_on(self) -> str:
-        kind = "default stream" if self.world.lane().number == 0 else "side stream"
+    def current_stream_name(self) -> str:
+        kind = "default stream" if self.world.current_sim_stream().number == 0 else "side stream"
         return f"sim:{self.world.device}, {kind}"
 
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
@@ -205,7 +205,7 @@ class SimDevice:
         """Note the memory of operations' results. Temporary memory of kernels and the allocator's rounding are not
         included."""
         found: list[MemoryEvent] = []
-        with replaced((self.world.ledgers[self.index], "told", found.append)):
+        with replaced((self.world.ledgers[self.index], "on_memory_event", found.append)):
             yield found
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
@@ -251,14 +251,14 @@ class SimDevice:
 
     def synchronize(self) -> None: ...
 
-    def fall_behind(self) -> bool:
+    def keep_busy(self) -> bool:
         return False
 
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         with torch._C.DisableTorchFunction():
             return index_of(tensor) == self.index
 
-    def is_on_another(self, tensor: torch.Tensor) -> bool:
+    def is_on_other_gpu(self, tensor: torch.Tensor) -> bool:
         with torch._C.DisableTorchFunction():
             return index_of(tensor) not in (HOST, self.index)
 
@@ -315,31 +315,31 @@ class SimDevice:
         if self.world.shapes is None:
             return None
         counted: list[str] = []
-        with self._launches_told(lambda kind, name: counted.append(kind)):
+        with self._launches_reported(lambda kind, name: counted.append(kind)):
             step()
         return Kernels(sum(kind in LAUNCHED for kind in counted), 0)
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
         """Return the order of the work. It has no times, since they would not be those of a GPU."""
-        seen = Seen()
-        with self.watch(seen.told), self._launches_told(seen.launched):
+        seen = SequenceRecorder()
+        with self.watch(seen.record), self._launches_reported(seen.launched):
             step()
         return seen.timeline()
 
-    def _launches_told(self, told: Callable[[str, str], None]) -> AbstractContextManager[None]:
+    def _launches_reported(self, on_launch: Callable[[str, str], None]) -> AbstractContextManager[None]:
         before = self.world.launched
 
-        def tell(kind: str, name: str) -> None:
-            told(kind, name)
+        def launched(kind: str, name: str) -> None:
+            on_launch(kind, name)
             if before is not None:
                 before(kind, name)
 
-        return replaced((self.world, "launched", tell))
+        return replaced((self.world, "launched", launched))
 
-    def values_asked(self) -> int:
+    def uncomputed_value_reads(self) -> int:
         return 0 if self.world.shapes is None else self.world.shapes.asked
 
-    def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
+    def with_made_up_values(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
         shapes = self.world.shapes
         return nullcontext() if shapes is None else replaced((shapes, "answer", answer))
 

@@ -13,13 +13,13 @@ from graphsafe.capture.device.modes import OperationMode
 from graphsafe.capture.device.sim import random_source
 from graphsafe.capture.device.sim.collectives import NAMESPACE, run_functional
 from graphsafe.capture.device.sim.effects import (
-    Happening,
     NodeKind,
-    happenings,
+    OpEffect,
     is_allocation,
     is_recorded,
     kind_of,
     nbytes_of,
+    op_effects,
     op_name,
     table_entry,
     unknown_of,
@@ -93,7 +93,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     if form is None or shapes is None:
         return _run(world, func, args, kwargs)
     known = shapes.repeated.get(form)
-    if known is not None and (session is None or world.lane(known.device) in session.clocks):
+    if known is not None and (session is None or world.current_sim_stream(known.device) in session.clocks):
         return _again(world, func, args, kwargs, known)
     asked = shapes.asked
     result = _run(world, func, args, kwargs)
@@ -116,18 +116,18 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     if func.namespace == NAMESPACE:
         return run_functional(world, func, args, kwargs, device)
     if (unknown := unknown_of(func, inputs, world.table)) is not None:
-        world.cannot_vouch(unknown)
+        world.record_unknown_effect(unknown)
     doubts = _doubts(world, inputs) if world.doubted else []
     entry = table_entry(func, world.table)
     refuse_missing_kernel(func, entry, inputs)
-    lane, session = world.lane(device), world.session
-    capturing = session if session is not None and lane in session.clocks else None
+    sim_stream, session = world.current_sim_stream(device), world.session
+    capturing = session if session is not None and sim_stream in session.clocks else None
     if capturing is not None:
         capturing.admit()
     placed = list(zip(inputs, places, strict=True))
-    for happening in happenings(func, args, kwargs, placed, target, world.scope, world.table):
+    for effect in op_effects(func, args, kwargs, placed, target, world.scope, world.table):
         with world.on(device):  # a kernel makes its tensors' device current, as PyTorch's device guard does
-            _announce(world, func, happening, session, capturing)
+            _announce(world, func, effect, session, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
     frozen: Any = None
     written: list[torch.Tensor] = []
@@ -148,7 +148,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     if capturing is not None:
         if (kind := kind_of(func, entry, inputs, outputs)) is not None:
             drawn = None if draw is None else Draw(draw, offset)
-            capturing.add(lane, _node(func, kind, frozen, inputs, outputs, written, drawn))
+            capturing.add(sim_stream, _node(func, kind, frozen, inputs, outputs, written, drawn))
     elif session is None and world.ran is not None:
         world.ran(func, args, kwargs, outputs)
     return result
@@ -173,7 +173,7 @@ def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, An
             world.ran(func, args, kwargs, outputs)
     elif kind is not None:
         inputs = tensors_in((*args, *kwargs.values()))
-        capturing.add(world.lane(device), _node(func, kind, frozen, inputs, outputs))
+        capturing.add(world.current_sim_stream(device), _node(func, kind, frozen, inputs, outputs))
     return result
 
 
@@ -187,7 +187,7 @@ def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str,
         return None
     if unknown_of(func, inputs, world.table) or is_allocation(world.scope.via, world.table):
         return None
-    if happenings(func, args, kwargs, list(zip(inputs, places, strict=True)), target, world.scope, world.table):
+    if op_effects(func, args, kwargs, list(zip(inputs, places, strict=True)), target, world.scope, world.table):
         return None
     return repeated(target, kind_of(func, entry, inputs, tensors_in(result)), inputs, result)
 
@@ -222,7 +222,7 @@ def _performed(
         base = state.offset if captured else 0
         return random_source.draw(state.seed, base + offset, act), offset
     except NotImplementedError:
-        world.cannot_vouch(f"{op_name(func)} (the CPU has no kernel for it)")
+        world.record_unknown_effect(f"{op_name(func)} (the CPU has no kernel for it)")
         raise
 
 
@@ -245,7 +245,7 @@ def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str
     indices = {index_of(tensor) for tensor in tensors_in((args, dict(kwargs)))} - {HOST}
     result = func(*args, **kwargs)
     if indices:
-        world.cannot_vouch(f"higher-order operator {func}")
+        world.record_unknown_effect(f"higher-order operator {func}")
         device = min(indices)
         for tensor in tensors_in(result):
             put_tag(tensor, device, world.ledgers[device], world.session)
@@ -263,7 +263,7 @@ def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
 
 def _doubt_nested(world: World, func: Any, tensors: Sequence[torch.Tensor]) -> None:
     if any(tensor.is_nested for tensor in tensors):
-        world.cannot_vouch(f"{op_name(func)} of a nested tensor")
+        world.record_unknown_effect(f"{op_name(func)} of a nested tensor")
 
 
 def _pass_on(doubt: str, tensors: Sequence[torch.Tensor]) -> None:
@@ -291,22 +291,20 @@ def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Se
     return indices[0] if indices else HOST
 
 
-def _announce(
-    world: World, func: Any, happening: Happening, session: Session | None, capturing: Session | None
-) -> None:
+def _announce(world: World, func: Any, effect: OpEffect, session: Session | None, capturing: Session | None) -> None:
     name = op_name(func)
-    if happening.data.get("certain") is False:
-        world.cannot_vouch(f"{name} (whether it waits depends on sizes or values)")
+    if effect.data.get("certain") is False:
+        world.record_unknown_effect(f"{name} (whether it waits depends on sizes or values)")
         return
-    refusal = happening.refusal
+    refusal = effect.refusal
     if refusal is None:
         return
     world.refusals_seen += 1
-    world.emit(happening.kind, name, happening.nbytes, **happening.data)
+    world.emit(effect.kind, name, effect.nbytes, **effect.data)
     # PyTorch's own checks refuse only if the current stream is capturing. CUDA refuses a wait while any stream is
     # capturing.
     if session is not None and (capturing is not None or refusal.invalidates):
-        world.refuse(refusal, name, happening.kind, **happening.data)
+        world.refuse(refusal, name, effect.kind, **effect.data)
 
 
 def _draw(

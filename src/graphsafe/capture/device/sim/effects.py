@@ -55,14 +55,14 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class OpEffect:
     kind: StepEventKind
     refusal: Refusal | None = None
     nbytes: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-def happenings(
+def op_effects(
     func: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -70,14 +70,14 @@ def happenings(
     target: int,
     scope: Scope,
     table: OpTable,
-) -> tuple[Happening, ...]:
+) -> tuple[OpEffect, ...]:
     """Return the effects of a call. `placed` has the call's tensors with their devices. `target` is the device of the
     result (`HOST` for the CPU). Raises `RuntimeError` with PyTorch's message if the call mixes devices."""
     name = op_name(func)
     if scope.via is not None and (via := table.python(scope.via)) is not None and via.checks_on_cpu:
         return ()
     if name in _READS:
-        return (Happening("read", NOT_PERMITTED, data={"dtype": _dtype(args[0])}),)
+        return (OpEffect("read", NOT_PERMITTED, data={"dtype": _dtype(args[0])}),)
     if name in _TRANSFERS:
         return _transfer(name, args, kwargs, target, scope.literal)
     if name in _GETS:
@@ -129,7 +129,7 @@ the op table."""
 
 def _transfer(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, literal: bool
-) -> tuple[Happening, ...]:
+) -> tuple[OpEffect, ...]:
     if not isinstance(args[0], torch.Tensor):  # vmap passes a Python number in place of the tensor
         return ()
     if name == "aten::_to_copy":
@@ -150,7 +150,7 @@ def _transfer(
     pinned = non_blocking if host is None else is_pinned(host) and not _is_staged(source, destination)
     data = {"pinned": pinned, "non_blocking": non_blocking, "dtype": _dtype(source), "literal": literal}
     kind: StepEventKind = "copy-to-host" if there == HOST else "copy-to-device"
-    return (Happening(kind, of_transfer(pinned, non_blocking), nbytes_of(source), data),)
+    return (OpEffect(kind, of_transfer(pinned, non_blocking), nbytes_of(source), data),)
 
 
 def _is_staged(source: torch.Tensor, destination: torch.Tensor | None) -> bool:
@@ -160,7 +160,7 @@ def _is_staged(source: torch.Tensor, destination: torch.Tensor | None) -> bool:
     return source.stride() != destination.stride()
 
 
-def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple[Happening, ...]:
+def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple[OpEffect, ...]:
     if index_of(self) == HOST:
         for index in indices:
             if index is not None and index_of(index) != HOST:
@@ -177,11 +177,11 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
             if literal or not mask:
                 found.append(_upload(index, index=True))
         elif mask:
-            found.append(Happening("extent", NOT_PERMITTED, data={"mask": True}))
+            found.append(OpEffect("extent", NOT_PERMITTED, data={"mask": True}))
     return tuple(found)
 
 
-def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[Happening, ...]:
+def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[OpEffect, ...]:
     """Return the effects of a store into a tensor. The true elements of a device mask have to be counted, except in a
     masked fill, which has one mask and a scalar."""
     if index_of(self) == HOST:
@@ -199,10 +199,10 @@ def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, lit
     return tuple(found)
 
 
-def _upload(value: torch.Tensor, **data: Any) -> Happening:
+def _upload(value: torch.Tensor, **data: Any) -> OpEffect:
     pinned = is_pinned(value)
     data = {"pinned": pinned, "non_blocking": False, "dtype": _dtype(value), **data}
-    return Happening("copy-to-device", NOT_PERMITTED if pinned else PAGEABLE, nbytes_of(value), data)
+    return OpEffect("copy-to-device", NOT_PERMITTED if pinned else PAGEABLE, nbytes_of(value), data)
 
 
 def _refuse_mixed(func: Any, entry: Op | None, placed: Sequence[tuple[torch.Tensor, int]]) -> None:
@@ -238,16 +238,16 @@ def _is_host_scalar(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and index_of(value) == HOST and value.dim() == 0
 
 
-def _tabled(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Happening, ...]:
+def _tabled(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[OpEffect, ...]:
     if entry is None or not _may_happen(func, entry):
         return ()
     found = []
     for hit in entry.effects_of(_call(func, entry, args, kwargs)):
         kind = STOPS.get(hit.effect.kind)
         if hit.effect.kind == "copies" and entry.aten is None:
-            found.append(Happening("copy-to-device", PAGEABLE, data={"pinned": False, "non_blocking": False}))
+            found.append(OpEffect("copy-to-device", PAGEABLE, data={"pinned": False, "non_blocking": False}))
         if kind is not None:
-            found.append(Happening(kind, of_hidden_wait(hit.effect), data={"certain": hit.certain}))
+            found.append(OpEffect(kind, of_hidden_wait(hit.effect), data={"certain": hit.certain}))
     return tuple(found)
 
 

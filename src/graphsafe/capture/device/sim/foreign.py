@@ -17,7 +17,7 @@ from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
 from graphsafe.capture.device.sim.effects import Scope
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
-from graphsafe.capture.device.sim.tags import HOST, is_tagged, played, tags_of
+from graphsafe.capture.device.sim.tags import HOST, is_tagged, max_device_index, tags_of
 from graphsafe.capture.device.sim.world import World, simulated
 from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.shared.frames import is_graphsafe_file
@@ -48,9 +48,9 @@ def _handed_out(
     name: str, world: World, real: Callable[..., Any], tensor: torch.Tensor, *args: Any, **kwargs: Any
 ) -> Any:
     """Report memory that is passed to another library. That library may write to it at any time."""
-    if played(tensor) != HOST:
+    if max_device_index(tensor) != HOST:
         with torch._C.DisableTorchFunction():
-            world.cannot_vouch(name, tags_of([tensor]))
+            world.record_unknown_effect(name, tags_of([tensor]))
     return real(tensor, *args, **kwargs)
 
 
@@ -60,7 +60,7 @@ def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStora
     address."""
     if not is_tagged(storage):
         return real(storage, size)
-    world.cannot_vouch("torch.UntypedStorage.resize_")
+    world.record_unknown_effect("torch.UntypedStorage.resize_")
     if size != storage.nbytes():
         world.resized(storage)
     return storage if size <= storage.nbytes() else real(storage, size)
@@ -74,7 +74,7 @@ def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Th
         world = worlds.active()
         if world is not None and not is_graphsafe_file(sys._getframe(1).f_code.co_filename):
             if world.session is not None or world.sink is not None:
-                world.cannot_vouch(OTHER_THREAD)
+                world.record_unknown_effect(OTHER_THREAD)
             thread.run = _in_modes(thread, world)  # type: ignore[method-assign]
         real(thread)
 
@@ -104,9 +104,9 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
 def _scripted(world: World, real: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
     """Report TorchScript, which reads devices in C++: a tensor that it creates is on the device of its arguments. Its
     fusion of operations on a GPU is not simulated."""
-    index = played((args, kwargs))
+    index = max_device_index((args, kwargs))
     if index != HOST:
-        world.cannot_vouch(f"TorchScript {function.name}")
+        world.record_unknown_effect(f"TorchScript {function.name}")
     with world.within(Scope(via=world.scope.via, place=index)):
         return real(function, *args, **kwargs)
 
@@ -119,4 +119,4 @@ def _skipped(kernel: Any, *args: Any, **kwargs: Any) -> None:
     function = getattr(kernel, "fn", kernel)
     with torch._C.DisableTorchFunction():
         written = tags_of(tensors_in((args, kwargs)))
-    world.cannot_vouch(f"Triton kernel {getattr(function, '__name__', function)}", written)
+    world.record_unknown_effect(f"Triton kernel {getattr(function, '__name__', function)}", written)

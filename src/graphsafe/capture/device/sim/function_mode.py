@@ -22,7 +22,7 @@ from graphsafe.capture.device.sim.effects import Scope, unseen_stop
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import PAGEABLE, of_hidden_wait
 from graphsafe.capture.device.sim.streams import device_index
-from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, played, put_tag
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, max_device_index, pin, put_tag
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.device.structures import is_valueless, tensors_in
 
@@ -128,7 +128,7 @@ class SimFunctionMode(TorchFunctionMode):
         literal: bool = False,
     ) -> torch.Tensor:
         """Perform `tensor.to(...)`. As in PyTorch, the result is the tensor itself if nothing changes."""
-        if played(tensor) == place and not copy and (dtype is None or dtype == tensor.dtype):
+        if max_device_index(tensor) == place and not copy and (dtype is None or dtype == tensor.dtype):
             return tensor
         world = self.world
         literal = literal or world.scope.literal
@@ -195,7 +195,7 @@ def _to(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str,
     for name in ("non_blocking", "copy"):
         if rest:
             options[name] = rest.pop(0)
-    place = played(tensor if other is None else other)
+    place = max_device_index(tensor if other is None else other)
     if other is not None:
         options["dtype"] = other.dtype
     if device is not None:
@@ -216,7 +216,7 @@ def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[st
     """Handle `x.type()`, whose result contains the device, and `x.type("torch.cuda.FloatTensor")`, which moves the
     tensor."""
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
-    index = played(args[0])
+    index = max_device_index(args[0])
     if wanted is None:
         name: str = func(args[0])
         return name.replace("torch.", "torch.cuda.", 1) if index != HOST else name
@@ -229,7 +229,7 @@ def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[st
 
 def _type_as(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensor, other = args[0], args[1] if len(args) > 1 else kwargs["other"]
-    return self.move(func, tensor, played(other), dtype=other.dtype)
+    return self.move(func, tensor, max_device_index(other), dtype=other.dtype)
 
 
 def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -239,8 +239,8 @@ def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
     if device is None and not method:
         device = placement.default_device()
     data = args[1 if method else 0] if len(args) > (1 if method else 0) else kwargs.get("data", kwargs.get("obj"))
-    here = played(data) if isinstance(data, torch.Tensor) else HOST
-    inherited = played(args[0]) if method and device is None else HOST
+    here = max_device_index(data) if isinstance(data, torch.Tensor) else HOST
+    inherited = max_device_index(args[0]) if method and device is None else HOST
     if isinstance(data, torch.Tensor) and device is None and not method:
         return self.call(func, args, kwargs)
     place = inherited if device is None else placed(device)
@@ -272,7 +272,9 @@ def _sparse(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[
     place = HOST if device is None else placed(device)
 
     def there(data: Any) -> Any:
-        return self.move(func, data, place) if isinstance(data, torch.Tensor) and played(data) != place else data
+        return (
+            self.move(func, data, place) if isinstance(data, torch.Tensor) and max_device_index(data) != place else data
+        )
 
     if place != HOST and any(isinstance(data, torch.Tensor) for data in (*args, *kwargs.values())):
         args = [there(data) for data in args]
@@ -281,7 +283,7 @@ def _sparse(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[
 
 
 def _numpy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    index = played(args[0])
+    index = max_device_index(args[0])
     if index == HOST:
         return func(self.readable(args[0]), *args[1:], **kwargs)
     if kwargs.get("force"):
@@ -330,7 +332,7 @@ def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
     CPU does."""
     tensor = args[0] if args else kwargs["tensor"]
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
-    index = played(tensor)
+    index = max_device_index(tensor)
     if index == HOST or classes <= 0:
         return self.call(func, args, kwargs)
     with self.world.within(Scope(self.world.scope.via or name_of(func), index)), torch._C.DisableTorchFunction():
@@ -340,7 +342,7 @@ def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 def _from_legacy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Handle `x.new(...)`, which returns uninitialised memory or a copy of Python values."""
-    index = played(args[0])
+    index = max_device_index(args[0])
     made = self.call(func, args, kwargs)
     if index != HOST:
         if len(args) > 1 and isinstance(args[1], (list, tuple)):

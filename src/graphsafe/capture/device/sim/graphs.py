@@ -10,7 +10,7 @@ from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, UNJOINED
-from graphsafe.capture.device.sim.nodes import Lane
+from graphsafe.capture.device.sim.nodes import SimStream
 from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.session import Graph, Session
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
@@ -42,14 +42,14 @@ class CUDAGraph(Graph):
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:
         world = worlds.current()
-        lane = world.lane()
-        if lane.number == 0:
+        sim_stream = world.current_sim_stream()
+        if sim_stream.number == 0:
             raise RuntimeError(
                 "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them "
                 "on the default stream.)"
             )
         if world.session is not None:
-            if lane in world.session.clocks:
+            if sim_stream in world.session.clocks:
                 world.refuse(NOT_PERMITTED, "torch.cuda.CUDAGraph.capture_begin", "wait")
             raise NOT_PERMITTED.error()
         if pool is not None:
@@ -58,7 +58,7 @@ class CUDAGraph(Graph):
         for source in self._sources:
             source.state.capturing = True
             source.state.drawn = 0
-        self.session = world.session = Session(lane)
+        self.session = world.session = Session(sim_stream)
 
     def capture_end(self) -> None:
         world = worlds.current()
@@ -168,7 +168,7 @@ class graph:
         world = worlds.current()
         if stream is None:
             if world.capture_lane is None:
-                world.capture_lane = Lane(world.device)
+                world.capture_lane = SimStream(world.device)
             stream = Stream.of(world.capture_lane)
         self.capture_stream = stream
         self.stream_ctx = StreamContext(stream)

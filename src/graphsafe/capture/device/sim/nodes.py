@@ -22,8 +22,8 @@ _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """A stream of a device. Several `torch.cuda.Stream` objects may refer to the same lane."""
+class SimStream:
+    """A stream of a device. Several `torch.cuda.Stream` objects may share one."""
 
     device_index: int
     number: int = field(default_factory=lambda: next(_numbers))
@@ -98,16 +98,16 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A node with its place in the order of streams and events. It runs after the first `seen[lane]` nodes of each
-    lane."""
+class OrderedNode:
+    """A node with its place in the order of streams and events. It runs after the first `seen[sim_stream]` nodes of
+    each stream."""
 
     node: Node
-    lane: Lane
+    sim_stream: SimStream
     number: int
-    "The position of the node among the nodes of its lane, counted from 1."
-    seen: Mapping[Lane, int]
+    "The position of the node among the nodes of its stream, counted from 1."
+    seen: Mapping[SimStream, int]
 
-    def is_before(self, later: Placed) -> bool:
+    def is_before(self, later: OrderedNode) -> bool:
         """Return whether every replay runs this node before `later`. `later` was recorded after this node."""
-        return later.seen.get(self.lane, 0) >= self.number
+        return later.seen.get(self.sim_stream, 0) >= self.number

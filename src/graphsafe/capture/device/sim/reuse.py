@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from graphsafe.capture.device.sim.nodes import Lane, Placed
+from graphsafe.capture.device.sim.nodes import OrderedNode, SimStream
 from graphsafe.capture.device.sim.tags import holders, storages
 from graphsafe.capture.shared.places import at_line
 
@@ -18,11 +18,11 @@ from graphsafe.capture.shared.places import at_line
 class _Memory:
     """A storage that the capture allocated."""
 
-    def __init__(self, born_on: Lane) -> None:
-        self.born_on = born_on
+    def __init__(self, allocated_on: SimStream) -> None:
+        self.allocated_on = allocated_on
         self.aliases = 0
         "The number of tensors of recorded nodes that refer to the memory."
-        self.uses: list[Placed] = []
+        self.uses: list[OrderedNode] = []
         "Nodes on other streams that use the memory."
 
 
@@ -31,14 +31,14 @@ class Reuse:
 
     def __init__(self) -> None:
         self._memory: dict[int, _Memory] = {}
-        self._waiting: list[Placed] = []
+        self._waiting: list[OrderedNode] = []
         "Nodes that have not been checked yet. As long as all nodes are on one stream, no check is needed."
         self.doubts: dict[str, None] = {}
 
-    def add(self, placed: Placed) -> None:
+    def add(self, placed: OrderedNode) -> None:
         """Note a node. Call it with torch functions and dispatch modes disabled."""
         self._waiting.append(placed)
-        if placed.lane != self._waiting[0].lane or self._memory:
+        if placed.sim_stream != self._waiting[0].sim_stream or self._memory:
             self._catch_up()
 
     def _catch_up(self) -> None:
@@ -46,7 +46,7 @@ class Reuse:
         for placed in waiting:
             self._add(placed, placed.node.arguments(), placed.node.outputs)
 
-    def _add(self, placed: Placed, arguments: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+    def _add(self, placed: OrderedNode, arguments: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
         used = {id(tensor): tensor for tensor in (*arguments, *outputs)}
         places = {number: [one._cdata for one in storages(tensor)] for number, tensor in used.items()}
         fresh = {place for tensor in outputs for place in places[id(tensor)]}
@@ -54,14 +54,14 @@ class Reuse:
         if fresh:
             self._note_possible_reuse(placed)
         for place in fresh:
-            self._memory[place] = _Memory(placed.lane)
+            self._memory[place] = _Memory(placed.sim_stream)
         for of_tensor in places.values():
             for place in of_tensor:
                 memory = self._memory.get(place)
                 if memory is None:
                     continue
                 memory.aliases += 1
-                if memory.born_on != placed.lane:
+                if memory.allocated_on != placed.sim_stream:
                     memory.uses.append(placed)
 
     def defer(self, tensor: torch.Tensor) -> None:
@@ -70,10 +70,10 @@ class Reuse:
         for storage in storages(tensor):
             self._memory.pop(storage._cdata, None)
 
-    def _note_possible_reuse(self, placed: Placed) -> None:
+    def _note_possible_reuse(self, placed: OrderedNode) -> None:
         """Note freed memory that this node may be given although another stream still uses it."""
         for place, memory in self._memory.items():
-            if not memory.uses or memory.born_on != placed.lane:
+            if not memory.uses or memory.allocated_on != placed.sim_stream:
                 continue
             late = next((use for use in memory.uses if not use.is_before(placed)), None)
             held = None if late is None else holders(place)
@@ -81,5 +81,5 @@ class Reuse:
                 self.doubts[f"memory that is freed while {_text(late)} may still use it, without record_stream"] = None
 
 
-def _text(placed: Placed) -> str:
+def _text(placed: OrderedNode) -> str:
     return placed.node.op + at_line(placed.node.frames)

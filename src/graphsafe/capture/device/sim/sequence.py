@@ -22,26 +22,26 @@ _OF_EVENTS: Mapping[str, OperationKind] = {
 _OF_LAUNCHES: Mapping[str, OperationKind] = {"graph": "graph-launch", "memcpy": "copy", "memset": "fill"}
 
 
-class Seen:
+class SequenceRecorder:
     """Collects what the device reports while a step runs."""
 
     def __init__(self) -> None:
         self._found: list[Operation] = []
-        self._told: tuple[OperationKind, str] | None = None
+        self._last: tuple[OperationKind, str] | None = None
         "The latest wait or copy that was reported. The launch of the same operation follows it."
 
-    def told(self, event: StepEvent) -> None:
+    def record(self, event: StepEvent) -> None:
         """Record a wait or a copy."""
         kind = _OF_EVENTS.get(event.kind)
         if kind is not None:
             self._add(kind, event.op, event.frames[-1] if event.frames else None)
-            self._told = kind, event.op
+            self._last = kind, event.op
 
     def launched(self, kind: str, name: str) -> None:
         """Record a launch."""
-        told, self._told = self._told, None
+        record, self._last = self._last, None
         does = _OF_LAUNCHES.get(kind, "launch")
-        if told is None or told != (does, name):
+        if record is None or record != (does, name):
             self._add(does, name, running_line())
 
     def _add(self, kind: OperationKind, name: str, site: CallSite | None) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.sim.legality import EARLIER_ERROR, Refusal
-from graphsafe.capture.device.sim.nodes import Lane, Node, Placed
+from graphsafe.capture.device.sim.nodes import Node, OrderedNode, SimStream
 from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.reuse import Reuse
 from graphsafe.capture.device.sim.tags import storages, tag_of
@@ -28,16 +28,16 @@ __tracebackhide__ = True  # pytest reads this: the traceback of a failure ends a
 class Session:
     """A capture that is under way."""
 
-    def __init__(self, origin: Lane) -> None:
+    def __init__(self, origin: SimStream) -> None:
         self.origin = origin
-        self.clocks: dict[Lane, dict[Lane, int]] = {origin: {origin: 0}}
+        self.clocks: dict[SimStream, dict[SimStream, int]] = {origin: {origin: 0}}
         self.nodes: list[Node] = []
-        self.placed: list[Placed] = []
+        self.placed: list[OrderedNode] = []
         self.escaped: list[StepEvent] = []
         "Work that this process launched during the capture but that is not in the graph."
         self.first_error: Refusal | None = None
         self.first_event: StepEvent | None = None
-        self.last_work: dict[Lane, StepEvent] = {}
+        self.last_work: dict[SimStream, StepEvent] = {}
         self.saved: dict[int, tuple[Any, Any]] = {}
         self.reuse = Reuse()
         self.doubts: list[str] = []
@@ -58,20 +58,20 @@ class Session:
         if self.first_error is not None:
             raise EARLIER_ERROR.error()
 
-    def join(self, lane: Lane, clock: Mapping[Lane, int]) -> None:
+    def join(self, sim_stream: SimStream, clock: Mapping[SimStream, int]) -> None:
         self.admit()
-        own = self.clocks.setdefault(lane, {lane: 0})
+        own = self.clocks.setdefault(sim_stream, {sim_stream: 0})
         for other, count in clock.items():
             own[other] = max(own.get(other, 0), count)
 
-    def add(self, lane: Lane, node: Node) -> None:
+    def add(self, sim_stream: SimStream, node: Node) -> None:
         self.nodes.append(node)
-        if lane != self.origin:
-            self.last_work[lane] = StepEvent("hidden-sync", node.op, node.frames, node.span)
-        clock = self.clocks[lane]
-        self.placed.append(Placed(node, lane, clock[lane] + 1, dict(clock)))
+        if sim_stream != self.origin:
+            self.last_work[sim_stream] = StepEvent("hidden-sync", node.op, node.frames, node.span)
+        clock = self.clocks[sim_stream]
+        self.placed.append(OrderedNode(node, sim_stream, clock[sim_stream] + 1, dict(clock)))
         self.reuse.add(self.placed[-1])
-        clock[lane] += 1
+        clock[sim_stream] += 1
 
     def save(self, tensor: torch.Tensor) -> None:
         """Save the values of memory that existed before the capture and that the capture is about to write."""
@@ -91,9 +91,9 @@ class Session:
     def unjoined(self) -> StepEvent | None:
         """Return the last work on a stream if the capture's first stream never waited for it."""
         seen = self.clocks[self.origin]
-        for lane, clock in self.clocks.items():
-            if clock[lane] > seen.get(lane, 0):
-                return self.last_work.get(lane)
+        for sim_stream, clock in self.clocks.items():
+            if clock[sim_stream] > seen.get(sim_stream, 0):
+                return self.last_work.get(sim_stream)
         return None
 
 
@@ -102,7 +102,7 @@ class Graph:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self.placed: list[Placed] = []
+        self.placed: list[OrderedNode] = []
         "The nodes with their order. Empty if only one stream took part."
         self.draws: dict[RandomSource, int] = {}
         "How far one replay advances each source of random numbers."

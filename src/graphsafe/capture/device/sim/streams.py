@@ -13,7 +13,7 @@ import torch
 
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, LEGACY_STREAM, UNCAPTURED_WORK
-from graphsafe.capture.device.sim.nodes import Lane
+from graphsafe.capture.device.sim.nodes import SimStream
 from graphsafe.capture.device.sim.session import Session
 
 
@@ -34,17 +34,17 @@ class Stream:
     """`torch.cuda.Stream`."""
 
     def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
-        self.lane = Lane(device_index(device), priority=priority)
+        self.sim_stream = SimStream(device_index(device), priority=priority)
 
     @classmethod
-    def of(cls, lane: Lane) -> Stream:
+    def of(cls, sim_stream: SimStream) -> Stream:
         stream = cls.__new__(cls)
-        stream.lane = lane
+        stream.sim_stream = sim_stream
         return stream
 
     @property
     def device_index(self) -> int:
-        return self.lane.device_index
+        return self.sim_stream.device_index
 
     @property
     def device(self) -> torch.device:
@@ -52,11 +52,11 @@ class Stream:
 
     @property
     def priority(self) -> int:
-        return self.lane.priority
+        return self.sim_stream.priority
 
     @property
     def cuda_stream(self) -> int:
-        return self.lane.number
+        return self.sim_stream.number
 
     stream_id = cuda_stream
     _as_parameter_ = cuda_stream
@@ -71,10 +71,10 @@ class Stream:
         if session is None or not event.recorded:
             return
         if event.session is session:
-            if self.lane.number == 0:
+            if self.sim_stream.number == 0:
                 world.refuse(LEGACY_STREAM, "torch.cuda.Stream.wait_event", "hidden-sync")
-            session.join(self.lane, event.clock)
-        elif self.lane in session.clocks:
+            session.join(self.sim_stream, event.clock)
+        elif self.sim_stream in session.clocks:
             world.refuse(UNCAPTURED_WORK, "torch.cuda.Stream.wait_event", "hidden-sync")
 
     def wait_stream(self, stream: Stream) -> None:
@@ -99,9 +99,9 @@ class Stream:
 
     def is_capturing(self) -> bool:
         world = worlds.current()
-        if world.asked is not None and self.lane == world.lane():
+        if world.asked is not None and self.sim_stream == world.current_sim_stream():
             return world.says_capturing()
-        return world.session is not None and self.lane in world.session.clocks
+        return world.session is not None and self.sim_stream in world.session.clocks
 
     def __enter__(self) -> Stream:
         self._previous = StreamContext(self)
@@ -112,13 +112,13 @@ class Stream:
         self._previous.__exit__()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and self.lane == other.lane
+        return isinstance(other, Stream) and self.sim_stream == other.sim_stream
 
     def __hash__(self) -> int:
-        return hash(self.lane)
+        return hash(self.sim_stream)
 
     def __repr__(self) -> str:
-        return f"<torch.cuda.Stream device=cuda:{self.device_index} cuda_stream={self.lane.number:#x}>"
+        return f"<torch.cuda.Stream device=cuda:{self.device_index} cuda_stream={self.sim_stream.number:#x}>"
 
 
 class Event:
@@ -130,21 +130,21 @@ class Event:
         self.enable_timing = enable_timing
         self.recorded = False
         self.session: Session | None = None
-        self.clock: dict[Lane, int] = {}
+        self.clock: dict[SimStream, int] = {}
 
     def record(self, stream: Stream | None = None) -> None:
         world = worlds.current()
-        lane = world.lane() if stream is None else stream.lane
+        sim_stream = world.current_sim_stream() if stream is None else stream.sim_stream
         self.recorded = True
         session = world.session
-        if session is not None and lane in session.clocks:
+        if session is not None and sim_stream in session.clocks:
             self.session = session
-            self.clock = dict(session.clocks[lane])
+            self.clock = dict(session.clocks[sim_stream])
         else:
             self.session = None
 
     def wait(self, stream: Stream | None = None) -> None:
-        (stream or Stream.of(worlds.current().lane())).wait_event(self)
+        (stream or Stream.of(worlds.current().current_sim_stream())).wait_event(self)
 
     def query(self) -> bool:
         self._host_wait("torch.cuda.Event.query", "query")
@@ -178,17 +178,17 @@ class StreamContext:
         if self.stream is None:
             return
         world = worlds.current()
-        if self.stream.lane.foreign:
-            world.cannot_vouch("torch.cuda.ExternalStream")
+        if self.stream.sim_stream.foreign:
+            world.record_unknown_effect("torch.cuda.ExternalStream")
         self._device = world.device
-        self._before = world.lanes[self.stream.device_index]
-        world.set_lane(self.stream.lane)
+        self._before = world.current_streams[self.stream.device_index]
+        world.set_current_stream(self.stream.sim_stream)
 
     def __exit__(self, *_: object) -> None:
         if self.stream is None:
             return
         world = worlds.current()
-        world.lanes[self.stream.device_index] = self._before
+        world.current_streams[self.stream.device_index] = self._before
         world.device = self._device
 
 

@@ -26,7 +26,7 @@ from graphsafe.capture.device.sim.effects import Scope
 from graphsafe.capture.device.sim.function_mode import function_mode_on, placed
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
-from graphsafe.capture.device.sim.tags import HOST, played, put_tag
+from graphsafe.capture.device.sim.tags import HOST, max_device_index, put_tag
 from graphsafe.capture.device.sim.world import World, simulated
 from graphsafe.optable import Argument, Call
 
@@ -45,7 +45,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     world = worlds.active()
     node = _becomes_node("torch.while_loop")
     if node and world is not None:
-        world.cannot_vouch("torch.while_loop as a node of the graph")
+        world.record_unknown_effect("torch.while_loop as a node of the graph")
     carried = carried_inputs
     while _holds(cond_fn(*carried), node):
         carried = body_fn(*carried)
@@ -182,7 +182,7 @@ def _formatted(
     name: str, world: World, real: Callable[..., str], tensor: torch.Tensor, *args: Any, **kwargs: Any
 ) -> str:
     """Format a tensor on the host, because formatting switches off every mode and reads values."""
-    index = played(tensor)
+    index = max_device_index(tensor)
     if index == HOST:
         return real(tensor, *args, **kwargs)
     with world.via(name):
@@ -196,7 +196,7 @@ def _formatted(
 
 
 def _deepcopy(world: World, real: Callable[..., Any], tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
-    if type(tensor) is not torch.Tensor or played(tensor) == HOST or not tensor.is_leaf:
+    if type(tensor) is not torch.Tensor or max_device_index(tensor) == HOST or not tensor.is_leaf:
         return real(tensor, memo)
     if id(tensor) not in memo:
         copied = tensor.detach().clone()
@@ -209,7 +209,7 @@ def _deepcopy(world: World, real: Callable[..., Any], tensor: torch.Tensor, memo
 
 def _reduce(world: World, real: Callable[..., Any], tensor: torch.Tensor, proto: Any) -> Any:
     """Pickle a tensor as a copy on the host. The unpickled tensor is on the host."""
-    index = played(tensor)
+    index = max_device_index(tensor)
     if index != HOST:
         with world.via("torch.Tensor.__reduce_ex__"):
             world.emit("copy-to-host", "aten::_to_copy", None, pinned=False, non_blocking=False)
@@ -277,7 +277,7 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
 
 def _placed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Put the zeros and ones that a backward pass makes on the device of the tensors from which it starts."""
-    with world.within(Scope(via=world.scope.via, place=played((args, kwargs)))):
+    with world.within(Scope(via=world.scope.via, place=max_device_index((args, kwargs)))):
         return real(*args, **kwargs)
 
 

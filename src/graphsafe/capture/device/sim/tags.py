@@ -66,24 +66,24 @@ _PINNED = "_graphsafe_pinned"
 class Ledger:
     """The bytes that are in use on one simulated device."""
 
-    __slots__ = ("allocated", "peak", "told")
+    __slots__ = ("allocated", "on_memory_event", "peak")
 
     def __init__(self) -> None:
         self.allocated = 0
         self.peak = 0
-        self.told: Callable[[MemoryEvent], None] | None = None
+        self.on_memory_event: Callable[[MemoryEvent], None] | None = None
         "Called for each allocation and release; None if nothing needs them."
 
     def take(self, block: int, nbytes: int) -> None:
         self.allocated += nbytes
         self.peak = max(self.peak, self.allocated)
-        if self.told is not None and nbytes:
-            self.told(MemoryEvent(block, nbytes, running_line()))
+        if self.on_memory_event is not None and nbytes:
+            self.on_memory_event(MemoryEvent(block, nbytes, running_line()))
 
     def give_back(self, block: int, nbytes: int) -> None:
         self.allocated -= nbytes
-        if self.told is not None:
-            self.told(MemoryEvent(block, 0))
+        if self.on_memory_event is not None:
+            self.on_memory_event(MemoryEvent(block, 0))
 
 
 class Tag:
@@ -152,7 +152,7 @@ def index_of(tensor: torch.Tensor) -> int:
     return HOST if tag is None else tag.index
 
 
-def played(value: Any) -> int:
+def max_device_index(value: Any) -> int:
     """Return the highest device index among the tensors inside a value; `HOST` if none is on a device."""
     with torch._C.DisableTorchFunction():
         return max((index_of(tensor) for tensor in tensors_in(value)), default=HOST)

@@ -13,7 +13,7 @@ import torch
 from graphsafe.capture.answers.events import Asked, StepEvent, StepEventKind
 from graphsafe.capture.device.sim.effects import Scope
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
-from graphsafe.capture.device.sim.nodes import Lane
+from graphsafe.capture.device.sim.nodes import SimStream
 from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.session import Graph, Session
 from graphsafe.capture.device.sim.shapes import Shapes
@@ -36,7 +36,7 @@ class _ThreadState(threading.local):
         self.device = device
         self.scope = Scope()
         self.bypassed = False
-        self.lanes: list[Lane] = []
+        self.current_streams: list[SimStream] = []
         "The current stream of each device. The list is empty until a stream is asked for."
 
 
@@ -46,7 +46,7 @@ class World:
         self._here = _ThreadState(device)
         self.table = table
         self.ledgers = [Ledger() for _ in range(count)]
-        self.defaults = [Lane(each, number=0) for each in range(count)]
+        self.defaults = [SimStream(each, number=0) for each in range(count)]
         "The default stream of each device."
         self.sources = [RandomSource(each) for each in range(count)]
         "The source of random numbers of each device's default generator."
@@ -76,9 +76,9 @@ class World:
         self.asked: Callable[[Asked], None] | None = None
         """Called when code asks whether a capture is under way; the code then gets the answer True. None if nothing
         needs the question; the code then gets the true answer."""
-        self.collective_lanes: dict[int, Lane] = {}
+        self.collective_lanes: dict[int, SimStream] = {}
         "Device -> the stream on which it runs collectives."
-        self.capture_lane: Lane | None = None
+        self.capture_lane: SimStream | None = None
         "The stream that `torch.cuda.graph` makes once for the whole process."
 
     @contextmanager
@@ -122,20 +122,20 @@ class World:
         return self._here.bypassed or _current is not self
 
     @property
-    def lanes(self) -> list[Lane]:
+    def current_streams(self) -> list[SimStream]:
         """The current stream of each device in this thread. A new thread starts with the default streams."""
-        self._here.lanes = self._here.lanes or list(self.defaults)
-        return self._here.lanes
+        self._here.current_streams = self._here.current_streams or list(self.defaults)
+        return self._here.current_streams
 
-    def lane(self, index: int | None = None) -> Lane:
-        return self.lanes[self.device if index is None else index]
+    def current_sim_stream(self, index: int | None = None) -> SimStream:
+        return self.current_streams[self.device if index is None else index]
 
-    def set_lane(self, lane: Lane) -> None:
-        self.device = lane.device_index
-        self.lanes[lane.device_index] = lane
+    def set_current_stream(self, sim_stream: SimStream) -> None:
+        self.device = sim_stream.device_index
+        self.current_streams[sim_stream.device_index] = sim_stream
 
     def is_capturing(self, index: int | None = None) -> bool:
-        return self.session is not None and self.lane(index) in self.session.clocks
+        return self.session is not None and self.current_sim_stream(index) in self.session.clocks
 
     def says_capturing(self) -> bool:
         """Answer a call of `torch.cuda.is_current_stream_capturing`."""
@@ -155,7 +155,7 @@ class World:
         finally:
             self._here.bypassed = before
 
-    def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
+    def record_unknown_effect(self, what: str, made: Iterable[Tag] = ()) -> None:
         """Record an unknown effect.
 
         After an unknown effect in a step, no verdict can be `ready`. An effect outside of steps counts as an effect of

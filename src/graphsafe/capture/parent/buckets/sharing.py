@@ -79,7 +79,7 @@ class Sharing:
 
     def _ended_by(self, child: Child) -> Axes | None:
         """Return the bucket that could not be built, stepped or captured together with the others, or None."""
-        end, capturing, failed = child.ended, child.told[Capturing].axes, child.told.get(FailedBucket)
+        end, capturing, failed = child.ended, child.answers[Capturing].axes, child.answers.get(FailedBucket)
         if end.how == "fault":
             self.limits.append(Limit(INTERNAL, f"pool on {self.device}", end.why))
             return None
@@ -93,8 +93,13 @@ class Sharing:
 
     def _pool(self, child: Child, buckets: Sequence[Candidate]) -> Pool:
         """Return the `pool` part of the report, from this child's answers."""
-        told, end = child.told, child.ended
-        captured, together, mixed, padding = told[CapturedBuckets], told[Together], told[Mixed], told.get(Padding)
+        answers, end = child.answers, child.ended
+        captured, together, mixed, padding = (
+            answers[CapturedBuckets],
+            answers[Together],
+            answers[Mixed],
+            answers.get(Padding),
+        )
         entries = () if padding is None else padding.entries or ()
         self._mixed, self._padded, self._shared = mixed, entries, together.shared
         alone = {bucket_name(one.axes): one.alone_bytes for one in buckets}
@@ -138,7 +143,7 @@ class Sharing:
         end = child.ended
         if end.how in ("target", "state", "fault"):
             return "skipped", end.why
-        if end.status == "skipped" or child.told[Capturing].axes is not None:
+        if end.status == "skipped" or child.answers[Capturing].axes is not None:
             return "pass", None
         if padding_began and end.how == "crashed":
             self.limits.append(Limit("padding", f"pool on {self.device}", end.why))

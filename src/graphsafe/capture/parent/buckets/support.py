@@ -23,7 +23,7 @@ _FAILED: tuple[Verdict, ...] = ("not-ready", "ready-with-breaks")
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class BucketResult:
     """A bucket that was run. `verdict` is the worst verdict of all devices."""
 
     axes: Mapping[str, Any]
@@ -36,7 +36,7 @@ class Tried:
         return query_of(self.axes)
 
 
-def proven_by(tried: Sequence[Tried]) -> Proven | None:
+def proven_by(tried: Sequence[BucketResult]) -> Proven | None:
     """Return the support that the buckets prove. Return None if there are no query lengths, or if the verdict for the
     shortest one is not decided."""
     by_length: dict[int, list[Verdict]] = {}
@@ -60,12 +60,12 @@ def proven_by(tried: Sequence[Tried]) -> Proven | None:
     return None
 
 
-def over_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
+def over_declared(level: str, tried: Sequence[BucketResult]) -> BucketResult | None:
     """Return the first bucket that the declared level promises and that cannot be captured, or None."""
     return next((one for one in tried if one.verdict in _FAILED and _promises(level, one.query)), None)
 
 
-def under_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
+def under_declared(level: str, tried: Sequence[BucketResult]) -> BucketResult | None:
     """Return a ready bucket that the declared level does not promise, or None. The bucket is returned only if the
     buckets prove a higher level than the declared one. If they prove no level at all, it is returned only if the
     declared level is `NEVER` and no bucket failed."""
@@ -93,7 +93,7 @@ def _all_ready(verdicts: Sequence[Verdict]) -> bool:
 _TOO_LITTLE = "Declared too little costs speed, and nobody notices: the engine runs such batches eagerly or in pieces."
 
 
-def support_of(tried: Sequence[Tried], declared: Declaration | None) -> Support | None:
+def support_of(tried: Sequence[BucketResult], declared: Declaration | None) -> Support | None:
     """Return the report's `support`. Return None if there are neither buckets nor a declaration."""
     if declared is None and not any(one.axes for one in tried):
         return None
@@ -105,7 +105,7 @@ def support_of(tried: Sequence[Tried], declared: Declaration | None) -> Support 
 
 
 def mismatch(
-    tried: Sequence[Tried],
+    tried: Sequence[BucketResult],
     declared: Declaration,
     entry: CallSite | None,
     failures: Mapping[int, Finding],
@@ -152,5 +152,5 @@ def _gain(timing: Timing) -> str:
     return f", {timing.times_as_fast:.1f} times as fast as an eager step ({took})"
 
 
-def _named(bucket: Tried) -> str:
+def _named(bucket: BucketResult) -> str:
     return bucket_name(bucket.axes) or "the step"

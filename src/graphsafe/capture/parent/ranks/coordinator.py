@@ -66,7 +66,7 @@ class Coordinator:
             self._siblings.setdefault(child.job.rendezvous, _Siblings()).children[child.job.rank] = child
 
     def ended(self, child: Child) -> None:
-        well = child.ended.how == "done" and BrokenBy not in child.told
+        well = child.ended.how == "done" and BrokenBy not in child.answers
         if not well and child.ended.how != "stopped" and child.job.rendezvous in self._siblings:
             with self._lock:
                 self._siblings[child.job.rendezvous].failed[child.job.rank] = time.monotonic()
@@ -125,7 +125,7 @@ def _first(siblings: _Siblings) -> int | None:
 
     def when(rank: int) -> float:
         child = siblings.children[rank]
-        failure = child.told.get(TargetFailure)
+        failure = child.answers.get(TargetFailure)
         if failure is not None:
             return failure.at
         if child.stopped_at is not None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from graphsafe.capture.answers.build import Ended, Ending, TargetFailure
 from graphsafe.capture.parent.ranks.divergence import call_text, read_issued
-from graphsafe.capture.parent.supervision.device_use import Stay
+from graphsafe.capture.parent.supervision.device_use import DeviceStay
 from graphsafe.capture.parent.supervision.servers import Server
 from graphsafe.capture.processes.originals import CHANGED, CHANGES
 from graphsafe.capture.processes.stack_dump import StackTop, ask_stack, written_stack
-from graphsafe.capture.shared.job import FAILED, Job, read_phases, read_told
-from graphsafe.capture.shared.told import Told
+from graphsafe.capture.shared.answers import Answers
+from graphsafe.capture.shared.job import FAILED, Job, read_answers, read_phases
 from graphsafe.failure import FAULT
 
 _KEPT_BYTES = 64 * 1024
@@ -36,7 +36,7 @@ class Child:
         "The child's number among the children of its supervisor."
         self.origin: Server | None = None
         "The server from which the child was forked; None if it is a new interpreter."
-        self.stay: Stay | None = None
+        self.stay: DeviceStay | None = None
         self.is_alone = False
         "Whether the parent has told the child that it may measure."
         self.shown_phase = ""
@@ -59,9 +59,9 @@ class Child:
         return self.end
 
     @property
-    def told(self) -> Told:
+    def answers(self) -> Answers:
         """The answers of the child so far."""
-        return read_told(Path(self.job.folder), self.name)
+        return read_answers(Path(self.job.folder), self.name)
 
     @property
     def phase(self) -> str:
@@ -91,8 +91,8 @@ class Child:
         """Return how the child ended, according to its own report, else to what the parent did to it, else to its exit
         status."""
         # A child that cannot write its answer, for example because the disk is full, prints a line instead.
-        told, complaint = self.told, self._printed(FAULT) if self.status == FAILED else None
-        end, failure = told.get(Ended), told.get(TargetFailure)
+        answers, complaint = self.answers, self._printed(FAULT) if self.status == FAILED else None
+        end, failure = answers.get(Ended), answers.get(TargetFailure)
         if end is not None and end.how == "fault":
             return end
         if complaint is not None:

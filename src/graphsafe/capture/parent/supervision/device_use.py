@@ -19,7 +19,7 @@ _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
 
 
 @dataclass(eq=False, slots=True)
-class Stay:
+class DeviceStay:
     """The stay of one child on a device, from before its start until its end."""
 
     device: str
@@ -44,12 +44,12 @@ class DeviceUse:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._stays: list[Stay] = []
-        self._next: dict[str, Stay] = {}
+        self._stays: list[DeviceStay] = []
+        self._next: dict[str, DeviceStay] = {}
         """Device -> the child that enters next, because it must be alone. No other child enters before it; otherwise it
         might wait forever."""
 
-    def enter(self, stay: Stay) -> bool:
+    def enter(self, stay: DeviceStay) -> bool:
         """Let a child enter if there is room now. Return whether it has entered; if not, call this again later."""
         with self._lock:
             others = self._others(stay)
@@ -63,7 +63,7 @@ class DeviceUse:
             self._stays.append(stay)
             return True
 
-    def have_alone(self, stay: Stay) -> bool:
+    def have_alone(self, stay: DeviceStay) -> bool:
         """Return whether a child that has entered may measure now. If not, call this again later.
 
         A child may measure when all other children on the device also wait to be alone. So children of several targets
@@ -79,7 +79,7 @@ class DeviceUse:
             stay.alone = not stay.shared or time.monotonic() - stay.idle_since > _LONGEST
             return stay.alone
 
-    def leave(self, stay: Stay) -> None:
+    def leave(self, stay: DeviceStay) -> None:
         """Remove a child from the device. The child may also have only waited to enter."""
         with self._lock:
             if stay in self._stays:
@@ -87,10 +87,10 @@ class DeviceUse:
             if self._next.get(stay.device) is stay:
                 del self._next[stay.device]
 
-    def _others(self, stay: Stay) -> list[Stay]:
+    def _others(self, stay: DeviceStay) -> list[DeviceStay]:
         return [other for other in self._stays if other.device == stay.device and other is not stay]
 
-    def _has_room(self, stay: Stay, others: list[Stay]) -> bool:
+    def _has_room(self, stay: DeviceStay, others: list[DeviceStay]) -> bool:
         if self._next.get(stay.device, stay) is not stay:
             return False
         if stay.alone and others:

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 from graphsafe import own_python
 from graphsafe.capture.processes.descendants import kill_group
+from graphsafe.capture.shared.answers import Answers, written
 from graphsafe.capture.shared.frames import absolute
 from graphsafe.capture.shared.job import Job
 from graphsafe.capture.shared.serving import Branch, ChildState, End, Fork, Import, ServerState
-from graphsafe.capture.shared.told import Told, written
 
 _POLL = 0.02
 
@@ -178,8 +178,8 @@ class Server:
             if not text:
                 self.gone, self.ready = True, False
                 break
-            told = Told(json.loads(text))
-            child, own = told.get(ChildState), told.get(ServerState)
+            answers = Answers(json.loads(text))
+            child, own = answers.get(ChildState), answers.get(ServerState)
             messages += [] if child is None else [child]
             if own is not None:
                 self._pid, self.ready, self.refused = own.pid, own.ready, own.refused

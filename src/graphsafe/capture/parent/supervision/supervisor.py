@@ -18,10 +18,10 @@ from graphsafe import own_python
 from graphsafe.capture.answers.build import DeviceMemory, Ending
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
 from graphsafe.capture.parent.supervision.child_process import Child
-from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay, ran_out_of_memory
+from graphsafe.capture.parent.supervision.device_use import DeviceStay, DeviceUse, ran_out_of_memory
 from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 from graphsafe.capture.processes.descendants import kill, kill_group
-from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, tell_alone
+from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, grant_device
 
 _POLL = 0.02
 _FORKED = "forked subprocess"
@@ -182,12 +182,12 @@ class Supervisor:
         os.close(write)
         child.drain(read)
 
-    def _enter(self, child: Child, alone: bool) -> Stay | None:
+    def _enter(self, child: Child, alone: bool) -> DeviceStay | None:
         """Wait until there is room on the child's device. A simulated device always has room."""
         if not child.job.device.startswith("cuda"):
             return None
         needed, total = self._memory.get(child.job.device, (None, None))
-        stay = Stay(child.job.device, self, needed, total, alone)
+        stay = DeviceStay(child.job.device, self, needed, total, alone)
         before = time.monotonic()
         while not self._devices.enter(stay):
             try:
@@ -219,7 +219,7 @@ class Supervisor:
             if stay is not None and stay.idle_since is not None:
                 child.started += time.monotonic() - stay.idle_since
             child.is_alone = True
-            tell_alone(child.job, shared=stay is not None and stay.shared)
+            grant_device(child.job, shared=stay is not None and stay.shared)
 
     def _import_once(self, key: Key, child: Child) -> None:
         """Import the target's module for all children, within the build child's time limit."""
@@ -273,7 +273,7 @@ class Supervisor:
         if self._sources.pop(key, None) is not None:
             self.not_shared[key] = "the build failed after it"
             return True
-        return _FORKED in str(child.told) and self.use_fresh_interpreters()
+        return _FORKED in str(child.answers) and self.use_fresh_interpreters()
 
     def _check(self) -> None:
         if self._interrupted.is_set():
@@ -314,11 +314,11 @@ class Supervisor:
         if stay is None:
             return
         self._devices.leave(stay)
-        told = child.told
-        memory = told.get(DeviceMemory)
+        answers = child.answers
+        memory = answers.get(DeviceMemory)
         if memory is not None:
             self._memory[stay.device] = memory.peak, memory.total
-        if stay.company and ran_out_of_memory(told):
+        if stay.company and ran_out_of_memory(answers):
             self._crowded.append(child)
 
     def _handle_death(self, server: Server) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import held_at, put_at, put_back_host, reach_of
+from graphsafe.capture.child.state import held_at, put_at, put_back_host, reachable_state
 from graphsafe.capture.child.state.containers import MISSING
 from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.device.bits import layout_text
@@ -37,7 +37,7 @@ class Slots:
     def __init__(self, subject: Subject, paths: Sequence[str]) -> None:
         self._subject = subject
         self._paths = paths
-        reach = reach_of(subject) if paths else None
+        reach = reachable_state(subject) if paths else None
         self.before: Mapping[str, torch.Tensor | None] = {}
         "The tensors that were in these places at the first visit of the break."
         self._places: dict[str, tuple[Any, Any]] = {}
@@ -50,7 +50,7 @@ class Slots:
         """After the first visit, check which places still exist in the same objects."""
         if not self._paths:
             return
-        now = reach_of(self._subject).owners
+        now = reachable_state(self._subject).owners
         same = all(path in now and now[path][0] is place[0] for path, place in self._places.items())
         in_tuple = any(isinstance(place[0], tuple) for place in self._places.values())
         self._moving = not same or in_tuple or len(self._places) < len(self._paths)
@@ -58,7 +58,7 @@ class Slots:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors that are in the places now."""
         if self._moving:
-            now = reach_of(self._subject).tensors
+            now = reachable_state(self._subject).tensors
             return {path: now[path] for path in self._paths if path in now}
         found = {path: held_at(*place) for path, place in self._places.items()}
         return {path: value for path, value in found.items() if issubclass(type(value), torch.Tensor)}
@@ -67,7 +67,7 @@ class Slots:
         if not self._moving:
             put_at(*self._places[path], tensor)
             return
-        now = reach_of(self._subject)
+        now = reachable_state(self._subject)
         if path in now.owners:
             put_back_host(now, path, tensor)
 
@@ -85,7 +85,7 @@ class GuardBroken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class BreakValues:
     """The values that a break passes to the captured code after it.
 
     `private`: variables whose memory belongs to the target and changes from step to step; each gets its own buffer.
@@ -99,10 +99,10 @@ class Handed:
     returns: bool = False
     takes: frozenset[tuple[str, int]] = frozenset()
 
-    def with_parts(self, parts: Iterable[Handed]) -> Handed:
+    def with_parts(self, parts: Iterable[BreakValues]) -> BreakValues:
         """Return these values together with those of breaks that have become part of this one."""
         held = [self, *parts]
-        return Handed(
+        return BreakValues(
             frozenset(name for one in held for name in one.private),
             tuple(dict.fromkeys(path for one in held for path in one.slots)),
             any(one.returns for one in held),
@@ -117,7 +117,7 @@ class Call:
     number: int
     eager: Callable[[], Any]
     outputs: tuple[str, ...]
-    handed: Handed
+    handed: BreakValues
     session: Session
     frames: tuple[CallSite, ...]
     beyond: frozenset[str] = frozenset()

@@ -12,9 +12,9 @@ from graphsafe.capture.answers.probes import Diagnosed, EscapedWork, Ran, Refere
 from graphsafe.capture.child.own_graphs.plain import Mark
 from graphsafe.capture.plan.shared.parts import span_of
 from graphsafe.capture.plan.shared.regions import function_of, functions_in
+from graphsafe.capture.shared.answers import Answers
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of
 from graphsafe.capture.shared.places import is_within
-from graphsafe.capture.shared.told import Told
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.capture import Capture
@@ -44,15 +44,21 @@ class Cause:
         return self.frames[-1]
 
 
-def known_causes(told: Told, ops: OpTable) -> list[Cause]:
+def known_causes(answers: Answers, ops: OpTable) -> list[Cause]:
     """Return the causes that are known before planning: those that the step child saw, the lines that fill state in
     step 1, and the failure of the plain capture."""
-    found = [*_events(told, ops), *_host_calls(told), *_host_state(told), *_filled(told), *_failure(told, ops)]
+    found = [
+        *_events(answers, ops),
+        *_host_calls(answers),
+        *_host_state(answers),
+        *_filled(answers),
+        *_failure(answers, ops),
+    ]
     return list(dict.fromkeys(found))
 
 
-def _events(told: Told, ops: OpTable) -> Iterator[Cause]:
-    for event in told[Watched].events:
+def _events(answers: Answers, ops: OpTable) -> Iterator[Cause]:
+    for event in answers[Watched].events:
         code = None if event.first_only or event.guarded else code_of(event, ops)
         if code is None or not code.startswith(_BREAKING) or not event.frames:
             continue
@@ -63,35 +69,35 @@ def _asks(event: StepEvent) -> bool:
     return event.via == "torch.Tensor.__bool__"
 
 
-def _host_calls(told: Told) -> Iterator[Cause]:
+def _host_calls(answers: Answers) -> Iterator[Cause]:
     """Yield the calls of clocks and of the host's random generators. Their values may lead to another decision in a
     later step."""
-    for call in told[Ran].host_calls:
+    for call in answers[Ran].host_calls:
         code = "GS504" if call.kind == "random" else "GS702"
         yield Cause(code, f"{call.function} gives another value in each step", call.frames, span=call.span)
 
 
-def _host_state(told: Told) -> Iterator[Cause]:
-    for change in _changed(told):
+def _host_state(answers: Answers) -> Iterator[Cause]:
+    for change in _changed(answers):
         if change.how in _HOST_STATE and change.frames:
             code = "GS402" if change.how == "grows" else "GS702"
             yield Cause(code, f"`{change.name}` changes in every step", change.frames)
 
 
-def _filled(told: Told) -> Iterator[Cause]:
-    changed = _changed(told)
+def _filled(answers: Answers) -> Iterator[Cause]:
+    changed = _changed(answers)
     growing = [change.name for change in changed if change.how == "grows"]
     # A list that grows in every step also gets its first element in step 1. Later steps do not depend on that.
-    lazy = [path for path in told[Reference].lazy if not any(is_within(path, name) for name in growing)]
+    lazy = [path for path in answers[Reference].lazy if not any(is_within(path, name) for name in growing)]
     for change in changed:
         name = change.name
         if change.how == "born" and change.frames and any(is_within(path, name) for path in lazy):
             yield Cause("GS701", f"`{name}` is filled in by the first step", change.frames, guarded=True)
 
 
-def without_line(told: Told) -> list[str]:
+def without_line(answers: Answers) -> list[str]:
     """Return the host state that changes in every step on an unknown line."""
-    return [change.name for change in _changed(told) if change.how in ("host", "changes") and not change.frames]
+    return [change.name for change in _changed(answers) if change.how in ("host", "changes") and not change.frames]
 
 
 def unexplained(paths: Sequence[str], lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> str | None:
@@ -109,13 +115,13 @@ def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cau
     return [Cause("GS702", f"`{path}` changes from step to step", frames) for path, frames in dict.fromkeys(places)]
 
 
-def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
+def readers(answers: Answers, paths: Iterable[str]) -> list[Cause]:
     """Return a cause for each line that ran and uses state at one of these paths. A later step may decide differently
     on such a line."""
     words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
     names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []
-    for path, lines in told[Ran].lines.items():
+    for path, lines in answers[Ran].lines.items():
         ran = set(lines)
         for function in functions_in(path):
             for node in ast.walk(function.node):
@@ -135,23 +141,23 @@ def _uses(node: ast.AST, names: Set[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
 
 
-def changing(told: Told) -> list[str]:
+def changing(answers: Answers) -> list[str]:
     """Return the host state that every step changes, on known or unknown lines."""
-    return [change.name for change in _changed(told) if change.how in _HOST_STATE]
+    return [change.name for change in _changed(answers) if change.how in _HOST_STATE]
 
 
-def rebindings(told: Told) -> dict[str, tuple[CallSite, ...]]:
+def rebindings(answers: Answers) -> dict[str, tuple[CallSite, ...]]:
     """Return state that every step binds to a new tensor -> the lines that bind it."""
-    return {change.name: change.frames for change in _changed(told) if change.how == "rebound"}
+    return {change.name: change.frames for change in _changed(answers) if change.how == "rebound"}
 
 
-def _changed(told: Told) -> tuple[Change, ...]:
-    return told[State].changed or ()
+def _changed(answers: Answers) -> tuple[Change, ...]:
+    return answers[State].changed or ()
 
 
-def _failure(told: Told, ops: OpTable) -> Iterator[Cause]:
-    error, diagnosis = told[Capture].first_error, told[Diagnosed].diagnosis
-    event = diagnosis.event if diagnosis is not None else told[Refused].event
+def _failure(answers: Answers, ops: OpTable) -> Iterator[Cause]:
+    error, diagnosis = answers[Capture].first_error, answers[Diagnosed].diagnosis
+    event = diagnosis.event if diagnosis is not None else answers[Refused].event
     if event is not None and event.frames:
         code = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
         reason = event.op if error is None else error.message or event.op
@@ -159,7 +165,7 @@ def _failure(told: Told, ops: OpTable) -> Iterator[Cause]:
         yield Cause(code, reason, event.frames, span=event.span, asked=_asks(event))
     elif error is not None and error.frames:
         yield Cause("GS607", error.message, error.frames)
-    for escaped in told[EscapedWork].operations:
+    for escaped in answers[EscapedWork].operations:
         if escaped.frames:
             yield Cause("GS604", f"{escaped.op} runs beside the capture", escaped.frames)
 

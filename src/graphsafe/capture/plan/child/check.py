@@ -18,18 +18,18 @@ def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         given = given_reference(session)
         if given is None:
-            channel.tell(Checked("there is no independent reference to compare with"))
+            channel.send(Checked("there is no independent reference to compare with"))
             return
         built, reference = given
         try:
             planned = _captured(session, channel.folder / CODE)
         except Exception as error:
-            channel.tell(Checked(f"emitted code fails: {describe(error)}"))
+            channel.send(Checked(f"emitted code fails: {describe(error)}"))
             return
         replays = Replays(session, planned, reference)
         # The first step is not compared, because emitted code is not replayed from the state of construction.
         replays.run(built, first_step=False)
-        channel.tell(Checked(replays.against("emitted code")))
+        channel.send(Checked(replays.against("emitted code")))
 
 
 def _captured(session: Session, code: Path) -> Any:

@@ -88,7 +88,7 @@ def cost_of(log: Log, candidates: Sequence[Region], groups: Groups | None = None
             eager.add(op.number)
             launches += 1
         elif op is not None:
-            copied.update(key for key in op.reads if log.births.get(key) in eager)
+            copied.update(key for key in op.reads if log.made_by.get(key) in eager)
     return Cost(launches + segments + len(copied) + (pieces - segments) / 2, pieces, launches)
 
 

@@ -194,7 +194,7 @@ class _Writer:
         causes = causes_in(self._search, region)
         if not causes:
             return "it uses the value of another break"
-        first = self._search.told(causes[0])
+        first = self._search.with_original_lines(causes[0])
         return f"{first.code}, {first.reason} ({line_text(first.line)})"
 
     def _options(self, source: Function, number: int, results: Sequence[str]) -> list[str]:

@@ -26,7 +26,7 @@ def fixes(search: Search, planned: float, milliseconds: Callable[[float], float 
     "Line of the target -> the causes on it. They are keyed by their lines in the files whose statements are split."
     for cause in search.causes:
         if not cause.derived:
-            roots.setdefault(search.told(cause).line, {}).setdefault(cause.line, cause)
+            roots.setdefault(search.with_original_lines(cause).line, {}).setdefault(cause.line, cause)
     nothing = _coverage(search, set())
 
     def coverage(lines: Iterable[CallSite]) -> float:

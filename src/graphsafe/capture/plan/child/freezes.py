@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
-from graphsafe.capture.plan.child.call import Handed
+from graphsafe.capture.plan.child.call import BreakValues
 from graphsafe.capture.plan.child.watch import Argument, Flow, Log, Op, Visit
 from graphsafe.capture.shared.places import is_within
 from graphsafe.report.model import CallSite
@@ -40,7 +40,7 @@ class Need:
 
 
 def needs(
-    logs: Sequence[Log], handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
+    logs: Sequence[Log], handed: Mapping[int, BreakValues], assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> list[Need]:
     """Return the breaks' needs; none if all steps agree. `assigned` maps rebound state to the lines that rebind it."""
     base, *others = logs
@@ -53,7 +53,7 @@ def needs(
     return list(dict.fromkeys(found))
 
 
-def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+def _visits(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
     """Yield the needs of breaks that some steps do not reach, or reach through other calls. The line that decides this
     has to run eagerly."""
     one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
@@ -62,7 +62,7 @@ def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Nee
             yield Need("around", "GS102", "some steps take another way", frames, number)
 
 
-def _flows(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+def _flows(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
     """Yield the needs of variables that differ. Results come first, since the inputs of the next break follow from
     them."""
     given = list(_left(base, other, handed))
@@ -75,11 +75,11 @@ def _flows(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need
                 yield Need("defined", "GS702", f"`{name}` changes", one.frames, one.number, name)
 
 
-def _left(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+def _left(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
     for one, two in zip(base.visits, other.visits, strict=True):
         for name, flow in one.left.items():
             later = two.left.get(name)
-            if name == "return" and handed.get(one.number, Handed()).returns:
+            if name == "return" and handed.get(one.number, BreakValues()).returns:
                 if not (one.received and two.received):
                     yield Need("caller", "GS702", "captured code uses its result", one.frames, one.number, name)
                 continue
@@ -90,7 +90,7 @@ def _left(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]
             if flow.hosts != later.hosts or any(left.size != right.size for left, right in pairs):
                 yield Need(kind, "GS702", f"`{name}` changes", one.frames, one.number, name)
             elif any(_moved(left, right) or left.strides != right.strides for left, right in pairs):
-                if name != "return" and name not in handed.get(one.number, Handed()).private:
+                if name != "return" and name not in handed.get(one.number, BreakValues()).private:
                     kind = "private"
                 yield Need(kind, "GS703", f"`{name}` is other memory", one.frames, one.number, name)
 
@@ -124,7 +124,7 @@ def _changes(one: Argument, two: Argument) -> bool:
     return one.layout != two.layout or one.offset != two.offset or _moved(one, two)
 
 
-def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+def _changed_containers(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
     """Yield the needs of captured lists and iterators that a break changes, because all replays share one object."""
     for visit in base.visits:
         for name in set(visit.changed) - visit.taken:
@@ -184,7 +184,7 @@ def _rebound(
         return
     reason = f"`{path}` is bound to other memory"
     holder = next((key for key, held in log.paths.items() if held == path), None)
-    born = None if holder is None or holder not in log.births else log.ops[log.births[holder]]
+    born = None if holder is None or holder not in log.made_by else log.ops[log.made_by[holder]]
     frames = next((frames for name, frames in assigned.items() if is_within(path, name)), ())
     if born is not None and born.visit is not None:
         writer: Visit | None = log.visits[born.visit]
@@ -198,7 +198,7 @@ def _rebound(
         yield Need("statement", "GS703", reason, place)
 
 
-def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+def _unhanded(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
     """Yield the needs of tensors that a break makes and a later operation reads, although the break does not pass them
     on."""
     given = {key for visit in log.visits for key in visit.handed}
@@ -206,12 +206,12 @@ def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
         if op.visit is not None or not op.on_device:
             continue
         for key in op.reads:
-            born = log.births.get(key)
+            born = log.made_by.get(key)
             visit = None if born is None else log.ops[born].visit
             if visit is None or key in given:
                 continue
             number, path = log.visits[visit].number, log.paths.get(key)
-            if path is not None and path not in handed.get(number, Handed()).slots:
+            if path is not None and path not in handed.get(number, BreakValues()).slots:
                 yield Need("slot", "GS703", f"`{path}` is bound to other memory", op.frames, number, path)
             else:
                 yield Need("statement", "GS703", "it reads the result of a break", op.frames)
@@ -227,12 +227,12 @@ def _beside(log: Log) -> Iterator[Need]:
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it works on another device", op.frames)
-        elif op.visit is None and not op.on_device and (op.random or any(key not in log.births for key in op.writes)):
+        elif op.visit is None and not op.on_device and (op.random or any(key not in log.made_by for key in op.writes)):
             code = "GS504" if op.random else "GS702"
             yield Need("statement", code, "it works on the host", op.frames)
 
 
-def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+def _kept(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
     """Yield a need for each operation whose gradient a backward pass in a break computes.
 
     The backward pass frees the autograd graph, and only an eager forward pass makes a new one in each step. The results
@@ -242,7 +242,7 @@ def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
     left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]
     seen = set(left)
     for key, user in left:
-        born = log.births.get(key)
+        born = log.made_by.get(key)
         if born is None or not log.ops[born].recorded:
             continue
         reason, maker = "a backward in a break goes through it", log.ops[born].visit
@@ -255,7 +255,7 @@ def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
                     continue
                 if name != "return":
                     yield Need("used", "GS607", reason, visit.frames, visit.number, name)
-                elif not handed.get(visit.number, Handed()).returns:
+                elif not handed.get(visit.number, BreakValues()).returns:
                     yield Need("caller", "GS607", reason, visit.frames, visit.number, name)
         more = [(one, maker) for one in log.ops[born].reads if (one, maker) not in seen]
         left += more

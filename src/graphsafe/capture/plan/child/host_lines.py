@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from graphsafe.capture.child.session import REPLAYS, Session
-from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.child.state import reachable_state
 from graphsafe.capture.child.state.containers import held_at
 from graphsafe.capture.plan.child.values import flat
 from graphsafe.capture.shared.frames import is_user_file, user_frames
@@ -23,14 +23,14 @@ def following(session: Session) -> list[str]:
     for k in range(1, REPLAYS + 1):
         session.put_inputs(k)
         session.step()
-        seen.append(reach_of(session.subject).hosts)
+        seen.append(reachable_state(session.subject).hosts)
     moving = [path for path, text in seen[0].items() if any(one.get(path) != text for one in seen[1:])]
     return [path for path in moving if not is_within(path, "args") and not is_within(path, "kwargs")]
 
 
 def lines_that_change(session: Session, paths: Sequence[str]) -> Mapping[str, list[tuple[CallSite, ...]]]:
     """Run one step. Return, for each path, the user's frames that were running when its value changed."""
-    reach = reach_of(session.subject)
+    reach = reachable_state(session.subject)
     held = {path: reach.owners[path] for path in paths if path in reach.owners}
     watch = _Lines(held)
     previous = sys.gettrace()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from graphsafe.capture.answers.plan import Planned
-from graphsafe.capture.child.probes.measure import eager_times, in_turn, times_of
+from graphsafe.capture.child.probes.measure import eager_times, interleaved_times, times_of
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.plan.child.causes import Cause
@@ -85,7 +85,7 @@ def timed(session: Session, search: Search, recording: PlannedRecording | None =
     recording.settle()
     state = Snapshot(session.device, session.subject)
     took = times_of(session, recording.replay, state).median
-    pieces = in_turn(session, [item.replay for item in recording.items], state)
+    pieces = interleaved_times(session, [item.replay for item in recording.items], state)
     return Times(eager, took, tuple(times.median for times in pieces))
 
 
@@ -99,7 +99,7 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
         ops = [op for _, op in pairs if op is not None]
         number = log.visits[int(str(group[1]))].number if group else None
         region = None if number is None else search.regions[number]
-        causes = [] if region is None else [search.told(cause) for cause in causes_in(search, region)]
+        causes = [] if region is None else [search.with_original_lines(cause) for cause in causes_in(search, region)]
         found.append(
             Segment(
                 kind="eager" if group else "graph",

@@ -17,11 +17,11 @@ from graphsafe.capture.answers.probes import Marks, Missing, Reference
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.own_graphs.plain import eager_marks, mark_of
 from graphsafe.capture.child.probes.capture import Replays, given_reference
-from graphsafe.capture.child.probes.horizon import look_ahead
+from graphsafe.capture.child.probes.horizon import run_further_steps
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.child.targets import TargetError
-from graphsafe.capture.plan.child.call import Call, GuardBroken, Handed
+from graphsafe.capture.plan.child.call import BreakValues, Call, GuardBroken
 from graphsafe.capture.plan.child.causes import (
     Cause,
     changing,
@@ -44,10 +44,10 @@ from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import watched
 from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import function_with
+from graphsafe.capture.shared.answers import Answers
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.capture.shared.job import Channel, Job, read_told
+from graphsafe.capture.shared.job import Channel, Job, read_answers
 from graphsafe.capture.shared.places import line_text
-from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import CallSite, Plan
 from graphsafe.report.plan_text import headline
 from graphsafe.report.probes.horizon import Horizon
@@ -61,14 +61,14 @@ def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         given = given_reference(session)
         if given is None:
-            channel.tell(Planned().because("there is no independent reference to verify a plan with"))
+            channel.send(Planned().because("there is no independent reference to verify a plan with"))
             return
         built, reference = given
         split = Split(channel.folder)
         try:
             _plan(session, channel, reference, built, split)
         except Unplannable as error:
-            channel.tell(Planned().because(split.in_words(str(error))))
+            channel.send(Planned().because(split.in_words(str(error))))
         except TargetError as error:
             error.line = split.in_words(error.line)
             raise
@@ -76,15 +76,15 @@ def run(job: Job, channel: Channel) -> None:
 
 def _plan(session: Session, channel: Channel, reference: Any, built: Any, split: Split) -> None:
     folder = channel.folder
-    told = Told()
+    answers = Answers()
     for child in ("build", "step", "reference", "capture", "diagnose", "learned"):
-        told |= read_told(folder, child)
+        answers |= read_answers(folder, child)
     table = load_rulebook().ops
     start = Snapshot(session.device, session.subject)
     with session.device.capture_stream():
         session.warm_up()
-    causes = known_causes(told, table)
-    unknown = without_line(told)
+    causes = known_causes(answers, table)
+    unknown = without_line(answers)
     if unknown:
         lines = lines_that_change(session, unknown)
         lost = unexplained(unknown, lines)
@@ -92,27 +92,27 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
             raise Unplannable(f"`{lost}` changes in every step, and the line that changes it is not known")
         causes += host_causes(lines)
     begin = Snapshot(session.device, session.subject)
-    changed = changing(told)
+    changed = changing(answers)
     inconstant = [path for path in following(session) if path not in changed]
     causes += host_causes(lines_that_change(session, inconstant)) if inconstant else []
     begin.put_back()
-    causes += readers(told, [*changed, *inconstant])
-    failures = [failure for failure in told[Learned].failures if failure.frames]
+    causes += readers(answers, [*changed, *inconstant])
+    failures = [failure for failure in answers[Learned].failures if failure.frames]
     causes += [Cause("GS607", failure.message, failure.frames, span=failure.span) for failure in failures]
     # Marks refer to the target's own functions, so the statements of these functions are then not split.
     if not eager_marks() and not plain.graphed:
         running = [op.frames for op in watched(session, (), {}, table).ops]
         split.take_apart(causes, running, [failure.frames for failure in failures if failure.whole])
-    search = Search(session, begin, table, rebindings(told), split)
+    search = Search(session, begin, table, rebindings(answers), split)
     search.blame(causes)
     for attempt in range(_MOST_ATTEMPTS):
         search.find()
-        if told[Horizon].status == "fail":
+        if answers[Horizon].status == "fail":
             search.start.put_back()
             try:
                 later = departure(session, search)
             except GuardBroken as error:
-                channel.tell(Planned().because(_changing(search, error)))
+                channel.send(Planned().because(_changing(search, error)))
                 search.widen(_need(search, error))
                 continue
             if later is not None:
@@ -121,7 +121,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
             found = planned(search, None, timed(session, search))
             paid = "no graph saves more than it costs"
             reason = paid if found.too_short else "every operation of the step has to run eagerly"
-            channel.tell(found.because(reason), _judged(search))
+            channel.send(found.because(reason), _judged(search))
             return
         channel.phase(f"capture segments, attempt {attempt + 1}")
         recording = _record(session, channel, search, start)
@@ -135,18 +135,18 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         found = planned(search, recording)
         if not isinstance(broken, GuardBroken):
             against = _against(replays)
-            against = _untested(told) if against is None else split.in_words(against)
-            channel.tell(found.because(against), _judged(search))
+            against = _untested(answers) if against is None else split.in_words(against)
+            channel.send(found.because(against), _judged(search))
             if against is not None:
                 return
             try:
                 found = planned(search, recording, timed(session, search, recording))
                 plan = replace(found.plan, verified=True)
-                channel.tell(replace(found, plan=plan), _code(session, search, plan))
+                channel.send(replace(found, plan=plan), _code(session, search, plan))
                 return
             except GuardBroken as error:
                 broken = error
-        channel.tell(found.because(_changing(search, broken)))
+        channel.send(found.because(_changing(search, broken)))
         recording.release()
         search.widen(_need(search, broken))
 
@@ -159,7 +159,7 @@ def _changing(search: Search, broken: GuardBroken) -> str:
 def _judged(search: Search) -> Marks:
     """Judge the target's own marks: return missing breaks, and functions that need not be marked."""
     running = [op.frames for op in search.log.ops] + [visit.frames for visit in search.log.visits]
-    running, causes = list(map(search.split.original, running)), list(map(search.told, search.causes))
+    running, causes = list(map(search.split.original, running)), list(map(search.with_original_lines, search.causes))
     graphed = [mark for mark in map(mark_of, plain.graphed) if mark is not None]
     missing, needless = judged(causes, list(dict.fromkeys(running)), eager_marks(), graphed)
     return Marks(
@@ -189,9 +189,9 @@ def _against(replays: Replays) -> str | None:
     return reason
 
 
-def _untested(told: Told) -> str | None:
+def _untested(answers: Answers) -> str | None:
     """Return the reason why replays that equal the reference are not enough proof, or None."""
-    reference, unvaried = told[Reference], told[Varied].unvaried_host
+    reference, unvaried = answers[Reference], answers[Varied].unvaried_host
     if reference.differs:
         return "while it is captured, the step computes something else than an eager step does"
     if not reference.varied:
@@ -215,7 +215,7 @@ def _record(session: Session, channel: Channel, search: Search, start: Snapshot)
     reason = f"a segment cannot be captured: {recording.message}"
     frames, span = recording.frames, recording.span
     span = search.split.part(frames[-1], span) if frames else None
-    channel.tell(SegmentFailure(recording.message, search.split.original(frames), span), Planned().because(reason))
+    channel.send(SegmentFailure(recording.message, search.split.original(frames), span), Planned().because(reason))
     return None
 
 
@@ -230,7 +230,7 @@ def departure(session: Session, search: Search) -> str | None:
     state. Raises GuardBroken if a break passes on another number or size before such a difference is found."""
     steps = _Steps(session, search)
     with cut(search.regions, steps.visit):
-        ahead = look_ahead(session, lambda: steps.inside)
+        ahead = run_further_steps(session, lambda: steps.inside)
     if steps.broken is not None:
         raise steps.broken
     if ahead.departure is None:
@@ -258,7 +258,7 @@ class _Steps:
             return eager()
         if len(self._calls) == self._number:
             self._calls = []
-        handed, frames = self._handed.get(number, Handed()), user_frames()[0]
+        handed, frames = self._handed.get(number, BreakValues()), user_frames()[0]
         call = Call(number, eager, outputs, handed, self._session, frames, self._beyond[number])
         self.inside = True
         try:

@@ -19,7 +19,7 @@ from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.probes.twin import uncollected
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.device.protocol import Pieces, Recording
-from graphsafe.capture.plan.child.call import Call, Handed
+from graphsafe.capture.plan.child.call import BreakValues, Call
 from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import Region
@@ -80,7 +80,7 @@ class PlannedRecording:
 
 
 def record(
-    session: Session, regions: Sequence[Region], handed: Mapping[int, Handed]
+    session: Session, regions: Sequence[Region], handed: Mapping[int, BreakValues]
 ) -> PlannedRecording | CaptureFailure:
     """Capture a step in segments. This pass is a step itself. Raises GuardBroken, Elsewhere, and errors of breaks."""
     return _Pass(session, handed).run(regions)
@@ -98,7 +98,7 @@ def _caller_of_backward(frame: FrameType) -> FrameType:
 
 
 class _Pass:
-    def __init__(self, session: Session, handed: Mapping[int, Handed]) -> None:
+    def __init__(self, session: Session, handed: Mapping[int, BreakValues]) -> None:
         self._session = session
         self._handed = handed
         self._pieces = session.device.pieces()
@@ -144,7 +144,7 @@ class _Pass:
         if threading.get_ident() != self._thread or torch._C._current_graph_task_id() != -1:  # in a backward pass
             self._blamed, _ = user_frames(_caller_of_backward(sys._current_frames()[self._thread]))
             raise Elsewhere("a break inside of backward, which runs on autograd's own threads")
-        handed, beyond = self._handed.get(number, Handed()), self._beyond[number]
+        handed, beyond = self._handed.get(number, BreakValues()), self._beyond[number]
         call = Call(number, eager, outputs, handed, self._session, user_frames()[0], beyond)
         self._depth += 1
         try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session
 from graphsafe.capture.child.state import Snapshot
-from graphsafe.capture.plan.child.call import Handed
+from graphsafe.capture.plan.child.call import BreakValues
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.cost import cheaper, cost_of
 from graphsafe.capture.plan.child.freezes import Need, needs
@@ -48,7 +48,7 @@ class Search:
     "The log of an eager step with these breaks. Of several steps, it is the one with the most launches."
     coverages: dict[tuple[Region, ...], float] = field(default_factory=dict)
     "Breaks -> the coverage of the plan with them, as far as it was computed."
-    _handed: dict[Region, Handed] = field(default_factory=dict)
+    _handed: dict[Region, BreakValues] = field(default_factory=dict)
     _bare: list[Log] = field(default_factory=list)
     "The logs of the same steps without any break."
     _at: int = 0
@@ -60,10 +60,10 @@ class Search:
     _rounds: int = 0
 
     @property
-    def handed(self) -> dict[int, Handed]:
+    def handed(self) -> dict[int, BreakValues]:
         """Number of a region -> the values that it and all regions inside it pass on."""
         return {
-            number: Handed().with_parts(handed for inner, handed in self._handed.items() if _holds(region, inner))
+            number: BreakValues().with_parts(handed for inner, handed in self._handed.items() if _holds(region, inner))
             for number, region in enumerate(self.regions)
         }
 
@@ -97,7 +97,7 @@ class Search:
         """Return the lines that are to blame for the region and for all regions that have become part of it."""
         return frozenset(line for part, lines in self.parts if _holds(region, part) for line in lines)
 
-    def told(self, cause: Cause) -> Cause:
+    def with_original_lines(self, cause: Cause) -> Cause:
         """Return the cause with the target's own lines."""
         return replace(cause, frames=self.split.original(cause.frames))
 
@@ -149,7 +149,10 @@ class Search:
     def _answer(self, need: Need, regions: Sequence[Region]) -> None:
         region = None if need.region is None else regions[need.region]
         if need.kind in ("private", "slot") and region is not None and need.name is not None:
-            self._hand(region, Handed(frozenset([need.name])) if need.kind == "private" else Handed(slots=(need.name,)))
+            self._hand(
+                region,
+                BreakValues(frozenset([need.name])) if need.kind == "private" else BreakValues(slots=(need.name,)),
+            )
             return
         cause = Cause(need.code, need.reason, need.frames, derived=any(not one.derived for one in self.causes))
         self.causes.append(cause)
@@ -179,8 +182,8 @@ class Search:
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 
-    def _hand(self, region: Region, more: Handed) -> None:
-        self._handed[region] = self._handed.get(region, Handed()).with_parts([more])
+    def _hand(self, region: Region, more: BreakValues) -> None:
+        self._handed[region] = self._handed.get(region, BreakValues()).with_parts([more])
 
     def _returned(self, region: Region, need: Need, cause: Cause, roots: frozenset[CallSite]) -> bool:
         """Let other breaks receive this break's value, which is new in every step. Return whether that is possible."""
@@ -190,10 +193,10 @@ class Search:
             self._kept_back.add(region)
             self._handed |= {one: replace(self._handed[one], returns=False) for one in returning}
             return False
-        self._hand(region, Handed(returns=True))
+        self._hand(region, BreakValues(returns=True))
         for one in found:
             self._follow(replace(cause, reason=f"`{one.name}` changes"), one.frames, [one.region])
-            self._hand(one.region, Handed(takes=frozenset([(one.name, one.line)])))
+            self._hand(one.region, BreakValues(takes=frozenset([(one.name, one.line)])))
             self._take(one.region, roots)
         return True
 

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.child.state import reachable_state
 from graphsafe.capture.child.state.containers import MISSING
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_written
-from graphsafe.capture.plan.child.call import Call, Handed
+from graphsafe.capture.plan.child.call import BreakValues, Call
 from graphsafe.capture.plan.child.copies import storage_address
 from graphsafe.capture.plan.child.modules import ModuleStack
 from graphsafe.capture.plan.child.rewrite import cut
@@ -122,17 +122,17 @@ class Log:
     visits: list[Visit] = field(default_factory=list)
     paths: Mapping[int, str] = field(default_factory=dict)
     "Storage -> path of the state that holds it at the end of the step."
-    births: dict[int, int] = field(default_factory=dict)
+    made_by: dict[int, int] = field(default_factory=dict)
     "Storage -> number of the operation that made it."
 
 
-def watched(session: Session, regions: Sequence[Region], handed: Mapping[int, Handed], ops: OpTable) -> Log:
+def watched(session: Session, regions: Sequence[Region], handed: Mapping[int, BreakValues], ops: OpTable) -> Log:
     """Run one step on the current inputs, and return its log."""
     return _Watch(session, handed, ops).run(regions)
 
 
 class _Watch:
-    def __init__(self, session: Session, handed: Mapping[int, Handed], ops: OpTable) -> None:
+    def __init__(self, session: Session, handed: Mapping[int, BreakValues], ops: OpTable) -> None:
         self._session = session
         self._handed = handed
         self._table = ops
@@ -152,7 +152,7 @@ class _Watch:
         session = self._session
         self._regions, self._beyond = regions, beyond(regions)
         with outside_modes():
-            reach = reach_of(session.subject)
+            reach = reachable_state(session.subject)
             self._before = {key: path for path, tensor in reach.tensors.items() for key in self._keys(tensor)}
             self._containers = {id(held) for held in (*reach.sized.values(), *reach.tuples.values())}
         with session.device.capture_stream(), cut(regions, self._visit), self._modules.watched(), _Ops(self):
@@ -162,7 +162,7 @@ class _Watch:
         for visit, call in zip(self.log.visits, self._calls, strict=True):
             visit.received = call in givers
         with outside_modes():
-            after = reach_of(session.subject)
+            after = reachable_state(session.subject)
             self.log.paths = {key: path for path, tensor in after.tensors.items() for key in self._keys(tensor)}
         self._alive.clear()
         return self.log
@@ -181,7 +181,7 @@ class _Watch:
         self._inside = len(self.log.visits)
         self.log.visits.append(visit)
         try:
-            handed = self._handed.get(number, Handed())
+            handed = self._handed.get(number, BreakValues())
             call = Call(number, eager, outputs, handed, self._session, frames, beyond)
             self._calls.append(call)
             result = call.run(self._calls[:-1], self._handing)
@@ -225,7 +225,7 @@ class _Watch:
         device = self._session.device
         tensors = (*inputs.tensors, *outputs)
         on_device = any(device.is_on_device(tensor) for tensor in tensors)
-        elsewhere = any(device.is_on_another(tensor) for tensor in tensors)
+        elsewhere = any(device.is_on_other_gpu(tensor) for tensor in tensors)
         with torch._C.DisableTorchFunction():
             reads = tuple(key for tensor in inputs.tensors for key in self._keys(tensor))
             number = len(self.log.ops)
@@ -233,7 +233,7 @@ class _Watch:
             for tensor in outputs:
                 for key in self._keys(tensor):
                     if key not in reads and key not in self._before:
-                        self.log.births.setdefault(key, number)
+                        self.log.made_by.setdefault(key, number)
         frames = frames_under(self._thread)
         entry = self._table.aten(name, func._overloadname)
         views = bool(outputs) and all(key in reads for tensor in outputs for key in self._keys(tensor))
@@ -280,7 +280,7 @@ class _Watch:
             return Argument(size, strides, offset, None, values)
         if not keys:
             return Argument(size, strides, offset, None)
-        born = self.log.births.get(keys[0])
+        born = self.log.made_by.get(keys[0])
         address = None if born is not None else storage_address(tensor)
         return Argument(size, strides, offset, Memory(born, address, self._before.get(keys[0])))
 

@@ -16,7 +16,7 @@ from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.plan.shared.marks import CODE, marks
 from graphsafe.capture.request import CaptureRequest
-from graphsafe.capture.shared.job import Job, forget, write_told
+from graphsafe.capture.shared.job import Job, forget, write_answers
 from graphsafe.capture.shared.places import listed_places
 from graphsafe.files import write_atomically
 from graphsafe.report.model import CallSite, Limit, Plan, Segment
@@ -60,13 +60,13 @@ class Planning:
             why = f"{own}, which no reference checks: give the function that they capture"
             return self._without_code(Plan(reason=why))
         child = self._search()
-        told, end = child.told, child.ended
-        planned = told[Planned]
+        answers, end = child.answers, child.ended
+        planned = answers[Planned]
         if not end.by_itself:
             planned = planned.because(f"planning: {end.why}")
         elif end.how == "target":
             planned = planned.because(f"planning failed: {end.why}")
-        self.marks = told[Marks]
+        self.marks = answers[Marks]
         if planned.too_short:
             short = count(planned.too_short, "more operation")
             self._limit("plan", f"{short} could lie in graphs, but too few at a time to pay for a graph")
@@ -75,7 +75,7 @@ class Planning:
         if not found.verified:
             return self._without_code(found)
         if self.request.emit is not None or self.request.check:
-            self._emit(found, told[Emitted])
+            self._emit(found, answers[Emitted])
         return found
 
     def _without_code(self, plan: Plan | None) -> Plan | None:
@@ -90,7 +90,7 @@ class Planning:
             known: list[SegmentFailure] = []
             for failure in failures:
                 known = learned(known, failure)
-            write_told(self.folder, "learned", Learned(tuple(known)))
+            write_answers(self.folder, "learned", Learned(tuple(known)))
             forget(self.job("plan"))
             return self.run(self.job("plan"))
 
@@ -120,7 +120,7 @@ class Planning:
             return None
         (self.folder / CODE).write_text(text, encoding="utf-8")
         child = self.run(self.job("check"))
-        checked = child.told.get(Checked)
+        checked = child.answers.get(Checked)
         return child.ended.why if checked is None else checked.reason
 
     def _limit(self, kind: str, why: str) -> None:
@@ -129,7 +129,7 @@ class Planning:
 
 def _lesson_of(child: Child) -> SegmentFailure | None:
     """Return the segment whose capture failed, or None if the next child cannot learn from it."""
-    failure = child.told.get(SegmentFailure)
+    failure = child.answers.get(SegmentFailure)
     return None if failure is None or not failure.frames or ran_out_of_memory(failure) else failure
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim.effects import op_name, table_entry, written_by
-from graphsafe.capture.device.sim.nodes import Lane
+from graphsafe.capture.device.sim.nodes import SimStream
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import World
@@ -25,26 +25,26 @@ _WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host", "copy-to-de
 def watch_order(world: World, refills: Refills, host: HostInputs) -> AbstractContextManager[None]:
     """Report these calls while the returned context is active."""
 
-    def waited(lane: Lane | None = None, event: Event | None = None) -> None:
+    def waited(sim_stream: SimStream | None = None, event: Event | None = None) -> None:
         host.look()
-        refills.host_waited(None if lane is None else lane.key, event)
+        refills.host_waited(None if sim_stream is None else sim_stream.key, event)
 
     def recorded(event: Event, stream: Stream | None = None) -> None:
-        refills.recorded(event, (world.lane() if stream is None else stream.lane).key)
+        refills.recorded(event, (world.current_sim_stream() if stream is None else stream.sim_stream).key)
 
     changes = [
-        _after(Stream, "wait_event", lambda stream, event: refills.waited(stream.lane.key, event)),
+        _after(Stream, "wait_event", lambda stream, event: refills.waited(stream.sim_stream.key, event)),
         _after(Event, "record", recorded),
         _after(Event, "elapsed_time", lambda _, end_event: waited(event=end_event)),
     ]
     for name in ("query", "synchronize"):  # a query that returns True orders the streams as a wait does
         changes.append(_after(Event, name, lambda event: waited(event=event)))
-        changes.append(_after(Stream, name, lambda stream: waited(stream.lane)))
+        changes.append(_after(Stream, name, lambda stream: waited(stream.sim_stream)))
     emit, host_wait = world.emit, world.host_wait
 
     def emitted(kind: Any, op: str, *args: Any, **data: Any) -> None:
         if kind in _WAITS and not data.get("non_blocking"):
-            waited(world.lane())
+            waited(world.current_sim_stream())
         emit(kind, op, *args, **data)
 
     def told(op: str, *args: Any, **keywords: Any) -> None:
@@ -70,14 +70,14 @@ def note_writes(
     queued = _queued(op_name(func), args, kwargs, outputs)
     if queued is not None:
         source, device = queued
-        host.copied(world.lane(device).key, source)
+        host.copied(world.current_sim_stream(device).key, source)
     written = written_by(func, table_entry(func, world.table), args, kwargs)
     if written:
         storages = storage_numbers(written)
         host.leave(storages)
         device = max(index_of(tensor) for tensor in written)
         if device >= 0:
-            stream = world.lane(device).key
+            stream = world.current_sim_stream(device).key
             refills.wrote(stream, storages)
             if op_name(func) == "aten::copy_" and index_of(args[1]) != HOST:
                 refills.fed(stream, args[1].untyped_storage(), storages)

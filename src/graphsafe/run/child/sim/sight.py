@@ -81,13 +81,13 @@ class SimSight(Sight):
         self._makers: list[dict[int, CallSite]] = [{} for _ in self._world.ledgers]
         "For each device: block -> the line that allocated it."
         for ledger, lines in zip(self._world.ledgers, self._makers, strict=True):
-            ledger.told = functools.partial(_made, lines)
+            ledger.on_memory_event = functools.partial(_made, lines)
 
     def device(self) -> str:
         return f"sim:{self._world.device}"
 
     def stream(self) -> int:
-        return self._world.lane().number
+        return self._world.current_sim_stream().number
 
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Read a graph whose capture has ended. The size of its pool is not simulated."""
@@ -209,7 +209,7 @@ class SimSight(Sight):
         def replaying(uses: Mapping[int, Access]) -> None:
             self._derived.replayed(uses)
             self._host.look()
-            self._refills.replayed(self._world.lane().key, uses, user_frames()[0])
+            self._refills.replayed(self._world.current_sim_stream().key, uses, user_frames()[0])
 
         return replaying
 
@@ -229,7 +229,7 @@ class SimSight(Sight):
         same = {known[0] for one, known in self._pooled.items() if one is not graph and one.pool() == graph.pool()}
         if same:
             uses: dict[int, Access] = {number: "read" for number in same if is_temporary and number < own}
-            self._refills.replayed(self._world.lane().key, {**uses, own: "write"}, user_frames()[0])
+            self._refills.replayed(self._world.current_sim_stream().key, {**uses, own: "write"}, user_frames()[0])
 
     def end(self) -> None:
         self._order.close()

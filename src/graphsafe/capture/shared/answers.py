@@ -13,7 +13,7 @@ from graphsafe.report.reading import read
 Answer = TypeVar("Answer")
 
 
-class Told:
+class Answers:
     """The answers that a child has given, at most one of each class."""
 
     def __init__(self, data: Mapping[str, Any] | None = None) -> None:
@@ -36,9 +36,9 @@ class Told:
     def __contains__(self, kind: type) -> bool:
         return _name_of(kind) in self._data
 
-    def __or__(self, later: Told) -> Told:
+    def __or__(self, later: Answers) -> Answers:
         """Return the answers of both. If both have an answer of one class, the later one is returned."""
-        return Told({**self._data, **later._data})
+        return Answers({**self._data, **later._data})
 
     def __str__(self) -> str:
         return str(self._data)
