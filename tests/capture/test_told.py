@@ -47,4 +47,4 @@ def test_a_prediction_for_a_line_that_did_not_run_is_a_note_beside_ready(reports
 
 def test_the_reasons_of_a_buffer_are_sentences() -> None:
     rules = load_rulebook().rules
-    assert "and such steps replay right" in rules["GS401"].short_why
+    assert "so replays are right" in rules["GS401"].short_why

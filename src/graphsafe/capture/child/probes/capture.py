@@ -61,9 +61,9 @@ def run(job: Job, channel: Channel) -> None:
             channel.send(Replay(reason="there is nothing in the graph", checks=()))
             return
         channel.send(Twin("crashed", "it was not reached"))
-        chance = _replay(session, answer, unmatched, built)
+        repeats = _replay(session, answer, unmatched, built)
         channel.send(Twin("crashed", "the process died while capturing the step again"))
-        channel.send(compare_captures(session, answer, constants, chance))
+        channel.send(compare_captures(session, answer, constants, repeats))
         channel.send(Order("crashed", "the process died while the order of nodes was checked"))
         channel.send(_order(session, answer))
 
@@ -77,17 +77,17 @@ def _order(session: Session, recording: Recording) -> Order:
     return Order("fail" if races else "pass", races=races)
 
 
-def _replay(session: Session, recording: Recording, unmatched: list[str], built: Mapping[str, torch.Tensor]) -> float:
-    """Compare replays with the reference. Return how far eager steps differ by chance, in units in the last place."""
+def _replay(session: Session, recording: Recording, unmatched: list[str], built: Mapping[str, torch.Tensor]) -> bool:
+    """Compare replays with the reference. Return whether the reference's eager steps repeat bit for bit."""
     session.channel.phase("wait for the reference")
     reference = reference_of(session)
     if session.ranks.any(reference is None or bool(unmatched)) or reference is None:
         why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else NO_REFERENCE
         session.channel.send(Replay(reason=why, checks=()))
-        return 0.0
+        return True
     session.channel.send(Replay(reason="the replays did not end", reference="independent"))
     Replays(session, recording, reference, on_result=session.channel.send).run(built)
-    return reference.noise.units
+    return reference.repeats
 
 
 def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:

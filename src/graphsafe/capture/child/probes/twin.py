@@ -43,6 +43,8 @@ MAY_BE_CHANCE = ("scalar", "address")
 """Kinds of differences that may come from unwritten bytes between arguments, which keep old contents."""
 _REPEATS = 3
 "Number of replays of each graph on the same inputs. It is more than one, since float atomics do not differ every time."
+_REPEATS_OF_CHANCE = 12
+"Number of replays of each graph if eager steps differ by chance, which three replays often do not show."
 _MOST_TRIALS = 24
 _MOST_NAMED = 4
 
@@ -58,12 +60,12 @@ class _Result:
     digests: Mapping[str, str]
 
 
-def compare_captures(session: Session, decisive: Recording, constants: Constants, chance: float = 0.0) -> Twin:
+def compare_captures(session: Session, decisive: Recording, constants: Constants, repeats: bool = True) -> Twin:
     """Capture the step several times, and compare with the recording that was replayed. Return the probe `twin`. This
     changes the session's state, so a child does it last.
 
-    `chance` says how far the reference's eager steps differ by chance, in units in the last place; a few replays may
-    not show it.
+    `repeats` says whether eager steps of the reference repeat bit for bit. If they do not, more replays of each graph
+    are needed to see what chance alone changes.
 
     `constants` are small host values, such as numbers, from before the decisive capture. No other state from that time
     may be kept: memory that the graph reads and that nothing else owns must be free, so that it can be overwritten.
@@ -73,16 +75,16 @@ def compare_captures(session: Session, decisive: Recording, constants: Constants
     gc.collect()
     gc.freeze()
     try:
-        return Twins(session, decisive, constants, chance).run()
+        return Twins(session, decisive, constants, repeats).run()
     except NotComparable as error:
         return Twin(reason=str(error))
 
 
 class Twins:
-    def __init__(self, session: Session, decisive: Recording, constants: Constants, chance: float = 0.0) -> None:
+    def __init__(self, session: Session, decisive: Recording, constants: Constants, repeats: bool = True) -> None:
         self._session = session
         self._constants = constants
-        self._chance_units = chance
+        self._replays = _REPEATS if repeats else _REPEATS_OF_CHANCE
         self._captures = 1
         self._opaque = bool(decisive.opaque_nodes())
         self._before = PreCaptureState(session)
@@ -176,15 +178,15 @@ class Twins:
             return []
         session.channel.phase("replay both captures")
         snapshot = Snapshot(session.device, session.subject, clear_caches=False)
-        noise = Spread(self._chance_units)
+        noise = Spread()
         effective: list[Difference] = []
         try:
             for k in range(1, REPLAYS + 1):
                 refreshed = self._refreshed(snapshot, k)
                 for rank in tuple(left):
                     third = second if rank == ranks.number else self._first
-                    ours = [self._result(self._first, snapshot, refreshed, k) for _ in range(_REPEATS)]
-                    theirs = [self._result(third, snapshot, refreshed, k) for _ in range(_REPEATS)]
+                    ours = [self._result(self._first, snapshot, refreshed, k) for _ in range(self._replays)]
+                    theirs = [self._result(third, snapshot, refreshed, k) for _ in range(self._replays)]
                     if ranks.any(self._compute_different(ours, theirs, noise)):
                         left.remove(rank)
                         effective = list(differing) if rank == ranks.number else effective
