@@ -31,8 +31,8 @@ class HeldFiles:
         "Path -> why the file is not held, or why it is no longer changed."
 
     def scanned(self, scan: Scan, named: Callable[[Report], Iterable[Finding]], report: Report) -> Report:
-        """Scan again until the report was made from the held contents of every file that has a finding in
-        `named(report)`."""
+        """Hold every file that has a finding in `named(report)`, and scan again with the held contents. Repeat until a
+        report names no new file."""
         while self._hold(finding.location.path for finding in named(report)):
             report = scan(self.buffers())
         return report

@@ -125,7 +125,7 @@ class _Pattern:
                 self.places.append(token["escaped"] or token["plain"] or None)
         if end != len(name) or not name:
             raise _NoPatternError
-        if len(self.places) == start:  # a name of only stars still needs one character
+        if len(self.places) == start:  # a part made only of stars must match at least one character
             self.places.append(None)
 
 

@@ -44,7 +44,7 @@ def test_a_refill_of_pinned_memory_names_the_copy_that_may_read_it(ledger: Any) 
     assert first["data"]["replay"] == place and first["data"]["what"] == "pinned memory"
     fixes = [one["fix"].partition(" wait")[0] for one in of(ledger, "GS714")]
     assert fixes[:3] == ["have the host"] * 3 and "an event recorded after that copy before it writes" in first["fix"]
-    assert fixes[3:] == ["have the writing stream"] * len(fixes[3:]) and "nor the host waits" in first["why"]
+    assert fixes[3:] == ["have the writing stream"] * len(fixes[3:]) and "nor the host wait" in first["why"]
 
 
 def test_weights_that_are_let_go_are_told_with_their_names_and_replays(ledger: Any) -> None:

@@ -1,4 +1,4 @@
-"""Follows the memory outside their pools that the graphs of a process use, and finds out when it is freed or moved."""
+"""Follows the memory that a process's graphs use outside their pools, and finds out when it is freed or moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits for how many kinds of arguments a function is read, and how many kinds of constructed objects are kept
+"""Limits for how many kinds of arguments a function is read for, and how many kinds of constructed objects are kept
 separate.
 
 If each function calls the next one with several kinds of arguments, the number of combinations grows without bound. The

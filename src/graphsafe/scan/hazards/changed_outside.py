@@ -222,7 +222,7 @@ def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield calls of `opt.zero_grad()` beside a replay that computes gradients, if the optimizer steps outside the
     graph.
 
-    The replay is in the same function or in an object that the function calls.
+    The replay must be in the same function, or in a method that the function calls.
     """
     inside = table.captured_calls
     if not any(called_name(call) == "backward" for call in inside) or any(map(_is_optimizer_step, inside)):

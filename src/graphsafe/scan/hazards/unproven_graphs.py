@@ -34,7 +34,7 @@ def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
 
 
 def _never_replayed(function: Function) -> Iterator[ast.expr]:
-    """Yield the captures of graphs that a function makes and never uses again."""
+    """Yield the captures whose graph is made in this function and used only by the capture."""
     made = {
         target.id
         for node in inside(function, ast.Assign)

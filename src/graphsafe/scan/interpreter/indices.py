@@ -145,7 +145,10 @@ class Index:
 
 
 def index_tensor(value: Value) -> tuple[Tensor | None, bool]:
-    """Return the tensor that an index is or may be. A comparison that is used as an index has compared tensors."""
+    """Return the tensor that an index is or may be, and whether it certainly is one.
+
+    An unknown result of a comparison is taken for a bool tensor.
+    """
     if type(value) is Unknown and value.compared:
         return Tensor(where="any", dtype="bool", step=value.step), True
     return as_tensor(value)

@@ -47,7 +47,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Hotness:
-    """The reason why a function is hot. `root` is None if the function is not hot."""
+    """Why a function is hot or not. `root` is None if it is not hot."""
 
     definition: Definition
     reported: bool
@@ -59,7 +59,7 @@ class Hotness:
     "The calls that lead from the root to the function, without guarded calls if possible."
     further_roots: int = 0
     pattern: str | None = None
-    "The pattern for the `hot-paths` setting, or None if only the surrounding function can be named."
+    "The pattern for the `hot-paths` setting, or None for a nested function, which no pattern can name."
     cold: str | None = None
     "The reason why the function does not run in a step."
     uses: Sequence[Use] = ()

@@ -1,6 +1,7 @@
 """Captures all buckets of a target in one pool, the largest first, and replays them in mixed order, as engines do.
 
-A replay has to equal either the same bucket's replay from before the next capture, or eager steps in the same order.
+Each bucket is also replayed right after its capture, before the next bucket is captured. A later replay must equal
+either that replay, or eager steps that run in the order of the replays.
 Buckets may share state by design, such as a cache. Capturing them in one pool must not change their results.
 """
 

@@ -55,9 +55,11 @@ class _Layout:
     tensors: int
     "The number of tensors for which there is space."
     numbers: int
-    "The offset of the list that has the index of each block's tensor."
+    "Byte offset, in the argument, of the list that says for each block which tensor it works on."
     index: int
+    "Number of bytes of one entry of that list."
     blocks: int
+    "The number of blocks for which there is space."
     tail: int = 0
     "Number of bytes after the indices of the blocks' tensors and parts."
 

@@ -104,7 +104,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     inputs = tensors_in((*args, *kwargs.values()))
-    if _plays_no_device(world, func, inputs):
+    if _is_not_simulated(world, func, inputs):
         return func(*args, **kwargs)
     places = [index_of(tensor) for tensor in inputs]
     indices = sorted({*places} - {HOST})
@@ -192,8 +192,8 @@ def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str,
     return repeated(target, kind_of(func, entry, inputs, tensors_in(result)), inputs, result)
 
 
-def _plays_no_device(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
-    """Return whether an operation on meta tensors has no result on a simulated device."""
+def _is_not_simulated(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
+    """Return whether an input is a plain meta tensor, and the call does not ask for a result on a simulated device."""
     materialised = world.scope.explicit and world.scope.place != HOST and takes_device(func)
     return not materialised and any(tensor.device.type != "cpu" and not is_valueless(tensor) for tensor in inputs)
 
