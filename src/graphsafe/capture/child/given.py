@@ -14,7 +14,8 @@ from graphsafe.capture.child.targets import takes_device
 
 
 def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
-    """Return the step and its arguments that the other process saved. If it saved a factory, return the factory's result.
+    """Return the step and its arguments that the other process saved. If it saved a factory, return what the factory
+    returns.
 
     Tensors from the writing process's single GPU are put on `device`. If that process had all tensors on the host,
     because it had no GPU, all of them are put on `device`: code on the host alone cannot be captured.
