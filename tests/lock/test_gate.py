@@ -99,6 +99,13 @@ def test_shards_are_all_targets_once_and_merge(capsys: pytest.CaptureFixture[str
     assert main(["capture", "--all", "--shard", "7/7", "-o", "none.json"]) == 0
     assert json.loads(Path("none.json").read_text())["reports"] == []
     assert main(["report", "shard-1.json", "shard-2.json"]) == 2
+    capsys.readouterr()
+    assert main(["report", "merge", "shard-1.json", "shard-1.json", "-o", "twice.json"]) == 2
+    assert "shard-1.json and shard-1.json are both of shard 1/2" in capsys.readouterr().err
+    assert not Path("twice.json").exists()
+    assert main(["report", "merge", "shard-2.json", "-o", "part.json"]) == 2
+    assert "missing: 1/2" in capsys.readouterr().err
+    assert len(json.loads(Path("part.json").read_text())["reports"]) == counts[1]
 
 
 @pytest.mark.parametrize(

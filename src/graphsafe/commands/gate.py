@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,8 @@ class Shard:
 
     def part_of(self, requests: Sequence[CaptureRequest]) -> list[CaptureRequest]:
         """Return every N-th target, because neighbours are similar and should run on different machines."""
-        return list(requests[self.number - 1 :: self.of])
+        shard = None if self.of == 1 else f"{self.number}/{self.of}"
+        return [replace(one, shard=shard) for one in requests[self.number - 1 :: self.of]]
 
 
 @dataclass(frozen=True, slots=True)
