@@ -122,14 +122,28 @@ def test_options_that_do_not_go_together(arguments: str, capsys: pytest.CaptureF
     assert capsys.readouterr().err.count("\n") == 1
 
 
+ENTRY = '[[target.decode]]\ndevice = "sim"\nbucket = "batch=1"\nverdict = "ready"\nnodes = {}\n'
+
+
 @pytest.mark.parametrize("option", ["--locked", "--update-lock"])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[target.decode]\n", "line 1"),
+        ("", "has no version; remove the file"),
+        ("version = 2\n", "another version of graphsafe; remove the file"),
+        ("version = 1\n" + ENTRY * 2, "target.decode: several entries for sim, batch=1; keep one"),
+        (f"version = 1\n<<<<<<< HEAD\n{ENTRY}=======\n{ENTRY}>>>>>>> other\n", "has a merge conflict; keep one side"),
+    ],
+    ids=["not TOML", "empty", "other version", "an entry twice", "conflict"],
+)
 def test_a_lock_that_cannot_be_read_is_refused_before_anything_runs(
-    option: str, capsys: pytest.CaptureFixture[str]
+    option: str, text: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("graphsafe.lock").write_text("[[target.decode]\n")
+    Path("graphsafe.lock").write_text(text)
     assert main(["capture", "--all", option]) == 2  # a child would fail this test, which is not marked to start one
     err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "graphsafe.lock: " in err
+    assert err.count("\n") == 1 and "graphsafe.lock: " in err and says in err
     (report,) = json.loads(Path("graphsafe-report.json").read_text())["reports"]
     assert (report["target"], report["verdict"]) == ("--all", "inconclusive")
-    assert Path("graphsafe.lock").read_text() == "[[target.decode]\n"
+    assert Path("graphsafe.lock").read_text() == text
