@@ -152,6 +152,8 @@ def capture(
                 **{f"capture {name}: give --all": given and not all_targets for name, given in needs_all.items()},
                 "capture: --locked compares with the lock, --update-lock writes it; give one of them": locked
                 and update_lock,
+                "capture: --shapes proves nothing that a lock could keep; leave out --shapes": asked["shapes"]
+                and (locked or update_lock),
             }
         )
         part = Shard.parsed(shard)
