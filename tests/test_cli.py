@@ -515,6 +515,10 @@ def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: p
         (["scan", "hot.py", "--fail-level", "fatal"], "'fatal' is not one of"),
         (["scan", "hot.py", "-o", "absent/out.json"], "-o absent/out.json: cannot be written"),
         (["scan", "hot.py", "-o", "."], "-o .: cannot be written"),
+        (["scan", "hot.py", "-o", "hot.py"], "-o hot.py: holds code that graphsafe did not write; name another file"),
+        (["capture", "hot.py:f", "-o", "hot.py"], "hot.py: holds code that graphsafe did not write"),
+        (["capture", "hot.py:f", "-o", "hot.py", "--warmup", "x"], "'x' is not a valid integer"),
+        (["capture", "hot.py:f", "--emit", "hot.py"], "--emit hot.py: holds code that graphsafe did not write"),
         (["scan", "hot.py", "--format", "trace"], "--format trace: only a capture has a timeline"),
         (["scan", "hot.py", "-o", "trace"], "-o trace: only a capture has a timeline"),
         (["run", "--format", "trace", "--", "absent"], "--format trace: only a capture has a timeline"),
@@ -540,9 +544,11 @@ def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: p
 def test_a_wrong_request_exits_with_2_and_says_why(
     project: Path, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], problem: str
 ) -> None:
+    source = Path("hot.py").read_bytes()
     code, out, err = here(capsys, *arguments)
     assert (code, out) == (2, "")
     assert problem in err.splitlines()[-1]
+    assert Path("hot.py").read_bytes() == source
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,8 @@ def rules_test(packs: tuple[Path, ...]) -> int:
 def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...]) -> None:
     """Convert a saved JSON report or ledger to another format.
 
-    `report merge` joins several reports, such as those of `capture --shard`.
+    `report merge` joins several reports, such as those of `capture --shard`. If a shard is missing, the other ones are
+    joined, and the exit code is 2.
 
     \b
     graphsafe report graphsafe-report.json
@@ -207,6 +208,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     graphsafe report merge shard-*.json -o graphsafe-report.json
     """
     from graphsafe.report.json_form import read_reports, read_saved
+    from graphsafe.report.shards import missing_shards
     from graphsafe.report.source import lines_inside
 
     is_merge = str(files[0]) == "merge" and (len(files) > 1 or not files[0].exists())
@@ -214,9 +216,13 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
         raise RequestError("report merge: name the reports to join")
     if not is_merge and len(files) > 1:
         raise RequestError("report: give one FILE, or `merge` before several")
-    saved = [each for file in files[1:] for each in read_reports(file)] if is_merge else read_saved(files[0])
+    parts = [(str(file), read_reports(file)) for file in files[1:]] if is_merge else []
+    missing = missing_shards(parts)
+    saved = [each for _, reports in parts for each in reports] if is_merge else read_saved(files[0])
     check_outputs(outputs)
     put_outputs(saved, form, outputs, "terminal", rule_texts(config_here()), lines_inside(Path.cwd()))
+    if missing:  # the other shards are worth their report
+        raise RequestError(f"report merge: not all shards are here; {missing}")
 
 
 @commands.command()

@@ -189,6 +189,8 @@ def parsed_toml(data: str | bytes, where: str, failure: type[RequestError] = Con
     except RecursionError:
         raise failure(f"{where}: nested too deeply") from None
     except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
+        if re.search("^<{7} ", data if isinstance(data, str) else data.decode("utf-8", "replace"), re.MULTILINE):
+            raise failure(f"{where}: has a merge conflict; keep one side") from None
         raise failure(f"{where}: {error}") from None
 
 

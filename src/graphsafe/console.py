@@ -51,12 +51,25 @@ def complain(line: str) -> None:
 
 
 def check_writable(output: Path | None, option: str = "-o") -> None:
-    """Raise RequestError if the output file of an option cannot be written.
+    """Raise RequestError if the output file of an option cannot be written, or is code that graphsafe did not write.
 
     It is called before the work begins, because a capture takes minutes.
     """
     if output is not None and (output.is_dir() or not os.access(output.absolute().parent, os.W_OK)):
         raise RequestError(f"{option} {output}: cannot be written")
+    if output is not None:
+        _check_replaceable(output, option)
+
+
+def _check_replaceable(output: Path, option: str) -> None:
+    """Raise RequestError if the file contains Python code that graphsafe did not write."""
+    from graphsafe.capture.plan.shared.marks import is_emitted
+
+    if output.suffix not in (".py", ".pyi") or not output.is_file():
+        return
+    text = output.read_text(encoding="utf-8", errors="replace")
+    if text.strip() and not is_emitted(text):
+        raise RequestError(f"{option} {output}: holds code that graphsafe did not write; name another file")
 
 
 def put(
@@ -87,6 +100,7 @@ def put_text(text: str, output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False, color=True)
         return
+    _check_replaceable(output, "-o")  # the report of a refused request is written too
     try:
         write_atomically(output, text)
     except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,12 @@ _MARK = (
 Proofs = dict[str, dict[str, dict[Any, Any]]]
 "The file of a lock -> the id of a test -> its entries."
 _PROVEN = pytest.StashKey[Proofs]()
+_COLLECTED = pytest.StashKey[dict[str, set[str]]]()
+"The id of a collected module or class -> the ids of its factories and classes, selected or not."
+_FOLDERS = pytest.StashKey[set[Path]]()
+"The folders of test files with factories."
+_GONE = pytest.StashKey[dict[str, list[str]]]()
+"The file of a lock -> the ids of its entries that are no longer tests."
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,7 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARK)
-    config.stash[_PROVEN] = {}
+    config.stash[_PROVEN], config.stash[_COLLECTED] = {}, {}
+    config.stash[_FOLDERS], config.stash[_GONE] = set(), {}
     asked = _asked(config)
     if asked is not None and _DEVICE.fullmatch(asked) is None:
         raise pytest.UsageError(f"--graphsafe-device {asked}: expected sim, sim:N, cuda or cuda:N")
@@ -121,6 +129,20 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
     if not is_test and isinstance(collector, pytest.Module) and function.__module__ != collector.obj.__name__:
         return None  # an imported factory is collected in its own file
     return Factory.from_parent(collector, name=name, factory=function, mark=marks[0])
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Note what a test file contains, before options such as --lf select from it."""
+    report = yield
+    if report.passed and isinstance(collector, (pytest.Module, pytest.Class)):
+        found = [one for one in report.result if isinstance(one, (Factory, pytest.Class))]
+        collector.config.stash[_COLLECTED][collector.nodeid] = {one.nodeid for one in found}
+        if any(isinstance(one, Factory) for one in found):
+            collector.config.stash[_FOLDERS].add(collector.path.parent)
+    return report
 
 
 def _named_arguments(function: Callable[..., object]) -> list[str]:
@@ -249,21 +271,58 @@ class Factory(pytest.Item):
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    proven = session.config.stash[_PROVEN]
-    output = getattr(session.config, "workeroutput", None)
-    if not proven:
+    config = session.config
+    proven, gone = config.stash[_PROVEN], config.stash[_GONE]
+    gone.update(_gone(config))
+    output = getattr(config, "workeroutput", None)
+    if not proven and not gone:
         return
     from graphsafe.errors import RequestError
     from graphsafe.lock import file
 
     if output is not None:
         output["graphsafe"] = {path: file.text_of(lock) for path, lock in proven.items()}
+        output["graphsafe_gone"] = gone
+        return
+    if not config.getoption("--graphsafe-update"):
         return
     try:
-        for path, now in proven.items():
-            file.write(Path(path), file.joined(file.read(Path(path)), now))
+        for path in {**proven, **gone}:
+            lock = file.joined(file.read(Path(path)), proven.get(path, {}), gone.get(path, ()))
+            file.write(Path(path), lock)
     except RequestError as error:
         pytest.exit(f"graphsafe: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+def _gone(config: pytest.Config) -> dict[str, list[str]]:
+    """Return the entries of the collected tests' locks that are no longer tests, by the file of the lock."""
+    folders = config.stash[_FOLDERS] | ({config.rootpath} if (config.rootpath / "graphsafe.lock").is_file() else set())
+    if not config.stash[_COLLECTED] or not folders:
+        return {}
+    from graphsafe.config import config_over
+    from graphsafe.errors import RequestError
+    from graphsafe.lock import file
+
+    gone: dict[str, list[str]] = {}
+    for folder in folders:
+        with suppress(RequestError):  # a factory's test fails if its configuration or its lock cannot be read
+            path = config_over(folder).root / file.NAME
+            left = [name for name in sorted(file.read(path)) if "::" in name and _is_gone(config, path.parent, name)]
+            gone |= {str(path): left} if left else {}
+    return gone
+
+
+def _is_gone(config: pytest.Config, root: Path, name: str) -> bool:
+    """Return whether a test is missing in what was collected of its file, or its file does not exist.
+
+    Test ids are relative to pytest's root folder. If the lock is elsewhere, a missing file shows nothing.
+    """
+    test, parent = name, name.rpartition("::")[0]
+    while parent:
+        if parent in config.stash[_COLLECTED]:
+            return test not in config.stash[_COLLECTED][parent]
+        test, parent = parent, parent.rpartition("::")[0]
+    return root == config.rootpath and not (root / test).exists()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -271,11 +330,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         from graphsafe.report.text import count
 
         terminalreporter.write_line(f"{Path(path).name}: {count(len(now), 'target')} written")
+    is_updated = config.getoption("--graphsafe-update")
+    then = "its entry is removed" if is_updated else "nothing is compared with its entry; --graphsafe-update removes it"
+    for path, names in config.stash[_GONE].items():
+        for name in names:
+            terminalreporter.write_line(f"{Path(path).name}: {name} is no longer a test, so {then}")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     from graphsafe.lock import file
 
-    for path, text in (getattr(node, "workeroutput", None) or {}).get("graphsafe", {}).items():
+    output = getattr(node, "workeroutput", None) or {}
+    for path, text in output.get("graphsafe", {}).items():
         node.config.stash[_PROVEN].setdefault(path, {}).update(file.parsed(text, path))
+    node.config.stash[_GONE].update(output.get("graphsafe_gone", {}))

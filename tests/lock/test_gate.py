@@ -47,9 +47,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_gate_fails_on_what_got_worse_and_on_that_only(capsys: pytest.CaptureFixture[str]) -> None:
     Path("graphsafe.toml").write_text(CONFIG)
     assert main(["capture", "--all", "--update-lock", "--format", "concise"]) == 2
-    assert "gone could not be run, and its entry stays as it was" in capsys.readouterr().err
+    assert "gone could not be run, and has no entry" in capsys.readouterr().err
     lock = Path("graphsafe.lock").read_text()
     assert lock.count("[[target.decode]]") == 2 and "target.gone" not in lock
+    assert main(["capture", "--all", "--locked", "--format", "concise"]) == 2
+    err = capsys.readouterr().err
+    assert "gone: could not be run, so it is not compared" in err and "not in the lock" not in err
+    assert "2 entries compared, 0 changes for the worse\n" in err
 
     Path("graphsafe.toml").write_text(CONFIG.partition("[targets.gone]")[0])
     Path("steps.py").write_text(READS)
@@ -96,9 +100,17 @@ def test_shards_are_all_targets_once_and_merge(capsys: pytest.CaptureFixture[str
     merged = json.loads(Path("all.json").read_text())
     assert merged["schema"] == "graphsafe/reports/1"
     assert sorted(report["target"] for report in merged["reports"]) == ["steps.py:a", "steps.py:b", "steps.py:c"]
+    assert [(one["name"], one["shard"]) for one in merged["reports"]] == [("a", "1/2"), ("c", "1/2"), ("b", "2/2")]
     assert main(["capture", "--all", "--shard", "7/7", "-o", "none.json"]) == 0
     assert json.loads(Path("none.json").read_text())["reports"] == []
     assert main(["report", "shard-1.json", "shard-2.json"]) == 2
+    capsys.readouterr()
+    assert main(["report", "merge", "shard-1.json", "shard-1.json", "-o", "twice.json"]) == 2
+    assert "shard-1.json and shard-1.json are both of shard 1/2" in capsys.readouterr().err
+    assert not Path("twice.json").exists()
+    assert main(["report", "merge", "shard-2.json", "-o", "part.json"]) == 2
+    assert "missing: 1/2" in capsys.readouterr().err
+    assert len(json.loads(Path("part.json").read_text())["reports"]) == counts[1]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +118,8 @@ def test_shards_are_all_targets_once_and_merge(capsys: pytest.CaptureFixture[str
     [
         "steps.py:build --locked",
         "--all --locked --update-lock",
+        "--all --locked --shapes",
+        "--all --update-lock --shapes",
         "--all --shard 3/2",
         "--all --shard x",
     ],
@@ -115,14 +129,28 @@ def test_options_that_do_not_go_together(arguments: str, capsys: pytest.CaptureF
     assert capsys.readouterr().err.count("\n") == 1
 
 
+ENTRY = '[[target.decode]]\ndevice = "sim"\nbucket = "batch=1"\nverdict = "ready"\nnodes = {}\n'
+
+
 @pytest.mark.parametrize("option", ["--locked", "--update-lock"])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[target.decode]\n", "line 1"),
+        ("", "has no version; remove the file"),
+        ("version = 2\n", "another version of graphsafe; remove the file"),
+        ("version = 1\n" + ENTRY * 2, "target.decode: several entries for sim, batch=1; keep one"),
+        (f"version = 1\n<<<<<<< HEAD\n{ENTRY}=======\n{ENTRY}>>>>>>> other\n", "has a merge conflict; keep one side"),
+    ],
+    ids=["not TOML", "empty", "other version", "an entry twice", "conflict"],
+)
 def test_a_lock_that_cannot_be_read_is_refused_before_anything_runs(
-    option: str, capsys: pytest.CaptureFixture[str]
+    option: str, text: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("graphsafe.lock").write_text("[[target.decode]\n")
+    Path("graphsafe.lock").write_text(text)
     assert main(["capture", "--all", option]) == 2  # a child would fail this test, which is not marked to start one
     err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "graphsafe.lock: " in err
+    assert err.count("\n") == 1 and "graphsafe.lock: " in err and says in err
     (report,) = json.loads(Path("graphsafe-report.json").read_text())["reports"]
     assert (report["target"], report["verdict"]) == ("--all", "inconclusive")
-    assert Path("graphsafe.lock").read_text() == "[[target.decode]\n"
+    assert Path("graphsafe.lock").read_text() == text

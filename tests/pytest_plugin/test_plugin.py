@@ -254,6 +254,45 @@ def test_what_a_factory_compares_with_the_lock(pytester: pytest.Pytester) -> Non
     result.stdout.fnmatch_lines(["build_ready: 1 ? 2 kernel nodes"])
 
 
+def test_entries_of_renamed_and_removed_factories_are_said_and_can_be_removed(pytester: pytest.Pytester) -> None:
+    text = """
+        import pytest, torch
+
+        def test_other():
+            pass
+
+        @pytest.mark.graphsafe
+        def build_old(device):
+            return (lambda x: x * 2), (torch.ones(4, device=device),)
+
+        class TestParts:
+            @pytest.mark.graphsafe
+            def build_part(self, device):
+                return (lambda x: x * 2), (torch.ones(4, device=device),)
+        """
+    lock = Path(pytester.path) / "graphsafe.lock"
+    pytester.makepyfile(test_model=text, test_removed=text)
+    pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update").assert_outcomes(passed=6)
+    assert lock.read_text().count("[[target.") == 4
+    removed = Path(pytester.path) / "test_removed.py"
+    for selection in ("-k", "other"), ("test_model.py::test_other",), ("--ignore=test_removed.py", "-k", "other"):
+        result = pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update", *selection)
+        result.stdout.no_fnmatch_line("*no longer a test*")
+    removed.unlink()
+    pytester.makepyfile(test_model=text.replace("build_old", "build_new"))
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim", "-k", "other")
+    result.assert_outcomes(passed=1, deselected=2)
+    gone = ["test_model.py::build_old", "test_removed.py::TestParts::build_part", "test_removed.py::build_old"]
+    said = (
+        "graphsafe.lock: {} is no longer a test, so nothing is compared with its entry; --graphsafe-update removes it"
+    )
+    assert [line for line in result.outlines if "no longer a test" in line] == [said.format(name) for name in gone]
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update", "-k", "new")
+    assert sum("its entry is removed" in line for line in result.outlines) == 3
+    kept = lock.read_text()
+    assert not any(name in kept for name in gone) and kept.count("[[target.") == 2
+
+
 def test_an_unknown_argument_of_the_mark_is_one_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_model="""
@@ -328,3 +367,7 @@ def test_under_xdist_the_lock_is_written_once(pytester: pytest.Pytester) -> None
     result.assert_outcomes(passed=3, failed=1)
     lock = (Path(pytester.path) / "graphsafe.lock").read_text()
     assert lock.count("[[target.") == 3
+    pytester.makepyfile(test_model=FACTORIES.replace("def build_decode", "def build_other"))
+    result = pytester.runpytest_subprocess(*arguments, "-k", "reads")
+    result.stdout.fnmatch_lines(["graphsafe.lock: test_model.py::build_decode is no longer a test, *entry is removed"])
+    assert (Path(pytester.path) / "graphsafe.lock").read_text().count("[[target.") == 1

@@ -64,7 +64,14 @@ def test_verdicts_and_buckets() -> None:
         return replace(samples.READY, devices=(DeviceResult("cuda:0", "ready", buckets, {}),))
 
     found = texts(report(b1="ready", b2="ready", b4="ready"), report(b1="ready", b2="not-ready", b8="ready"))
-    assert found["cuda:0"] == ["batch=2: not-ready, was ready", "batch=8: new, ready", "batch=4: not run any more"]
+    assert found["cuda:0"] == [
+        "batch=2: not-ready, was ready",
+        "batch=8: new, ready",
+        "batch=4: not run any more, was ready",
+    ]
+    assert worse(report(b1="ready", b2="not-ready"), report(b1="ready")) == []
+    assert worse(report(b1="ready", b2="ready"), report(b1="ready")) == ["batch=2: not run any more, was ready"]
+    assert worse(report(b1="ready"), report(b1="ready", b2="inconclusive")) == ["batch=2: new, inconclusive"]
     fallen = replace(samples.READY, verdict="not-ready")
     assert worse(samples.READY, fallen) == ["not-ready, was ready"]
     assert worse(fallen, samples.READY) == []
@@ -165,6 +172,36 @@ def test_reports_of_many_targets_are_paired_by_target(
     assert "model.py:two: verdict:\n  not-ready, was ready" in out
     assert "model.py:three:\n  new, ready" in out
     assert "model.py:one:\n  gone" in out
+
+
+def test_configured_targets_with_one_factory_are_paired_by_name(
+    saved: Callable[[str, Any], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    small, large = (replace(samples.READY, target="model.py:build", name=name) for name in ("small", "large"))
+    fallen = replace(large, verdict="not-ready")
+    before = saved("a.json", (small, large))
+    assert main(["diff", before, before]) == 0
+    assert main(["diff", before, saved("b.json", (fallen, small))]) == 1
+    out = capsys.readouterr().out
+    assert "large (model.py:build): verdict:\n  not-ready, was ready" in out and "small" not in out
+    older = saved("c.json", tuple(replace(one, name=None) for one in (small, large)))
+    assert main(["diff", older, before]) == 0
+    assert main(["diff", older, saved("d.json", (small, fallen))]) == 1
+
+
+def test_a_new_target_without_a_proof_and_a_proven_one_that_is_gone_are_worse() -> None:
+    one, two = (replace(samples.READY, target=f"model.py:{name}") for name in ("one", "two"))
+    bad = replace(samples.CAPTURE, target="model.py:two", verdict="not-ready")
+
+    def worse_of(before: list[Report], after: list[Report]) -> list[str]:
+        return [change.text for part in changes(before, after) for change in part.changes if change.worse]
+
+    assert worse_of([one], [one, two]) == []
+    assert worse_of([one, bad], [one]) == []
+    assert worse_of([one, two], [one]) == ["gone, was ready"]
+    verdict, *findings = worse_of([one], [one, bad])
+    assert verdict == "new, not-ready"
+    assert len(findings) == len({one.fingerprint for one in bad.findings if one.level != "note"}) > 0
 
 
 def test_what_is_no_report_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,7 +156,8 @@ def test_sarif_limits_verdict_and_edits() -> None:
     run = run_of(samples.CAPTURE)
     (notice,) = run["invocations"][0]["toolExecutionNotifications"]
     assert notice["descriptor"] == {"id": "not-varied"}
-    assert run["properties"] == {"target": samples.CAPTURE.target, "verdict": "not-ready", "evidence": "measured"}
+    target = {"target": samples.CAPTURE.target, "name": None}
+    assert run["properties"] == {**target, "verdict": "not-ready", "evidence": "measured"}
     (fix,) = next(result for result in run_of(samples.SCAN)["results"] if "fixes" in result)["fixes"]
     assert fix["artifactChanges"][0]["replacements"][0]["insertedContent"] == {"text": "self.longest"}
 
@@ -359,3 +360,16 @@ def test_fresh_buffers_are_folded_for_people_and_each_is_there_for_programs() ->
         }
     commands = [line for line in form(samples.SCAN, "github").splitlines() if line.startswith("::")]
     assert "::2 fresh buffers every step, here and line 10%0A" in commands[-1]
+
+
+def test_targets_with_one_factory_are_told_apart_by_their_names() -> None:
+    reports = [replace(samples.CAPTURE, target="model.py:build", name=name) for name in ("small", "large")]
+    both = {name: render(reports, name, source=samples.source, rules=lambda: RULES) for name in FORMS}
+    runs = json.loads(both["sarif"])["runs"]
+    assert len({run["automationDetails"]["id"] for run in runs}) == 2
+    assert [suite.get("name") for suite in xml.fromstring(both["junit"])] == [
+        "graphsafe capture small (model.py:build)",
+        "graphsafe capture large (model.py:build)",
+    ]
+    for name in ("terminal", "concise", "github", "html"):
+        assert "small (model.py:build)" in both[name] and "large (model.py:build)" in both[name], name

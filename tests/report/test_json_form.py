@@ -58,8 +58,8 @@ def test_schema_requires_every_key(key: str, valid_report: Callable[[str], Any])
 def test_keys_are_those_of_the_design_in_their_order() -> None:
     report = as_json(samples.CAPTURE)
     assert " ".join(report) == (
-        "schema tool command created environment target verdict evidence findings limits devices plan support "
-        "executed hot_lines reach"
+        "schema tool command created environment target name verdict evidence findings limits devices plan support "
+        "executed hot_lines reach shard"
     )
     assert " ".join(report["findings"][0]) == (
         "code rule level confidence source device location region call_chain further_roots count "
@@ -197,3 +197,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     broken.write_text("{}")
     with pytest.raises(ReportError, match=r"broken\.json: not a graphsafe report"):
         read_saved(broken)
+
+
+def test_a_report_of_an_older_version_has_no_name_and_no_shard() -> None:
+    older = as_json(samples.CAPTURE)
+    del older["name"], older["shard"]
+    assert parse_reports(json.dumps(older)) == parse_reports(render_json(samples.CAPTURE))

@@ -94,6 +94,8 @@ class CaptureRequest:
     decide."""
     name: str | None = None
     "The target's name in the configuration."
+    shard: str | None = None
+    "The share of all targets to which this one belongs, for example `2/8`; None if all targets run."
     shown: str | None = None
     "The target's name in reports if the target was given as an object. `target` then names a temporary file."
 

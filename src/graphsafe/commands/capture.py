@@ -152,6 +152,8 @@ def capture(
                 **{f"capture {name}: give --all": given and not all_targets for name, given in needs_all.items()},
                 "capture: --locked compares with the lock, --update-lock writes it; give one of them": locked
                 and update_lock,
+                "capture: --shapes proves nothing that a lock could keep; leave out --shapes": asked["shapes"]
+                and (locked or update_lock),
             }
         )
         part = Shard.parsed(shard)
@@ -304,7 +306,7 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
         judged = [judge(device.probes) for device in report.devices or ()]
         reasons = [one.reasons for one in judged if one.verdict == "inconclusive" and one.reasons]
         if report.verdict == "inconclusive" and reasons:
-            complain(f"{report.target}: {reasons[0][0]}")
+            complain(f"{report.called}: {reasons[0][0]}")
 
 
 def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
@@ -346,9 +348,9 @@ def _capture_code(report: Report, breaks: bool, passes: bool | None) -> int:
 
     for limit in report.limits:
         if limit.kind == INTERNAL:
-            complain(f"{report.target}: {limit.what}: {limit.why}; please report this")
+            complain(f"{report.called}: {limit.what}: {limit.why}; please report this")
         elif limit.kind == BAD:
-            complain(f"{limit.what}: {limit.why}")
+            complain(": ".join(filter(None, (report.name, limit.what, limit.why))))
     if any(limit.kind == BAD for limit in report.limits):
         return BAD_REQUEST
     if passes is not None:

@@ -24,7 +24,8 @@ def diff(before: Path, after: Path, form: str | None, output: Path | None) -> in
     """Describe what has changed from one saved JSON report to another.
 
     Verdicts, buckets, probes, times, memory, findings and the environment are compared. An HTML page also shows the
-    timelines of both steps. The exit code is 1 if something got worse: a verdict, or a new error or warning.
+    timelines of both steps. The exit code is 1 if something got worse: a verdict, a new error or warning, a new
+    target or bucket without a proof, or a proven one that is gone.
 
     \b
     graphsafe diff main.json graphsafe-report.json

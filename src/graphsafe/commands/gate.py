@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,8 @@ class Shard:
 
     def part_of(self, requests: Sequence[CaptureRequest]) -> list[CaptureRequest]:
         """Return every N-th target, because neighbours are similar and should run on different machines."""
-        return list(requests[self.number - 1 :: self.of])
+        shard = None if self.of == 1 else f"{self.number}/{self.of}"
+        return [replace(one, shard=shard) for one in requests[self.number - 1 :: self.of]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +81,23 @@ class Gate:
         file.write(self.path, file.joined(before, now, gone))
         for name in runs:
             if name not in now:
-                complain(f"{self.path.name}: {name} could not be run, and its entry stays as it was")
+                kept = "its entry stays as it was" if name in before else "has no entry"
+                complain(f"{self.path.name}: {name} could not be run, and {kept}")
         say(f"{self.path.name}: {count(len(now), 'target')} written", err=True)
         return {}
 
     def _compared(self, before: Lock, runs: Runs, gone: Sequence[str], again: Again) -> dict[str, bool]:
+        from graphsafe.capture.request import gave_no_answer
         from graphsafe.lock.regressions import introduced_since
 
         introduced = introduced_since(self.path)
         outcome: dict[str, bool] = {}
         entries = worse = 0
         for name, (request, report) in runs.items():
+            if gave_no_answer(report):
+                complain(f"{name}: could not be run, so it is not compared")
+                outcome[name] = False
+                continue
             found = _of_target(name, before.get(name, {}), request, report, introduced, again)
             better = (f"{text}; --update-lock keeps it" for text in found.better)
             for line in (*found.worse, *found.skipped, *better):

@@ -43,7 +43,7 @@ def failure_text(report: Report) -> str:
     """Return the verdict, the errors and warnings with their code, and the rest of the report."""
     width = min(max(shutil.get_terminal_size().columns - 4, 60), 120)
     shown = own_first([finding for finding in unsuppressed(report) if finding.level != "note"])
-    parts = [f"{report.target} is {report.verdict}"]
+    parts = [f"{report.called} is {report.verdict}"]
     if shown:
         parts.append(render_findings(shown, file_lines, colour=False, width=width))
     rest = render_terminal([replace(report, findings=())], file_lines, colour=False, width=width)

@@ -41,7 +41,8 @@ def parsed(text: str, path: str) -> dict[str, dict[Key, Proven]]:
 
 def _checked(data: Mapping[str, Any], path: str) -> dict[str, dict[Key, Proven]]:
     if data.get("version") != 1:
-        raise RequestError(f"{path}: written by another version of graphsafe; write it anew with --update-lock")
+        made = "written by another version of graphsafe" if "version" in data else "has no version"
+        raise RequestError(f"{path}: {made}; remove the file, and write it anew with --update-lock")
     targets = Document(path, RequestError).read("", data, {"version": Document.number, "target": _targets})
     found: dict[str, dict[Key, Proven]] = targets.get("target", {})
     return found
@@ -81,8 +82,16 @@ def _place(entry: Proven) -> tuple[Any, ...]:
 
 
 def _targets(document: Document, key: str, value: object) -> dict[str, dict[Key, Proven]]:
-    entries = table_of(list_of(_entry))(document, key, value)
-    return {name: {entry.key: entry for entry in each} for name, each in entries.items()}
+    found: dict[str, dict[Key, Proven]] = {}
+    for name, entries in table_of(list_of(_entry))(document, key, value).items():
+        found[name] = {}
+        for entry in entries:
+            if entry.key in found[name]:  # a merge may keep both sides
+                rank = None if entry.rank is None else f"rank {entry.rank}"
+                which = ", ".join(filter(None, (entry.device, entry.bucket, rank)))
+                raise document.error(f"{key}.{name}", f"several entries for {which}; keep one")
+            found[name][entry.key] = entry
+    return found
 
 
 def _entry(document: Document, key: str, value: object) -> Proven:

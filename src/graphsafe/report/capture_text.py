@@ -110,7 +110,7 @@ def reason(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
 
 def verdict_text(report: Report) -> str:
     """Return `target: verdict` in one line, with the reason if no finding contains it."""
-    text = f"{report.target}: {report.verdict}"
+    text = f"{report.called}: {report.verdict}"
     if report.verdict == "ready" or unsuppressed(report):
         return text
     parts = [part for device in report.devices or () for part in device.parts if part.verdict == report.verdict]

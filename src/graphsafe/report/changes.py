@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Finding, Limit, Plan, Report, facts_of, in_order
+from graphsafe.report.model import (
+    LEVELS,
+    VERDICTS,
+    DeviceResult,
+    Finding,
+    Limit,
+    Plan,
+    Report,
+    Verdict,
+    facts_of,
+    in_order,
+)
 from graphsafe.report.pool import Pool
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.memory import Growth, Held
@@ -24,7 +35,7 @@ _NOTABLE = 0.1
 class Change:
     text: str
     worse: bool = False
-    "Whether the change is a lower verdict, a new error or warning, or a finding of a higher level."
+    "Whether a verdict fell, a proof was lost, an error or warning is new, or a finding has a higher level."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +48,58 @@ def changes(before: Sequence[Report], after: Sequence[Report]) -> list[Section]:
     """Return the sections in which something has changed. Several reports are paired by their targets."""
     sections: list[Section] = []
     several = len(before) > 1 or len(after) > 1
-    left = {_name(report): report for report in before}
-    for report in after:
-        old = left.pop(_name(report), None)
-        if old is None and not several:
-            old = left.pop(_name(before[0]))
+    pairs, gone = paired(before, after)
+    for old, report in pairs:
+        if old is None:
+            changed = (_new(report.verdict), *_findings((), report.findings))
+            sections.append(Section(_name(report), changed))
+            continue
+        if old.target != report.target or not _is_same_target(old, report):
             sections.append(Section("target", (Change(f"{_name(report)}, was {_name(old)}"),)))
         prefix = f"{_name(report)}: " if several else ""
-        if old is None:
-            sections.append(Section(_name(report), (Change(f"new, {report.verdict or 'scanned'}"),)))
-            continue
         for title, found in _compared(old, report):
             reported = tuple(found)
             sections += [Section(prefix + title, reported)] if reported else []
-    sections += [Section(name, (Change("gone"),)) for name in left]
-    return sections
+    return [*sections, *(Section(_name(report), (_gone("gone", report.verdict),)) for report in gone)]
+
+
+def paired(
+    before: Sequence[Report], after: Sequence[Report]
+) -> tuple[list[tuple[Report | None, Report]], list[Report]]:
+    """Return each report of `after` with the older one of the same target, or None, and the older ones without one.
+
+    Targets with names in both reports are the same if their names are. Two single reports always belong together.
+    """
+    if len(before) == len(after) == 1:
+        return [(before[0], after[0])], []
+    left = list(before)
+    pairs: list[tuple[Report | None, Report]] = []
+    for report in after:
+        old = next((one for one in left if _is_same_target(one, report)), None)
+        left = [one for one in left if one is not old]
+        pairs.append((old, report))
+    return pairs, left
+
+
+def _is_same_target(old: Report, new: Report) -> bool:
+    has_names = old.name is not None and new.name is not None  # older reports have none
+    return old.name == new.name if has_names else old.target == new.target
 
 
 def _name(report: Report) -> str:
-    return report.target or "scan"
+    return report.called or "scan"
+
+
+_PROVEN: tuple[Verdict, ...] = ("ready", "ready-with-breaks")
+
+
+def _new(verdict: Verdict | None) -> Change:
+    return Change(f"new, {verdict or 'scanned'}", verdict is not None and verdict not in _PROVEN)
+
+
+def _gone(text: str, verdict: Verdict | None) -> Change:
+    """Return the change for a part that no longer runs. It is worse if a proof is lost."""
+    return Change(text if verdict is None else f"{text}, was {verdict}", verdict in _PROVEN)
 
 
 def _compared(before: Report, after: Report) -> Iterator[tuple[str, Iterator[Change]]]:
@@ -100,12 +144,13 @@ def _device(before: DeviceResult, after: DeviceResult) -> Iterator[Change]:
         name = bucket_name(bucket.axes)
         old = olds.pop(name, None)
         if old is None:
-            yield Change(f"{name}: new, {bucket.verdict}", bucket.verdict == "not-ready")
+            added = _new(bucket.verdict)
+            yield Change(f"{name}: {added.text}", added.worse)
             continue
         for change in (*_verdict(old.verdict, bucket.verdict), *_probes(old.probes, bucket.probes)):
             yield Change(f"{name}: {change.text}", change.worse)
-    for name in olds:
-        yield Change(f"{name}: not run any more")
+    for name, old in olds.items():
+        yield _gone(f"{name}: not run any more", old.verdict)
     yield from _pool(*(None if one.pool is None else Pool.of(one.pool) for one in (before, after)))
 
 

@@ -28,7 +28,7 @@ def render_concise(reports: Sequence[Report]) -> str:
             # Readers of this format take a finding for an error, so only warnings and notes name their level.
             level = "" if finding.level == "error" else f"{finding.level}: "
             lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {level}{finding.message}")
-        target = report.target or "graphsafe"
+        target = report.called or "graphsafe"
         lines += [f"{target}: {one.text}" for one in unplaced(report.limits) if one.level != "note"]
         if report.verdict is not None:
             lines.append(verdict_text(report))

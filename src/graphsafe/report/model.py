@@ -291,6 +291,8 @@ class Report:
     "UTC, in ISO 8601, with seconds."
     environment: Environment
     target: str | None
+    name: str | None = None
+    "The target's name in the configuration. Several configured targets may have one factory."
     verdict: Verdict | None
     evidence: Literal["measured", "predicted"] | None
     findings: tuple[Finding, ...]
@@ -304,6 +306,13 @@ class Report:
     "How many of a scan's hot lines ran in the captures that were given with `--with`."
     reach: Reach | None = None
     "How much code a scan has read. It is None for a capture."
+    shard: str | None = None
+    "The share of all targets to which the target belongs, as in `capture --shard`: `2/8`. Without shards it is None."
+
+    @property
+    def called(self) -> str | None:
+        """The target in words: `model.py:build`, or `decode (model.py:build)` if it has a name."""
+        return self.target if self.name is None else f"{self.name} ({self.target})"
 
 
 def facts_of(report: Report) -> dict[str, str | None]:
@@ -324,7 +333,7 @@ def facts_of(report: Report) -> dict[str, str | None]:
 
 def title_of(report: Report) -> str:
     """Return the report's title: `graphsafe capture model.py:build`."""
-    return " ".join(filter(None, ("graphsafe", report.command, report.target)))
+    return " ".join(filter(None, ("graphsafe", report.command, report.called)))
 
 
 def unsuppressed(report: Report) -> list[Finding]:

@@ -310,7 +310,7 @@ def _summary(report: Report, shown: Sequence[Finding], sheet: Sheet) -> list[str
         return sheet.wrapped(text)
     from graphsafe.report.capture_text import verdict_lines
 
-    return verdict_lines(report.target or "capture", report.verdict, "; " + text, "", sheet)
+    return verdict_lines(report.called or "capture", report.verdict, "; " + text, "", sheet)
 
 
 def _reach(reach: Reach) -> str:

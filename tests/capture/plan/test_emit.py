@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import graphsafe
+from graphsafe.capture.plan.shared.marks import is_emitted
+from graphsafe.console import check_writable
 
 from ..conftest import ROOT, TARGETS, Answer, Report
 
@@ -34,6 +36,7 @@ def test_code_names_each_break_and_its_cause_and_needs_no_graphsafe(tmp_path: Pa
     answer = command(f"{FILE}:growing_cache", *SIM, "--emit", "plan.py")
     assert answer.code == 1 and emit_limits(answer.report) == []
     code = (tmp_path / "plan.py").read_text(encoding="utf-8")
+    check_writable(tmp_path / "plan.py", "--emit")  # the next plan may replace it
     tree = ast.parse(code)
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
@@ -61,6 +64,7 @@ def test_what_cannot_be_emitted_is_said(tmp_path: Path, command: Command) -> Non
 def test_marks_for_an_engine(engine: str, mark: str, tmp_path: Path, command: Command) -> None:
     command(f"{FILE}:stack", *SIM, "--emit", "marks.txt", "--emit-for", engine)
     text = (tmp_path / "marks.txt").read_text(encoding="utf-8")
+    assert is_emitted(text)
     assert text.count(mark) == 1 and "Block.load" in text and "GS201" in text
     assert set(map(type, ast.parse(text).body)) == set()  # a scan of the project reads this file, too
 

@@ -215,6 +215,7 @@ class Proof:
                 self._request.config.settings,
             ),
             target=self._request.called,
+            name=self._request.name,
             verdict=verdict if self.fault is None and not self._interrupted else worst((verdict, "inconclusive")),
             evidence=_evidence([device.device for device in devices]),
             findings=tuple(in_order(fingerprinted(findings, file_line, lambda path: _from_root(path, root)))),
@@ -223,6 +224,7 @@ class Proof:
             executed=executed_files(self._lines()),
             plan=next((seen.plan for seen in self._seen if seen.plan is not None), None),
             support=self._support,
+            shard=self._request.shard,
         )
 
 

@@ -47,7 +47,7 @@ def _scan_cases(suite: xml.Element, report: Report) -> None:
             _add(case, "system-out", _text(finding))
     without = unplaced(report.limits)
     for one in without:
-        case = _case(suite, report.target or "graphsafe", f"{one.code} {one.rule}")
+        case = _case(suite, report.called or "graphsafe", f"{one.code} {one.rule}")
         if one.level == "error":
             _add(case, "failure", one.text, type=one.code, message=one.message)
         else:
@@ -60,7 +60,7 @@ def _capture_cases(suite: xml.Element, report: Report) -> None:
     for device in report.devices or ():
         found = "\n\n".join(_text(one) for one in unsuppressed(report) if one.device in (None, device.device))
         for part in device.parts:
-            case = _case(suite, report.target or "capture", part_name(device, part))
+            case = _case(suite, report.called or "capture", part_name(device, part))
             verdict, why = part.verdict, reason(part.probes, report.plan, part.verdict)
             if verdict == "not-ready":
                 _add(case, "failure", found, type=verdict, message=why or verdict)
@@ -69,7 +69,7 @@ def _capture_cases(suite: xml.Element, report: Report) -> None:
             elif verdict == "ready-with-breaks":
                 _add(case, "skipped", message=f"{verdict}: {why}" if why else verdict)
     if not report.devices:
-        case = _case(suite, report.target or "capture", "capture")
+        case = _case(suite, report.called or "capture", "capture")
         why = "; ".join(f"{limit.what}: {limit.why}" for limit in report.limits)
         _add(case, "error", type="inconclusive", message=why)
 

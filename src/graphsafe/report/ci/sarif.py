@@ -36,6 +36,7 @@ def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:
     names = {finding.code: finding.rule for finding in findings}
     codes = sorted(names)
     # A SARIF result needs a line: readers refuse the file if a result has none.
+    named = ("graphsafe", report.command, report.target, report.name)
     levels = [next((one.level for one in unplaced([limit])), "note") for limit in report.limits]
     return {
         "tool": {
@@ -46,7 +47,8 @@ def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:
                 "rules": [_rule(code, names[code], rules) for code in codes],
             }
         },
-        "automationDetails": {"id": "/".join(filter(None, ("graphsafe", report.command, report.target))) + "/"},
+        # Code scanning refuses a file in which two runs have the same id.
+        "automationDetails": {"id": "/".join(filter(None, named)) + "/"},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The directory in which graphsafe ran."}}},
         "invocations": [
@@ -60,7 +62,12 @@ def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:
             }
         ],
         "results": [_result(finding, codes) for finding in findings],
-        "properties": {"target": report.target, "verdict": report.verdict, "evidence": report.evidence},
+        "properties": {
+            "target": report.target,
+            "name": report.name,
+            "verdict": report.verdict,
+            "evidence": report.evidence,
+        },
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from graphsafe.report.changes import Section, changes, outcome_text
+from graphsafe.report.changes import Section, changes, outcome_text, paired
 from graphsafe.report.html.timeline import scales_of, timeline_html
 from graphsafe.report.html.words import STYLE, escaped_text, page, words
 from graphsafe.report.model import Report
@@ -31,7 +31,7 @@ def _section(section: Section) -> str:
 
 
 def _timelines(before: Sequence[Report], after: Sequence[Report], names: tuple[str, str]) -> list[str]:
-    drawn = [_pair(old, new, names) for old, new in _paired(before, after) if old.lanes or new.lanes]
+    drawn = [_pair(old, new, names) for old, new in _pictures(before, after) if old.lanes or new.lanes]
     if drawn:
         return ["<h2>The step in time</h2>", *drawn]
     if any(report.command == "capture" for report in after):
@@ -40,15 +40,13 @@ def _timelines(before: Sequence[Report], after: Sequence[Report], names: tuple[s
     return []
 
 
-def _paired(before: Sequence[Report], after: Sequence[Report]) -> Iterator[tuple[Picture, Picture]]:
+def _pictures(before: Sequence[Report], after: Sequence[Report]) -> Iterator[tuple[Picture, Picture]]:
     """Yield pairs of timelines of the same target, device and bucket. Two single reports may have different targets."""
-    is_single = len(before) == len(after) == 1
-    olds = {picture.place if is_single else picture.title: picture for report in before for picture in pictures(report)}
-    for report in after:
-        for picture in pictures(report):
-            old = olds.get(picture.place if is_single else picture.title)
-            if old is not None:
-                yield old, picture
+    for old, new in paired(before, after)[0]:
+        olds = {picture.place: picture for picture in (pictures(old) if old is not None else ())}
+        for picture in pictures(new):
+            if picture.place in olds:
+                yield olds[picture.place], picture
 
 
 def _pair(old: Picture, new: Picture, names: tuple[str, str]) -> str:

@@ -78,7 +78,7 @@ def pictures(report: Report) -> list[Picture]:
             place = ", ".join(filter(None, (device_name(device), bucket_name(part.axes))))
             timeline = Probes.of(part.probes).timeline
             plan = report.plan if number == 0 and at == 0 else None
-            found.append(Picture(report.target or "the step", place, tuple(_lanes(timeline, plan)), timeline))
+            found.append(Picture(report.called or "the step", place, tuple(_lanes(timeline, plan)), timeline))
     return found
 
 

@@ -25,6 +25,7 @@ from graphsafe.capture.plan.child.box import Box, Edit, unused
 from graphsafe.capture.plan.child.plan_data import causes_in
 from graphsafe.capture.plan.child.rewrite import living
 from graphsafe.capture.plan.child.search import Search
+from graphsafe.capture.plan.shared.marks import FOUND
 from graphsafe.capture.plan.shared.passed import between
 from graphsafe.capture.plan.shared.regions import Function, Region, function_with, grouped
 from graphsafe.capture.plan.shared.statements import stores_in
@@ -352,9 +353,7 @@ def comment(text: str, indent: str) -> str:
 
 
 def docstring(headline: str, target: str) -> str:
-    text = (
-        f"How {shown(target)} runs as CUDA graphs with eager breaks between them, as graphsafe found and verified it."
-    )
+    text = f"How {shown(target)} runs as CUDA graphs with eager breaks between them, {FOUND}."
     use = "Needs breakable-cuda-graphs 0.1. `step = capture(fn, args, kwargs)`, then `outputs = step(*args, **kwargs)`."
     parts = ["\n".join(textwrap.wrap(part, 110)) for part in (text, f"{headline[:1].upper()}{headline[1:]}.", use)]
     return "\n\n".join(parts) + "\n"

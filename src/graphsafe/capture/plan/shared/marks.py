@@ -8,6 +8,8 @@ from graphsafe.report.model import Plan
 
 CODE = "emitted.py"
 "The name of the file with emitted code, in the folder that the children share."
+FOUND = "as graphsafe found and verified it"
+"The docstring of emitted code contains these words, perhaps with a line break."
 
 ENGINES: Mapping[str, tuple[str, str, str]] = {
     "vllm": (
@@ -39,3 +41,9 @@ def marks(plan: Plan, engine: str) -> str:
         code += ["", f"# {segment.code}: {segment.reason}", f"# {mark}  on {place.path}, {lines} of"]
         code.append(f"# {place.function}: the function if these lines are all of it, else a new function for them")
     return "\n".join(code) + "\n"
+
+
+def is_emitted(text: str) -> bool:
+    """Return whether a file contains emitted code or marks, and no code of the user."""
+    marked = tuple(f"# For {name}\n" for name, _, _ in ENGINES.values())
+    return FOUND in " ".join(text[:1000].split()) or text.startswith(marked)
