@@ -183,7 +183,7 @@ class Sight(Protocol):
         """Return the event that broke the capture of a graph, or None if it is unknown. `error` is the first error."""
 
     def watch_waits(self, waits: Waits) -> None:
-        """From now on, call the callback `waits` whenever a line waits for the device."""
+        """Call the callback `waits` whenever a line waits for the device from now on."""
 
     def is_held(self, storage: int) -> bool:
         """Return whether anything besides graphs holds this existing storage."""

@@ -174,7 +174,7 @@ class Queries:
         except BaseException:
             self._forget(activation.owned)
             if len(self._stack) > 1:
-                # Whoever catches the exception depends on the questions that were asked before it was raised.
+                # The caller that catches the exception depends on the questions that were asked before it was raised.
                 self._stack[-2].asked |= activation.asked
             raise
         finally:

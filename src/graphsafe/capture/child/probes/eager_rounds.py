@@ -25,11 +25,11 @@ from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
 from graphsafe.capture.shared.job import Channel, Job
 
-_CPU_SECONDS, _SECONDS = 2.0, 20.0
-"No further round starts after this many seconds of CPU time, or this many seconds in total."
-_CPU_GOING_ON = 4.0
-"""The limit of CPU time for continued rounds (see `child/rounds.py`). It is larger, because a refresh that reads state
-of the device acts only in later rounds."""
+_CPU_SECONDS = {"predicted": 2.0, "measured": 6.0}
+"""Evidence of the device -> number of seconds of CPU time after which no further round starts. On a GPU, a refresh may
+act differently only in later rounds, and children that share the GPU wait for it."""
+_SECONDS = 20.0
+"No further round starts after this many seconds in total."
 _MOST_BYTES = 256 * 2**20
 "The largest number of bytes of outputs and state that are saved for all rounds together."
 _STATE_BYTES = 2**20
@@ -66,16 +66,14 @@ def run(job: Job, channel: Channel) -> None:
         save_values(channel, ROUNDS, rounds)
         # The file above is saved first, so that a device that fails from here on takes nothing away.
         if rounds.is_whole and can_compare_continued(session, reference):
-            save_values(channel, GOING_ON, _rounds(session, inputs_of_continued_rounds(kept), _CPU_GOING_ON)[0])
+            save_values(channel, GOING_ON, _rounds(session, inputs_of_continued_rounds(kept))[0])
 
 
-def _rounds(
-    session: Session, inputs: Iterator[int], cpu_seconds: float = _CPU_SECONDS
-) -> tuple[list[StepResult], bool]:
+def _rounds(session: Session, inputs: Iterator[int]) -> tuple[list[StepResult], bool]:
     """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of rounds is
     cut to a power of two. Return the rounds, and whether no round failed or was cut."""
     steps: list[StepResult] = []
-    time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
+    time_left, held = TimeLeft(_CPU_SECONDS[session.device.evidence], _SECONDS), 0
     try:
         for number in inputs:
             step = _round(session, number)
@@ -84,8 +82,8 @@ def _rounds(
             steps.append(step)
             held += sum(value.nbytes for values in (step.outputs, step.values) for value in values.values())
             if session.ranks.any(time_left.is_over(len(steps), held / _MOST_BYTES)):
-                told = power_of_two(len(steps))
-                return steps[:told], told == len(steps)
+                kept = power_of_two(len(steps))
+                return steps[:kept], kept == len(steps)
     except TargetError:  # an event fails
         session.ranks.any(True)
         return steps, False
