@@ -7,6 +7,7 @@ import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -121,6 +122,8 @@ class SimSight(Sight):
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
         first = [step for step in steps if step is not None]
         step = next((one for one in first if len(one.shapes) > 1), first[0] if first else None)
+        if step is not None:
+            step = replace(step, times=sum(map(step.is_repeated_by, first)))
         return Contents(
             nodes=graph.kinds(),
             touches=tuple(found.values()),
