@@ -78,7 +78,11 @@ def test_a_loop_that_calls_what_it_is_given_is_another_one_for_each_function(tmp
     path.write_text(f"{text}        replay() if on else run()\nfor run in y:\n    for _ in x:\n        run()\n")
 
     def at(line: int, *called: str) -> list[CallSite]:
-        return [CallSite(str(path), 20, None), CallSite(str(path), line, "f"), *(CallSite("a", 1, one) for one in called)]
+        return [
+            CallSite(str(path), 20, None),
+            CallSite(str(path), line, "f"),
+            *(CallSite("a", 1, one) for one in called),
+        ]
 
     assert not same_loop(at(3, "<lambda>"), at(3)) and not same_loop(at(3, "eager"), at(3, "replay"))
     assert not same_loop(at(9), at(9)) and not same_loop(at(3, "<lambda>"), at(3, "<lambda>"))

@@ -49,7 +49,7 @@ def written_in_place(node: ast.AST) -> Sequence[ast.expr]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _holding(path: str, line: int) -> Sequence[ast.AST]:
+def holding(path: str, line: int) -> Sequence[ast.AST]:
     """Return the syntax nodes that contain a line, outer nodes first."""
     found: list[ast.AST] = []
     todo: list[ast.AST] = [file_tree(path)]
@@ -63,13 +63,13 @@ def _holding(path: str, line: int) -> Sequence[ast.AST]:
 
 
 def running_call(path: str, place: Span) -> ast.Call | None:
-    calls = (one for one in _holding(path, place[0]) if isinstance(one, ast.Call))
+    calls = (one for one in holding(path, place[0]) if isinstance(one, ast.Call))
     return next((one for one in calls if place_in_file(one) == place), None)
 
 
 def innermost(path: str, line: int, *kinds: type[ast.AST]) -> Any:
     """Return the innermost syntax node of these kinds that contains a line, or None."""
-    return next((one for one in reversed(_holding(path, line)) if isinstance(one, kinds)), None)
+    return next((one for one in reversed(holding(path, line)) if isinstance(one, kinds)), None)
 
 
 def block_with(path: str, statement: ast.stmt) -> Sequence[ast.stmt]:
@@ -132,7 +132,7 @@ def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
     They are inside `with torch.cuda.graph(...)`, or between `capture_begin` and `capture_end`. Return () if there are
     none.
     """
-    for node in reversed(_holding(path, line)):
+    for node in reversed(holding(path, line)):
         if isinstance(node, ast.With) and any("graph" in ast.unparse(item.context_expr) for item in node.items):
             return node.body
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -251,7 +251,7 @@ def _named_functions(stack: Sequence[CallSite]) -> set[tuple[str, str]]:
 def _calls_what_it_was_given(path: str, line: int) -> bool:
     """Return whether a line in a loop calls a variable of its functions, or of its module, that the loop does not
     assign. A line that chooses between two calls does not count."""
-    around = _holding(path, line)
+    around = holding(path, line)
     scopes: Sequence[ast.AST] = [one for one in around if isinstance(one, _FUNCTIONS)] or [file_tree(path)]
     given = {one.arg for scope in scopes for one in ast.walk(scope) if isinstance(one, ast.arg)}
     given = given.union(*map(stored_in, scopes)) - stored_in(innermost(path, line, *_LOOPS))

@@ -36,11 +36,11 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
-from graphsafe.run.child.cuda.guilty import raised_by
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import SHARED, active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
+from graphsafe.run.child.failures.guilty import raised_by
 from graphsafe.run.child.names import Name, Place, storage_number
 from graphsafe.run.child.refills import Frames, Unordered
 from graphsafe.run.child.sight import Contents, Sight, Touch
@@ -112,6 +112,11 @@ class CudaSight(Sight):
             self._nodes = () if raw is None else graph_nodes(raw)
         except (NotComparable, OSError) as error:
             self._problem = f"{_NOT_READ}: {error}"
+
+    def abandoned(self) -> None:
+        self._held = []
+        if self._calls is not None:
+            self._calls.leave()
 
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Match the nodes that `ending` has read with the tensors that the program knows."""

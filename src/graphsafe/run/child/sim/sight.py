@@ -37,6 +37,7 @@ from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.failures.guilty import raised_by
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Refills, Unordered
@@ -283,7 +284,11 @@ class SimSight(Sight):
         self._compared, self._read = seen, read
 
     def guilty(self, graph: CUDAGraph, error: BaseException) -> StepEvent | None:
-        return graph.guilty
+        return graph.guilty or raised_by(error)
+
+    def abandoned(self) -> StepEvent | None:
+        session = self._world.session
+        return None if session is None else session.first_event
 
     def watch_waits(self, waits: Waits) -> None:
         """Call `waits` for each line that waits for the device. The duration is not simulated."""
