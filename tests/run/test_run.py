@@ -604,11 +604,13 @@ def test_graphs_on_the_devices_that_are_named_are_recorded(tmp_path: Path, valid
     name = program(tmp_path, TWO_DEVICES)
 
     def recorded(*devices: str) -> tuple[list[str], list[str]]:
+        """Return the devices of the graphs, and the devices that were left out."""
         words = [word for device in devices[1:] for word in ("--device", device)]
         ran = run(tmp_path, *words, "--", sys.executable, name, device=devices[0])
         assert ran.returncode == 0, ran.stderr
         ledger = ledger_in(tmp_path, valid_report)
         graphs = [graph["device"] for process in ledger["processes"] for graph in process["graphs"]]
+        assert set(ledger["environment"]["devices"]) == set(graphs)
         return graphs, [limit["what"] for limit in ledger["limits"] if limit["kind"] == "left-out"]
 
     assert recorded("sim:0", "sim:1") == (["sim:0", "sim:1"], [])

@@ -83,6 +83,7 @@ class CudaSight(Sight):
         self._unordered: dict[CallSite, Unordered] = {}
         "The line of a write to pinned memory -> the calls of the write, the calls of the replay, and the storage."
         self._gpus: dict[str, None] = {}
+        self._captured_on: dict[str, None] = {}
         self._pools: dict[Pool, int] = {}
         "Pool -> its size in bytes at the end of the last capture into it."
 
@@ -123,6 +124,7 @@ class CudaSight(Sight):
         nodes, self._nodes = self._nodes, ()
         held, self._held = self._held, ()
         self._gpus |= dict.fromkeys(_current_gpu())
+        self._captured_on[self._named_device()] = None
         segments = Segments.now()
         pool_of = _looked_up(segments)
         pool: Pool = tuple(graph.pool())
@@ -242,9 +244,12 @@ class CudaSight(Sight):
     def facts(self) -> Facts:
         seen = _has_gpu()
         driver = driver_version() if seen and torch.version.hip is None else None
-        device = f"{self.device()} {torch.cuda.get_device_name()}" if seen else None
+        device = self._named_device() if seen else None
         machine = {"torch": torch.__version__, "cuda": torch.version.cuda, "driver": driver, "device": device}
-        return {"machine": machine, "gpus": list(self._gpus)}
+        return {"machine": machine, "devices": list(self._captured_on), "gpus": list(self._gpus)}
+
+    def _named_device(self) -> str:
+        return f"{self.device()} {torch.cuda.get_device_name()}"
 
     def limits(self) -> list[tuple[str, str, str]]:
         if not _has_gpu():

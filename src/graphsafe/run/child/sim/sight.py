@@ -71,6 +71,7 @@ class SimSight(Sight):
         self._growing = Growing()
         self._weights = Weights(self.maker)
         self._host = HostInputs(self._refills)
+        self._devices: dict[str, None] = {}
         self._order = ExitStack()
         self._order.enter_context(watch_order(world, self._refills, self._host))
         self._aliases: weakref.WeakKeyDictionary[Graph, Counter[int]] = weakref.WeakKeyDictionary()
@@ -93,6 +94,7 @@ class SimSight(Sight):
 
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Read a graph whose capture has ended. The size of its pool is not simulated."""
+        self._devices[self.device()] = None
         found: dict[int, Touch] = {}
         inputs: list[torch.Tensor] = []
         filled: list[torch.Tensor] = []
@@ -173,7 +175,8 @@ class SimSight(Sight):
 
     def facts(self) -> Facts:
         machine = {"torch": torch.__version__, "cuda": None, "driver": None, "device": self.device()}
-        return {"machine": machine, "outdated": self._derived.found(), "growing": self._growing.facts()}
+        found = {"outdated": self._derived.found(), "growing": self._growing.facts()}
+        return {"machine": machine, "devices": list(self._devices), **found}
 
     def limits(self) -> list[tuple[str, str, str]]:
         unknown = "the simulated device cannot vouch for it"
