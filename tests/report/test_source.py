@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.capture.shared.classify import functions_of
+from graphsafe.capture.shared.classify import functions_of, statement_span
 from graphsafe.report.source import file_lines, kept_by_lines
 
 
@@ -30,6 +30,15 @@ def test_a_relative_path_names_another_file_in_another_folder(tmp_path: Path, mo
         assert [function.name for function in functions_of("steps.py")] == [name]
     monkeypatch.chdir(tmp_path)
     assert functions_of("steps.py") == ()
+
+
+def test_statements_that_share_a_line_are_quoted_together(tmp_path: Path) -> None:
+    """A line alone does not say which of them ran."""
+    file = tmp_path / "steps.py"
+    file.write_text("a = 1; b = (\n    2,\n)\nfor a in b: print(a); print(b)\nprint(\n    a, b)\n", encoding="utf-8")
+    assert statement_span(str(file), 1) == (1, 0, 3, 1)
+    assert statement_span(str(file), 4) == (4, 0, 4, 30)
+    assert statement_span(str(file), 6) == (6, 4, 6, 5), "a part of one statement stays a part"
 
 
 def test_a_file_is_parsed_once_until_it_changes(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of, code_of_failure
 from graphsafe.capture.shared.frames import root_error, user_frames
 from graphsafe.rulebook.book import load_rulebook
-from graphsafe.run.child.cuda.guilty import raised_by, waiting
+from graphsafe.run.child.failures.guilty import raised_by, waiting
 from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.records import FailedRecord
 from graphsafe.run.counters import Order
@@ -208,7 +208,7 @@ def test_an_error_that_was_being_handled_before_is_no_cause() -> None:
 def test_a_ledger_names_the_line_with_its_code(tmp_path: Path, line: str, text: str, code: str, message: str) -> None:
     event = event_of(tmp_path, line, text=text)
     assert event is not None
-    record = FailedRecord((), None, "cuda:0", text, event.frames, None, event, has_begun=True)
+    record = FailedRecord((), None, "cuda:0", text, event.frames, None, event, stage="broken")
     process = SeenProcess("0", None, {"evidence": "measured", "failed": [asdict(record)]}, (), Order())
     (finding,) = findings_of([process], load_rulebook())[0]
     assert (finding.code, finding.level, finding.region, finding.message) == (code, "error", "captured", message)

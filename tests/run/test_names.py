@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 import pytest
@@ -40,6 +41,23 @@ def test_names_are_found_without_a_call_of_the_objects_methods(make: Any) -> Non
     assert "tensor" in texts
     assert texts & {"known['held']", "known.held"}
     assert type(known) in (HostileDict, Hostile)
+
+
+class Bank:
+    weight = torch.zeros(2)
+
+
+def test_tensors_of_classes_and_of_other_modules_have_names_that_can_be_looked_up_again() -> None:
+    state = types.ModuleType("state")
+    state.weight = torch.ones(2)  # type: ignore[attr-defined]
+    held = Bank, state
+    names = names_in([sys._getframe()])
+    for text, owner in zip(("Bank.weight", "state.weight"), held, strict=True):
+        old = owner.weight  # type: ignore[union-attr]
+        (name,) = [one for one in names[storage_number(old) or 0] if one.text == text]
+        assert name.now() is old
+        owner.weight = torch.ones(3)  # type: ignore[union-attr]
+        assert name.now() is not old and name.now() is owner.weight  # type: ignore[union-attr]
 
 
 def test_elements_are_read_without_a_call_of_the_containers_methods() -> None:

@@ -13,6 +13,7 @@ from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.counters import Order
 from graphsafe.run.parent.idle import Readings
 from graphsafe.run.parent.merge import ledger_of
+from graphsafe.run.parent.seen import seen_processes
 from graphsafe.run.part import Part, note_start, read_parts, write_part
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
@@ -37,6 +38,18 @@ def test_fifos_and_folders_in_the_place_of_parts_are_passed_over(tmp_path: Path)
         "3-c": None,
     }
     assert [count.replays for part in parts for count in part.counts] == [0]
+
+
+def test_processes_are_named_in_the_order_of_ranks_then_of_their_start() -> None:
+    """Python begins to run in them in an order that depends on chance."""
+    ranks = {"100-a": None, "10-b": 1, "11-c": 0, "9-d": None}
+    parts = [
+        Part(token, "1-x", begun, {"rank": rank, "token": token}, (), Order())
+        for begun, (token, rank) in enumerate(ranks.items(), 2)
+    ]
+    _, *seen = seen_processes([Part("1-x", "", 1, None, (), Order()), *parts])
+    told = [(one.name, one.facts["token"]) for one in seen]
+    assert told == [("0.1", "11-c"), ("0.2", "10-b"), ("0.3", "9-d"), ("0.4", "100-a")]
 
 
 def test_replays_of_graphs_that_a_cut_off_process_did_not_tell_are_counted() -> None:

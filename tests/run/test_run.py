@@ -327,6 +327,33 @@ def test_processes_that_the_program_starts_are_watched(tmp_path: Path, valid_rep
     assert told == [("0", None, []), ("0.1", "0", [2]), ("0.2", "0", [2]), ("0.3", "0", [5])]
 
 
+@pytest.mark.parametrize("imported", ["with the main module", "by the worker"])
+def test_a_worker_of_a_fork_server_tells_all_it_did(tmp_path: Path, valid_report: ValidReport, imported: str) -> None:
+    text = """
+    import multiprocessing
+
+    def child():
+        import torch
+        for number in range(3):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = torch.zeros(2, device="cuda") + number
+            graph.replay()
+
+    if __name__ == "__main__":
+        process = multiprocessing.get_context("forkserver").Process(target=child)
+        process.start()
+        process.join()
+    """
+    if imported == "with the main module":
+        text = f"    import torch\n{text}"
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, text))
+    assert ran.returncode == 0, ran.stderr
+    ledger = ledger_in(tmp_path, valid_report)
+    assert [graph["replays"] for graph in ledger["processes"][-1]["graphs"]] == [1, 1, 1]
+    assert not [one for one in ledger["limits"] if one["kind"] == "cut-off"]
+
+
 def test_a_program_that_is_killed_leaves_what_it_did(tmp_path: Path, valid_report: ValidReport) -> None:
     """Replays are counted to the last one; what was captured is written within a second."""
     text = STRAIGHT + "import os, signal, time; time.sleep(3); graph.replay(); os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -577,11 +604,13 @@ def test_graphs_on_the_devices_that_are_named_are_recorded(tmp_path: Path, valid
     name = program(tmp_path, TWO_DEVICES)
 
     def recorded(*devices: str) -> tuple[list[str], list[str]]:
+        """Return the devices of the graphs, and the devices that were left out."""
         words = [word for device in devices[1:] for word in ("--device", device)]
         ran = run(tmp_path, *words, "--", sys.executable, name, device=devices[0])
         assert ran.returncode == 0, ran.stderr
         ledger = ledger_in(tmp_path, valid_report)
         graphs = [graph["device"] for process in ledger["processes"] for graph in process["graphs"]]
+        assert set(ledger["environment"]["devices"]) == set(graphs)
         return graphs, [limit["what"] for limit in ledger["limits"] if limit["kind"] == "left-out"]
 
     assert recorded("sim:0", "sim:1") == (["sim:0", "sim:1"], [])

@@ -72,6 +72,24 @@ def test_a_loop_is_the_same_only_under_the_same_calls(tmp_path: Path) -> None:
     assert not same_loop(at(8, 3), at(3, 3)) and not same_loop(at(2, 3), at(2))
 
 
+def test_a_loop_that_calls_what_it_is_given_is_another_one_for_each_function(tmp_path: Path) -> None:
+    path = tmp_path / "bench.py"
+    text = "def bench(run):\n    for _ in x:\n        run()\ndef serve(run, on):\n    for _ in x:\n"
+    path.write_text(f"{text}        replay() if on else run()\nfor run in y:\n    for _ in x:\n        run()\n")
+
+    def at(line: int, *called: str) -> list[CallSite]:
+        return [
+            CallSite(str(path), 20, None),
+            CallSite(str(path), line, "f"),
+            *(CallSite("a", 1, one) for one in called),
+        ]
+
+    assert not same_loop(at(3, "<lambda>"), at(3)) and not same_loop(at(3, "eager"), at(3, "replay"))
+    assert not same_loop(at(9), at(9)) and not same_loop(at(3, "<lambda>"), at(3, "<lambda>"))
+    assert same_loop(at(3, "step", "eager"), at(3, "step")), "one function decides in each turn"
+    assert same_loop(at(6, "eager"), at(6)), "the loop decides in each turn"
+
+
 @dataclass
 class Replays:
     """The replays of one graph."""
@@ -102,6 +120,15 @@ def test_steps_of_another_size_count_between_replays_or_in_their_loop(tmp_path: 
     assert sizes(Replays(3, serving), check, later=0) == {}
     assert sizes(Replays(3, serving), check, later=1) == {"1": 12}
     assert sizes(Replays(3, serving), fallback, later=0) == sizes(Replays(3, serving), once, later=0) == {"1": 12}
+
+
+def test_an_operation_that_recurs_in_the_step_begins_one_step() -> None:
+    key = ("mm", "", 1)
+    steps = Steps()
+    steps.captured(Step((key,), ((4, 8),), (), times=2), 0)
+    for size in (1, 1, 2, 2, 1, 1):
+        steps.eager((key,), ((size, 8),), False, tuple)
+    assert steps.facts()[0]["sizes"] == {"1": 2, "2": 1}
 
 
 def test_the_only_captured_size_is_that_of_the_input_not_of_the_bias() -> None:

@@ -25,7 +25,13 @@ from graphsafe.run.child.steps import Step, Steps
 from tests.run.test_run import PROGRAMS, expected, program, run
 
 TOLD = {
-    "variables.py": {"window": ("8", "16"), "span": ("8", "16"), "parts": ("[4, 4]", "[2, 6]")},
+    "variables.py": {
+        "window": ("8", "16"),
+        "span": ("8", "16"),
+        "parts": ("[4, 4]", "[2, 6]"),
+        "mask": ("None", "a tensor"),
+        "self.bias is not None": ("False", "True"),
+    },
     "captured.py": {
         "context().reach": ("16", "20"),
         "lengths.reach": ("16", "20"),

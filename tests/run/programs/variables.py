@@ -158,7 +158,57 @@ def staged(batches):
         graph.replay()
 
 
+def masked(key):
+    """A graph that was captured without a mask knows none. A function may replay it, and use the mask by itself."""
+    x, graphs = torch.zeros(4, 8, device=DEVICE), {}
+
+    def scaled(mask):
+        return x * 2 if mask is None else x * mask
+
+    def run(mask=None, then=None):
+        if key(mask) not in graphs:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):  # expect: GS713
+                graphs[key(mask)] = graph, scaled(mask)
+        graph, out = graphs[key(mask)]
+        graph.replay()
+        return out.clone() if then is None else out * then
+
+    mask = torch.ones(4, 1, device=DEVICE)
+    for given, then in ((None, None), (None, mask), (mask, None), (None, None)):
+        run(given, then)
+
+
+class Biased:
+    """A bias comes with the first reload. One graph is captured for each answer, or a single one before."""
+
+    def __init__(self, key):
+        self.bias, self.key, self.graphs = None, key, {}
+        self.x = torch.zeros(4, 8, device=DEVICE)
+
+    def step(self):
+        out = self.x * 2
+        if self.bias is not None:
+            out = out + self.bias
+        return out
+
+    def run(self):
+        if self.key(self.bias) not in self.graphs:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):  # expect: GS713
+                out = self.step()
+            self.graphs[self.key(self.bias)] = graph, out
+        self.graphs[self.key(self.bias)][0].replay()
+
+
 with torch.no_grad():
+    masked(lambda mask: "all")
+    masked(lambda mask: mask is None)
+    for key in (lambda bias: "all", lambda bias: bias is None):
+        biased = Biased(key)
+        biased.run()
+        biased.bias = torch.ones(8, device=DEVICE)
+        biased.run()
     plans([4, 7, 12, 30], lambda window: "all")
     plans_by_window([4, 7, 12, 30, 3, 9])
     closures([4, 7, 12])

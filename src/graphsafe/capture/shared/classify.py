@@ -159,6 +159,7 @@ class _Nodes:
     functions: tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...] = ()
     by_span: Mapping[Span, ast.expr | ast.stmt] = field(default_factory=dict)
     "The outermost expression that has this span, else the statement."
+    statements: frozenset[Span] = frozenset()
 
 
 @kept_by_lines
@@ -171,7 +172,9 @@ def _nodes(lines: Sequence[str]) -> _Nodes:
             if place not in found or isinstance(found[place], ast.stmt):
                 found[place] = node
     functions = (node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return _Nodes(tuple(functions), found)
+    statements = (node for node in nodes if isinstance(node, ast.stmt))
+    spans = ((one.lineno, one.col_offset, one.end_lineno or 0, one.end_col_offset or 0) for one in statements)
+    return _Nodes(tuple(functions), found, frozenset(spans))
 
 
 def functions_of(path: str) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
@@ -180,9 +183,13 @@ def functions_of(path: str) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...
 
 
 def statement_span(path: str, line: int) -> Span | None:
-    """Return the smallest statement that contains this line."""
+    """Return the smallest statement that contains this line, with the statements that follow it on the line."""
     best: Span | None = None
     for first, column, last, end in _nodes(path).by_span:
         if first <= line <= last and (best is None or first > best[0]):
             best = (first, column, last, end)
-    return best
+    statements = _nodes(path).statements
+    if best not in statements:
+        return best
+    last, end = max(one[2:] for one in statements if one == best or (one[0] == best[2] and one[:2] > best[2:]))
+    return best[0], best[1], last, end

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from graphsafe.capture.shared.frames import error_frames, message_of, root_error, user_frames
+from graphsafe.capture.shared.frames import user_frames
 from graphsafe.failure import in_one_line
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.failures import swallowing_watched
+from graphsafe.run.child.failures.captures import FailedCaptures
 from graphsafe.run.child.frozen.numbers import Frozen
 from graphsafe.run.child.gradients import Gradients
 from graphsafe.run.child.host_draws import drawn_so_far
@@ -34,7 +34,7 @@ from graphsafe.run.child.names import (
 )
 from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.process_groups import has_subgroups
-from graphsafe.run.child.records import FailedRecord, GraphRecord
+from graphsafe.run.child.records import GraphRecord, Stage
 from graphsafe.run.child.results.later_replay import Results
 from graphsafe.run.child.results.meeting import Meetings
 from graphsafe.run.child.results.outputs import Outputs, Overwritten
@@ -71,7 +71,7 @@ class Book:
         self.counters = counters
         self._tell = tell
         self.graphs: list[GraphRecord] = []
-        self.failed: list[FailedRecord] = []
+        self.failed = FailedCaptures(sight, tell)
         self.steps = Steps(self)
         self.waits = Waits(self._replays, lambda: self._is_wanted("waits")) if options.waits else None
         self._only = options.only
@@ -163,32 +163,14 @@ class Book:
             self._problems["unread-graph", "a graph's nodes", contents.problem] = None
         self._tell(len(self.graphs) == 1)  # otherwise a process that ends now would seem to have captured nothing
 
-    def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
+    def failing(
+        self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType, stage: Stage
+    ) -> None:
         """Record a failed capture. `graph` and `record` are None if the error was raised before the capture began."""
         if record is not None and record.stepped is not None:
             record.stepped.end()
-        if not self._is_wanted("graphs"):
-            return
-        root = error if record is None else root_error(error, record.handled)[0]
-        frames, span = (record.frames, record.span) if record is not None else user_frames()
-        failure = FailedRecord(
-            frames,
-            span,
-            self.sight.device(),
-            error=message_of(root),
-            inner=error_frames(error, root),
-            generator=self.sight.draw(),
-            guilty=None if graph is None else self.sight.guilty(graph, root),
-            has_begun=graph is not None,
-        )
-        self.failed.append(failure)
-
-        def tell(handler: CallSite) -> None:
-            failure.swallowed_by = handler
-            self._tell(False)
-
-        swallowing_watched(error, frame, tell)
-        self._tell(False)
+        if self._is_wanted("graphs"):
+            self.failed.add(graph, record, error, frame, stage)
 
     def replaying(self, record: GraphRecord) -> None:
         """Check the memory that a graph uses, before a replay. On a real GPU, the memory is checked before the first
@@ -327,7 +309,8 @@ class Book:
                 self.memories.leaving(number)
 
     def look_at_all(self) -> None:
-        """Update the status of the memory that each existing graph uses."""
+        """Update the status of the memory that each existing graph uses, and of captures that have not ended."""
+        self.failed.look()
         with torch._C.DisableTorchFunction():
             for record in list(self.graphs):
                 if record.dropped is None:
@@ -347,7 +330,7 @@ class Book:
             )
         return {
             "graphs": [record.facts() for record in list(self.graphs)],
-            "failed": list(self.failed),
+            "failed": list(self.failed.records),
             "steps": self.steps.facts() if unseen is None else None,
             "waits": None if self.waits is None else self.waits.facts(),
             "refills": [self._refill(*found) for found in self.sight.refills()],
@@ -360,7 +343,8 @@ class Book:
     def forget(self, counters: Counters) -> None:
         """Start again in a forked process, without the graphs of the parent process."""
         self.counters = counters
-        self.graphs, self.failed = [], []
+        self.graphs = []
+        self.failed.forget()
         self.steps.forget()
         if self.waits is not None:
             self.waits.forget()

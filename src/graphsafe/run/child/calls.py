@@ -124,6 +124,11 @@ class Calls:
         call = next((one for one in calls if self._number(one) is not None), calls[0] if calls else None)
         return None if call is None else self._step(call)
 
+    def leave(self) -> None:
+        """Stop following the calls of this thread's capture, which will never end."""
+        self._regions.pop(threading.get_ident(), None)
+        self._listen()
+
     def _listen(self) -> None:
         """Let Python report all calls while a capture runs, and none otherwise."""
         self._monitor.hear(*(("PY_START", "PY_RETURN", "PY_UNWIND") if self._regions else ()))

@@ -18,7 +18,7 @@ import torch
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.book import Book
-from graphsafe.run.child.failures import is_watched
+from graphsafe.run.child.failures.handlers import is_watched
 from graphsafe.run.child.generators import register
 from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.optimizer_options import state_of
@@ -73,8 +73,10 @@ def _capture_begin(original: Any, book: Book, graph: Any, *args: Any, **kwargs: 
         result = original(graph, *args, **kwargs)
     except BaseException as error:
         setattr(graph, _RECORD, None)
-        book.safely(book.failing, graph, record, error, sys._getframe(1))
+        book.safely(book.failing, graph, record, error, sys._getframe(1), "broken")
         raise
+    if record is not None:
+        book.safely(book.failed.begun, graph, record)
     names = {} if record is None else record.names
     book.safely(book.sight.begun, args[0] if args else kwargs.get("pool"), names)
     return result
@@ -88,14 +90,16 @@ def _capture_end(original: Any, book: Book, graph: Any) -> Any:
     if record is not None and record.handled == id(raised):
         raised = None
     setattr(graph, _RECORD, None)
+    if record is not None:
+        book.safely(book.failed.ended, record)
     book.safely(book.sight.ending, graph)
     try:
         result = original(graph)
     except BaseException as error:
-        book.safely(book.failing, graph, record, error, sys._getframe(1))
+        book.safely(book.failing, graph, record, error, sys._getframe(1), "broken")
         raise
     if raised is not None:
-        book.safely(book.failing, graph, record, raised, sys._getframe(1))
+        book.safely(book.failing, graph, record, raised, sys._getframe(1), "left")
     elif record is not None:
         setattr(graph, _RECORD, record)
         book.safely(book.ended, graph, record, sys._getframe(1))
@@ -179,5 +183,5 @@ def _make_graphed_callables(original: Any, book: Book, *args: Any, **kwargs: Any
         return original(*args, **kwargs)
     except BaseException as error:
         if not is_watched(error):
-            book.safely(book.failing, None, None, error, sys._getframe(1))
+            book.safely(book.failing, None, None, error, sys._getframe(1), "refused")
         raise

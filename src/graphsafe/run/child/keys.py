@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
+
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.arguments import ignores
@@ -25,6 +27,16 @@ from graphsafe.run.child.names import Name, locals_of, weak_to
 from graphsafe.run.child.source import chosen_at, is_read, parameters
 
 _SCALARS = (bool, int, float, str)
+
+
+class _Tensor:
+    """Stands for any tensor in the place of an argument."""
+
+    def __repr__(self) -> str:
+        return "a tensor"
+
+
+_A_TENSOR = _Tensor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +71,8 @@ class Key:
         self._codes = {frame.f_code for frame in frames}
         self._owner = weak_to(locals_of(frames[0]).get("self")) if frames else None
         read = {one.id for node in walk.body for one in ast.walk(node) if is_read(one)}
-        used = {name: value for frame in frames[:1] for name, value in _arguments(frame).items() if name in read}
+        own = _arguments(frames[0]) if frames else {}
+        used = {name: value for name, value in own.items() if name in read and value is not _A_TENSOR}
         for frame in frames if used else ():
             given = _arguments(frame).items()
             passed_on = {name: value for name, value in given if name in used and _same(used[name], value)}
@@ -179,10 +192,11 @@ class Key:
 
         An integer may be a size that is padded to the captured one, so it differs only if it is larger.
         """
-        captured = {name: value for values in self._values.values() for name, value in values.items()}
+        values = (pair for one in self._values.values() for pair in one.items())
+        captured = {name: value for name, value in values if value is not None}
         for frame in frames if captured else ():
             given = _arguments(frame)
-            known = {name: value for name, value in captured.items() if name in given}
+            known = {name: value for name, value in captured.items() if type(given.get(name)) in _SCALARS}
             if known and self._is_ours(frame):
                 larger = {one: value for one, value in known.items() if type(value) is not int or given[one] > value}
                 return _changed({name: value for name, value in larger.items() if ignores(frame, name)}, given)
@@ -191,7 +205,8 @@ class Key:
 
 def _changed(captured: Mapping[str, Any], given: Mapping[str, Any]) -> Changed | None:
     for name, value in captured.items():
-        if name in given and not _same(given[name], value):
+        now = given.get(name)
+        if now is _A_TENSOR if value is None else type(now) in _SCALARS and not _same(now, value):
             return Changed(name, repr(value), repr(given[name]))
     return None
 
@@ -201,10 +216,15 @@ def _like(one: Frozen, keys: Iterable[Key]) -> list[Frozen]:
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
-    """Return the arguments of a function that are numbers or strings, with their present values."""
+    """Return the arguments of a function that are numbers, strings or None, with their present values.
+
+    Tensors are returned too, but they are all `_A_TENSOR`.
+    """
     names = parameters(frame.f_code)
     shown = locals_of(frame) if names else {}
-    return {name: shown[name] for name in names if type(shown.get(name)) in _SCALARS}
+    given = {name: shown[name] for name in names if name in shown}
+    tensors = {name: _A_TENSOR for name, value in given.items() if issubclass(type(value), torch.Tensor)}
+    return {name: value for name, value in given.items() if value is None or type(value) in _SCALARS} | tensors
 
 
 def _shown(value: Any) -> str:

@@ -197,7 +197,11 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Move]]:
                 continue
             if _worth(item):
                 yield f".{value.__code__.co_freevars[at]}", item, ("cell", at)
-    elif kind.__module__.partition(".")[0] not in _OPAQUE and not issubclass(kind, (type, types.ModuleType)):
+    elif issubclass(kind, (type, types.ModuleType)):
+        held = _namespace(value)
+        if str(held.get("__module__" if issubclass(kind, type) else "__name__")).partition(".")[0] not in _OPAQUE:
+            yield from _attributes({name: one for name, one in held.items() if type(one) is not types.FunctionType})
+    elif kind.__module__.partition(".")[0] not in _OPAQUE:
         yield from _attributes(attributes_of(value))
 
 
@@ -226,6 +230,11 @@ def attributes_of(value: Any) -> Mapping[str, Any]:
     except AttributeError:
         return {}
     return attributes if type(attributes) is dict else {}
+
+
+def _namespace(value: Any) -> Mapping[str, Any]:
+    """Return the attributes of an object, a module or a class, without those of a class's bases."""
+    return type.__getattribute__(value, "__dict__") if issubclass(type(value), type) else attributes_of(value)
 
 
 def _attributes(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any, Move]]:
@@ -259,7 +268,7 @@ def _moved(value: Any, move: Move) -> Any:
             return value.grad if key == "grad" else None
         if key == "__self__":
             return value.__self__
-        attributes = attributes_of(value)
+        attributes = _namespace(value)
         return attributes[key] if key in attributes else attributes["_modules"][key]
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None

@@ -6,7 +6,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.report.ledger.model import Access
@@ -180,6 +180,14 @@ class GraphRecord:
         return bool(self.contents.nodes) and self.contents.nodes == other.contents.nodes
 
 
+Stage = Literal["refused", "broken", "left", "open"]
+"""How far a failed capture came.
+
+It was refused by `make_graphed_callables` before it began; it was broken by an error of the device; it ended without
+such an error, but the captured code raised one; or it never ended.
+"""
+
+
 @dataclass(eq=False, slots=True)
 class FailedRecord:
     frames: tuple[CallSite, ...]
@@ -192,6 +200,5 @@ class FailedRecord:
     "The error that drawing a random number raised after the failure, or None."
     guilty: StepEvent | None
     "The event that broke the capture, if it is known."
-    has_begun: bool
-    "False if `make_graphed_callables` failed before a capture began."
+    stage: Stage
     swallowed_by: CallSite | None = None

@@ -124,6 +124,9 @@ class Sight(Protocol):
         """Record that a capture is about to end. On CUDA, its nodes must be read now."""
         return
 
+    def abandoned(self) -> StepEvent | None:
+        """Stop following a capture that will never end. Return the event that broke it, if the device knows it."""
+
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Read a graph whose capture has ended. `names` are the names of tensors that the program knows, by storage
         number."""

@@ -49,7 +49,7 @@ def written_in_place(node: ast.AST) -> Sequence[ast.expr]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _holding(path: str, line: int) -> Sequence[ast.AST]:
+def holding(path: str, line: int) -> Sequence[ast.AST]:
     """Return the syntax nodes that contain a line, outer nodes first."""
     found: list[ast.AST] = []
     todo: list[ast.AST] = [file_tree(path)]
@@ -63,13 +63,13 @@ def _holding(path: str, line: int) -> Sequence[ast.AST]:
 
 
 def running_call(path: str, place: Span) -> ast.Call | None:
-    calls = (one for one in _holding(path, place[0]) if isinstance(one, ast.Call))
+    calls = (one for one in holding(path, place[0]) if isinstance(one, ast.Call))
     return next((one for one in calls if place_in_file(one) == place), None)
 
 
 def innermost(path: str, line: int, *kinds: type[ast.AST]) -> Any:
     """Return the innermost syntax node of these kinds that contains a line, or None."""
-    return next((one for one in reversed(_holding(path, line)) if isinstance(one, kinds)), None)
+    return next((one for one in reversed(holding(path, line)) if isinstance(one, kinds)), None)
 
 
 def block_with(path: str, statement: ast.stmt) -> Sequence[ast.stmt]:
@@ -132,7 +132,7 @@ def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
     They are inside `with torch.cuda.graph(...)`, or between `capture_begin` and `capture_end`. Return () if there are
     none.
     """
-    for node in reversed(_holding(path, line)):
+    for node in reversed(holding(path, line)):
         if isinstance(node, ast.With) and any("graph" in ast.unparse(item.context_expr) for item in node.items):
             return node.body
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -226,15 +226,37 @@ def called_name(function: ast.expr) -> str | None:
 def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
     """Return whether the innermost loop around the call stack `one` also contains the call stack `other`.
 
-    Both stacks begin with the outermost call. A check, a benchmark or a warm-up has its own loop.
+    Both stacks begin with the outermost call. A check, a benchmark or a warm-up has its own loop. A loop that calls a
+    function it was given, as a timing helper does, is another loop for each such function.
     """
     for depth in reversed(range(len(one))):
-        loop = loop_around(one[depth].path, one[depth].line)
+        path, line = one[depth].path, one[depth].line
+        loop = loop_around(path, line)
         if loop is not None:
             if depth >= len(other) or one[:depth] != other[:depth]:
                 return False
-            return one[depth].path == other[depth].path and loop[0] <= other[depth].line <= loop[1]
+            if path != other[depth].path or not loop[0] <= other[depth].line <= loop[1]:
+                return False
+            functions, others = (_named_functions(stack[depth + 1 :]) for stack in (one, other))
+            is_one_call = line == other[depth].line and _calls_what_it_was_given(path, line)
+            return not is_one_call or not functions.isdisjoint(others)
     return False
+
+
+def _named_functions(stack: Sequence[CallSite]) -> set[tuple[str, str]]:
+    return {(one.path, one.function) for one in stack if one.function and not one.function.endswith("<lambda>")}
+
+
+@functools.lru_cache(maxsize=1024)
+def _calls_what_it_was_given(path: str, line: int) -> bool:
+    """Return whether a line in a loop calls a variable of its functions, or of its module, that the loop does not
+    assign. A line that chooses between two calls does not count."""
+    around = holding(path, line)
+    scopes: Sequence[ast.AST] = [one for one in around if isinstance(one, _FUNCTIONS)] or [file_tree(path)]
+    given = {one.arg for scope in scopes for one in ast.walk(scope) if isinstance(one, ast.arg)}
+    given = given.union(*map(stored_in, scopes)) - stored_in(innermost(path, line, *_LOOPS))
+    called = [one.func.id for one in around if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
+    return not given.isdisjoint(called) and not any(isinstance(one, ast.IfExp) for one in around)
 
 
 def tree_of_code(code: CodeType) -> ast.AST | None:

@@ -49,6 +49,13 @@ class Step:
     "The user's calls that lead to the step, outermost first."
     recorded: bool = False
     "Whether autograd records the step."
+    times: int = 1
+    "How often the step's first operation runs in one step."
+
+    def is_repeated_by(self, other: Step) -> bool:
+        """Return whether `other`, which may be this step, begins with an operation that cannot be told from this
+        one's."""
+        return self.shapes == other.shapes and not set(self.keys).isdisjoint(other.keys)
 
 
 @dataclass(slots=True)
@@ -78,6 +85,10 @@ class _Seen:
     "Shapes -> the numbers of the graphs."
     eager: dict[Shapes, _Eager] = field(default_factory=dict)
     rows: dict[Shapes, _Row] = field(default_factory=dict)
+    times: int = 1
+    "How often the step's first operation runs in one step."
+    operations: Counter[Shapes] = field(default_factory=Counter)
+    "Shapes -> how often the first operation ran eagerly. One of each `times` of them begins a step."
     off: dict[Shapes, _Eager] = field(default_factory=dict)
     "Shapes -> the eager steps of this captured size, if its graphs seem to be turned off."
 
@@ -106,6 +117,7 @@ class Steps:
             return
         seen = self._of(step.keys) or _Seen(step.frames, step.recorded)
         seen.captured.setdefault(step.shapes, []).append(graph)
+        seen.times = max(seen.times, step.times)
         seen.rows.pop(step.shapes, None)
         self.names.update(name for name, _, _ in step.keys)
         self._seen.update(dict.fromkeys(step.keys, seen))
@@ -113,10 +125,14 @@ class Steps:
     def eager(
         self, keys: Sequence[Key], shapes: Shapes, recorded: bool, frames: Callable[[], Sequence[CallSite]]
     ) -> None:
-        """Count a step that ran without a graph. `frames` returns the calls that led to it."""
+        """Count a step that ran without a graph, at its first operation. `frames` returns the calls that led to it."""
         seen = self._of(keys)
         if seen is None:
             return
+        if seen.times > 1:
+            seen.operations[shapes] += 1
+            if seen.operations[shapes] % seen.times != 1:
+                return
         if shapes in seen.captured:
             if self._played is not None and recorded == seen.recorded:
                 self._without(self._played, seen, shapes, frames)

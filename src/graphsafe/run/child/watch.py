@@ -57,8 +57,9 @@ def begin() -> None:
         return
     watch.write()
     atexit.register(watch.end)
+    watch.end_with_multiprocessing()
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=watch.before_fork, after_in_child=watch.fork)
+        os.register_at_fork(before=watch.end_with_multiprocessing, after_in_child=watch.fork)
 
 
 def _new_token(parent: str, folder: Path) -> str:
@@ -163,15 +164,23 @@ class Watch:
                 ended = raised is None or isinstance(raised, SystemExit)
                 part.write_part(self._folder, self._token, self._facts(ended, is_whole=True))
 
-    def before_fork(self) -> None:
-        """Prepare for a fork.
+    def end_with_multiprocessing(self) -> None:
+        """End the watch with this process, if `multiprocessing` started it, and with the processes that it forks.
 
-        Processes of `multiprocessing` do not run `atexit` functions, so their watch is ended by a `Finalize` object.
+        Such processes do not run `atexit` functions, so their watch is ended by a `Finalize` object.
         """
         util = sys.modules.get("multiprocessing.util")
-        if util is not None and not self._is_finalized:
-            self._is_finalized = True
-            util.register_after_fork(self, lambda watch: util.Finalize(None, watch.end, exitpriority=-100))
+        if util is None or self._is_finalized:
+            return
+        self._is_finalized = True
+
+        def finalize(watch: Watch) -> None:
+            util.Finalize(None, watch.end, exitpriority=-100)
+
+        # In a process that a fork server has started, this runs too if torch was imported with the main module.
+        util.register_after_fork(self, finalize)
+        if sys.modules["multiprocessing.process"].parent_process() is not None:
+            finalize(self)
 
     def fork(self) -> None:
         """Begin a new part in a forked process."""

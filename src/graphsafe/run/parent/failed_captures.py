@@ -11,10 +11,12 @@ from graphsafe.report.reading import read
 from graphsafe.run.parent.seen import Facts, last
 from graphsafe.run.parent.writer import Writer, at
 
-_REFUSED = {
-    "message": "a graph was refused before its capture began, and the surrounding except goes on without it",
-    "fix": "remove the reason, or re-raise; decide by configuration where the eager path is wanted",
+_HARMLESS = {
+    "refused": "a graph was refused before its capture began, and the surrounding except goes on without it",
+    "left": "an error in the captured code left a graph unfinished, and the surrounding except goes on without it",
 }
+"The stage of a failed capture that corrupts nothing -> the message of the finding at the handler."
+_FIX = "remove the reason, or re-raise; decide by configuration where the eager path is wanted"
 _WHOLE = "Nothing is corrupted. But from here on, the steps run eagerly without a message that says why: "
 
 
@@ -43,17 +45,21 @@ def failed_captures(writer: Writer) -> None:
             text = failed["error"] + ("" if inner is None else f" at {at(inner)}")
             writer.add("GS501", frame, {"expr": text}, data, because=because, device=device, level=level)
         expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
-        if failed["has_begun"]:
-            where = "" if frame is None else f" at {at(frame)}"
-            because = f"The error of the capture{where} was dropped."
-            if handler is not None:
-                because = f"This handler swallowed the error of the capture{where}."
-            what = f"`{expr['expr']}`" if expr else "a capture"
-            has_failed = {"message": f"{what} failed, and the program went on in a corrupted process"}
-            writer.add("GS605", handler or frame, expr, said, because=because, device=device, text=has_failed)
-        else:
-            words = {**_REFUSED, "why": _WHOLE + failed["error"]}
+        harmless = _HARMLESS.get(failed["stage"]) if failed["generator"] is None else None
+        if harmless is not None:
+            words = {"message": harmless, "fix": _FIX, "why": _WHOLE + failed["error"]}
             writer.add("GS605", handler or frame, expr, said, device=device, level="warning", text=words)
+            continue
+        where, is_open = "" if frame is None else f" at {at(frame)}", failed["stage"] == "open"
+        because = f"The error of the capture{where} was dropped."
+        if handler is not None:
+            does = "is around" if is_open else "swallowed the error of"
+            because = f"This handler {does} the capture{where}."
+        what = f"`{expr['expr']}`" if expr else "a capture"
+        fate = "began a capture that never ended" if is_open else "failed"
+        has_failed = {"message": f"{what} {fate}, and the program went on in a corrupted process"}
+        place = handler or frame
+        writer.add("GS605", place, expr, said, because=because, device=device, certain=not is_open, text=has_failed)
 
 
 def _cause(writer: Writer, failed: Facts, said: Facts) -> str | None:

@@ -169,13 +169,16 @@ class _Findings(Writer):
         """
         for one in self.process.facts.get("growing", ()):
             frame = last(one["frames"])
-            expr = text_at(site(one["frames"][-1]), None)
+            span = one["span"]
+            expr = text_at(site(one["frames"][-1]), span)
             text = {
                 "message": f"`{expr}` makes a tensor longer after each replay, {one['times']} times",
                 "why": f"Each time, the whole tensor is allocated and copied: {one['copied']:,} bytes in all.",
                 "fix": "write into one buffer of full length, or collect clones in a list and join them once",
             }
-            self.add("GS402", frame, {}, {"bytes": one["copied"]}, level="note", number=one["times"], text=text)
+            self.add(
+                "GS402", frame, {}, {"bytes": one["copied"]}, level="note", number=one["times"], span=span, text=text
+            )
 
     def refills(self) -> None:
         """Add findings at writes to memory that a replay, or a copy from pinned memory, reads without an order between

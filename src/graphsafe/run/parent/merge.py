@@ -70,18 +70,22 @@ def ledger_of(
     if all(part.facts is None for part in parts):
         limits.append(Limit("not-watched", "the program", _UNWATCHED))
     limits += _unread(seen, processes, readings)
+    platforms = [one for process in seen if process.facts for one in _platforms(process)]
     return Ledger(
         tool=Tool("graphsafe", __version__),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        environment=environment(
-            [read(Platform, process.facts.get("machine")) for process in seen if process.facts], book.ops.name, ()
-        ),
+        environment=environment(platforms, book.ops.name, ()),
         program=tuple(program),
         exit_code=exit_code,
         findings=tuple(fingerprinted(findings, file_line, lambda path: path)),
         limits=tuple(dict.fromkeys(limits)),
         processes=processes,
     )
+
+
+def _platforms(process: SeenProcess) -> list[Platform]:
+    """Return the platform of a process, with its current device, then one for each device on which it captured."""
+    return [read(Platform, process.facts.get("machine")), *map(Platform, process.facts.get("devices", ()))]
 
 
 def _is_cut_off(process: SeenProcess) -> bool:

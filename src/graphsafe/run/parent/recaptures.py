@@ -16,6 +16,11 @@ A loop over buckets makes more captures than that, but all before the first repl
 """
 _REPLAYS = 2
 "A capture with fewer replays than this costs more than it saves."
+_REPLAYS_DROPPED = 100
+"""The same limit for graphs that are dropped or replaced.
+
+A server that loads another model drops its graphs too, but only after many replays.
+"""
 _REPLAYS_EACH = 3
 "The same limit for captures that one graph with a static input could replace."
 
@@ -35,8 +40,7 @@ class Recapture:
         """The first argument or input in which the captures differ: `n = 5, 6, 7, 8 and 31 more`."""
         values: dict[str, dict[str, None]] = {}
         for graph in self.graphs:
-            shapes = {use["what"]: use["shape"] for use in graph.facts["outside"]}
-            for name, value in {**graph.facts["key"], **shapes}.items():
+            for name, value in _arguments(graph).items():
                 values.setdefault(name, {})[value] = None
         return next((f"{name} = {listed(told, most=4)}" for name, told in values.items() if len(told) > 1), "")
 
@@ -48,9 +52,9 @@ class Recapture:
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     """Return the lines that capture again and again, and replay each graph only before the next capture.
 
-    In addition, most earlier graphs must have been dropped or replaced, or there must be hardly more replays than
-    captures. If captures differ only in one tensor of equal size, their graphs may also be replayed later. Each capture
-    must then come after the first replay of the previous graph.
+    In addition, most earlier graphs must have been dropped or replaced after few replays, or there must be hardly more
+    replays than captures. If captures differ only in one tensor of equal size, their graphs may also be replayed later.
+    Each capture must then come after the first replay of the previous graph.
     """
     known = [one for one in graphs if one.facts["nodes"] and one.facts["frames"]]
     lines = grouped(known, lambda one: tuple(tuple(frame.values()) for frame in one.facts["frames"]))
@@ -64,7 +68,8 @@ def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
     again = Recapture((*(one for one, _ in in_turn), same[-1]))
     over = [one for one, later in in_turn if one.facts["number"] in copied or _is_over(one, later, same[-1])]
     mostly = len(over) >= _ENOUGH - 1 and 2 * len(over) >= len(in_turn)
-    if len(again.graphs) >= _ENOUGH and (mostly or again.replays < _REPLAYS * len(again.graphs)):
+    enough = (_REPLAYS_DROPPED if mostly else _REPLAYS) * len(again.graphs)
+    if len(again.graphs) >= _ENOUGH and again.replays < enough:
         return again
     repeated = [(one, later) for one, later in pairwise(same) if later.facts["is_again"]]
     anew = [(one, later) for one, later in repeated if 0 < one.count.first <= later.facts["begun"]]
@@ -80,4 +85,10 @@ def _is_over(graph: SeenGraph, later: SeenGraph, last: SeenGraph) -> bool:
     ends does not count either.
     """
     dropped, begun = graph.facts["dropped"], last.facts["begun"]
-    return (dropped is not None and bool(dropped <= begun)) or graph.facts["key"] == later.facts["key"]
+    return (dropped is not None and bool(dropped <= begun)) or _arguments(graph) == _arguments(later)
+
+
+def _arguments(graph: SeenGraph) -> dict[str, str]:
+    """Return the frozen arguments of a graph, and the shapes of its memory outside the pool."""
+    shapes = {use["what"]: use["shape"] for use in graph.facts["outside"]}
+    return {**graph.facts["key"], **shapes}

@@ -60,14 +60,17 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item
 
 
 def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
-    """Return the processes, named by the process that started them (`0`, `0.1`, `0.2`) in the order of their start.
+    """Return the processes, named by the process that started them (`0`, `0.1`, `0.2`).
 
-    A process without torch counts only if it started a process with torch.
+    Ranks are in the order of ranks. Other processes follow, in the order in which they were started. A process without
+    torch counts only if it started a process with torch.
     """
     children: dict[str, list[Part]] = {}
     tokens = {part.token for part in parts}
     for part in parts:
         children.setdefault(part.parent if part.parent in tokens else "", []).append(part)
+    for siblings in children.values():
+        siblings.sort(key=_turn)
     found: list[SeenProcess] = []
 
     def add(part: Part, name: str, started_by: str | None) -> None:
@@ -79,6 +82,15 @@ def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
     for number, root in enumerate(roots):
         add(root, str(number), None)
     return found
+
+
+def _turn(part: Part) -> tuple[bool, int, int]:
+    """Return the place of a process among the processes that one process has started.
+
+    Process ids grow with each start. The time at which a process begins to run Python depends on chance.
+    """
+    rank, number = (part.facts or {}).get("rank"), part.token.partition("-")[0]
+    return rank is None, rank or 0, int(number) if number.isdecimal() else 0
 
 
 def _worth(parts: Sequence[Part], children: Mapping[str, Sequence[Part]]) -> list[Part]:

@@ -36,11 +36,11 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
-from graphsafe.run.child.cuda.guilty import raised_by
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import SHARED, active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
+from graphsafe.run.child.failures.guilty import raised_by
 from graphsafe.run.child.names import Name, Place, storage_number
 from graphsafe.run.child.refills import Frames, Unordered
 from graphsafe.run.child.sight import Contents, Sight, Touch
@@ -83,6 +83,7 @@ class CudaSight(Sight):
         self._unordered: dict[CallSite, Unordered] = {}
         "The line of a write to pinned memory -> the calls of the write, the calls of the replay, and the storage."
         self._gpus: dict[str, None] = {}
+        self._captured_on: dict[str, None] = {}
         self._pools: dict[Pool, int] = {}
         "Pool -> its size in bytes at the end of the last capture into it."
 
@@ -113,11 +114,17 @@ class CudaSight(Sight):
         except (NotComparable, OSError) as error:
             self._problem = f"{_NOT_READ}: {error}"
 
+    def abandoned(self) -> None:
+        self._held = []
+        if self._calls is not None:
+            self._calls.leave()
+
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Match the nodes that `ending` has read with the tensors that the program knows."""
         nodes, self._nodes = self._nodes, ()
         held, self._held = self._held, ()
         self._gpus |= dict.fromkeys(_current_gpu())
+        self._captured_on[self._named_device()] = None
         segments = Segments.now()
         pool_of = _looked_up(segments)
         pool: Pool = tuple(graph.pool())
@@ -237,9 +244,12 @@ class CudaSight(Sight):
     def facts(self) -> Facts:
         seen = _has_gpu()
         driver = driver_version() if seen and torch.version.hip is None else None
-        device = f"{self.device()} {torch.cuda.get_device_name()}" if seen else None
+        device = self._named_device() if seen else None
         machine = {"torch": torch.__version__, "cuda": torch.version.cuda, "driver": driver, "device": device}
-        return {"machine": machine, "gpus": list(self._gpus)}
+        return {"machine": machine, "devices": list(self._captured_on), "gpus": list(self._gpus)}
+
+    def _named_device(self) -> str:
+        return f"{self.device()} {torch.cuda.get_device_name()}"
 
     def limits(self) -> list[tuple[str, str, str]]:
         if not _has_gpu():

@@ -135,7 +135,8 @@ class Scope:
             kind, parts = node.ops[0], [node.left, *node.comparators]
         else:
             kind, parts = node.op, [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
-        return _computed(node, _OPERATORS.get(type(kind)), [self.origin(one, depth) for one in parts], PLAIN)
+        kinds = (object,) if isinstance(kind, (ast.Is, ast.IsNot)) else PLAIN
+        return _computed(node, _OPERATORS.get(type(kind)), [self.origin(one, depth) for one in parts], kinds)
 
     def _call(self, node: ast.Call, depth: int) -> Origin:
         name = node.func.id if isinstance(node.func, ast.Name) else ""

@@ -16,7 +16,7 @@ from graphsafe.capture.device.sim.graphs import CUDAGraph
 from graphsafe.capture.device.sim.tags import Tag, tag_of, tag_of_storage, tags_of
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.names import Name, Place, place_of
 from graphsafe.run.part import Facts
 
@@ -164,7 +164,7 @@ class Growing:
     def __init__(self) -> None:
         self._replays = 0
         self._growth: weakref.WeakKeyDictionary[Tag, _Growth] = weakref.WeakKeyDictionary()
-        self._found: dict[CallSite, tuple[tuple[CallSite, ...], _Growth]] = {}
+        self._found: dict[CallSite, tuple[tuple[CallSite, ...], Span | None, _Growth]] = {}
 
     def replayed(self) -> None:
         self._replays += 1
@@ -180,14 +180,18 @@ class Growing:
             known = self._growth.get(before, _Growth(0, 0, 0))
             times = known.times + (known.replays < self._replays)
             self._growth[tag] = found = _Growth(times, self._replays, known.copied + one.nbytes)
-            if times >= _ENOUGH and (frames := user_frames()[0]):
-                self._found[frames[-1]] = frames, found
+            frames, span = user_frames() if times >= _ENOUGH else ((), None)
+            if frames:
+                self._found[frames[-1]] = frames, span, found
             return
 
     def facts(self) -> list[Facts]:
         """Return the lines that make a tensor longer, with how often they did so and the number of bytes that were
         copied."""
-        return [{"frames": frames, "times": one.times, "copied": one.copied} for frames, one in self._found.values()]
+        return [
+            {"frames": frames, "span": span, "times": one.times, "copied": one.copied}
+            for frames, span, one in self._found.values()
+        ]
 
 
 def _is_longer(now: torch.Tensor, before: torch.Tensor) -> bool:

@@ -7,6 +7,7 @@ import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -36,6 +37,7 @@ from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.failures.guilty import raised_by
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Refills, Unordered
@@ -69,6 +71,7 @@ class SimSight(Sight):
         self._growing = Growing()
         self._weights = Weights(self.maker)
         self._host = HostInputs(self._refills)
+        self._devices: dict[str, None] = {}
         self._order = ExitStack()
         self._order.enter_context(watch_order(world, self._refills, self._host))
         self._aliases: weakref.WeakKeyDictionary[Graph, Counter[int]] = weakref.WeakKeyDictionary()
@@ -91,6 +94,7 @@ class SimSight(Sight):
 
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Read a graph whose capture has ended. The size of its pool is not simulated."""
+        self._devices[self.device()] = None
         found: dict[int, Touch] = {}
         inputs: list[torch.Tensor] = []
         filled: list[torch.Tensor] = []
@@ -121,6 +125,8 @@ class SimSight(Sight):
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
         first = [step for step in steps if step is not None]
         step = next((one for one in first if len(one.shapes) > 1), first[0] if first else None)
+        if step is not None:
+            step = replace(step, times=sum(map(step.is_repeated_by, first)))
         return Contents(
             nodes=graph.kinds(),
             touches=tuple(found.values()),
@@ -169,7 +175,8 @@ class SimSight(Sight):
 
     def facts(self) -> Facts:
         machine = {"torch": torch.__version__, "cuda": None, "driver": None, "device": self.device()}
-        return {"machine": machine, "outdated": self._derived.found(), "growing": self._growing.facts()}
+        found = {"outdated": self._derived.found(), "growing": self._growing.facts()}
+        return {"machine": machine, "devices": list(self._devices), **found}
 
     def limits(self) -> list[tuple[str, str, str]]:
         unknown = "the simulated device cannot vouch for it"
@@ -280,7 +287,11 @@ class SimSight(Sight):
         self._compared, self._read = seen, read
 
     def guilty(self, graph: CUDAGraph, error: BaseException) -> StepEvent | None:
-        return graph.guilty
+        return graph.guilty or raised_by(error)
+
+    def abandoned(self) -> StepEvent | None:
+        session = self._world.session
+        return None if session is None else session.first_event
 
     def watch_waits(self, waits: Waits) -> None:
         """Call `waits` for each line that waits for the device. The duration is not simulated."""

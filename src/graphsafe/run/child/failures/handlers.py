@@ -60,6 +60,10 @@ def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None
 def _handler_lines(path: str, line: int) -> int | None:
     """Return the first line of the innermost `except` clause or `with suppress(...)` that contains `line`."""
     inner = innermost(path, line, ast.ExceptHandler, ast.With)
-    if isinstance(inner, ast.With) and not any("suppress" in ast.unparse(item) for item in inner.items):
+    if isinstance(inner, ast.With) and not suppresses(inner):
         return None
     return None if inner is None else inner.lineno
+
+
+def suppresses(block: ast.With) -> bool:
+    return any("suppress" in ast.unparse(item) for item in block.items)

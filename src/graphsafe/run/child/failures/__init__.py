@@ -1,0 +1,1 @@
+"""Captures that failed: the lines that broke them, and the handlers that swallowed the errors."""
