@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -126,8 +127,7 @@ class SealedRows:
         # Deeply nested code is read in a second thread (deep_stack.py) while the first thread waits.
         connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS, check_same_thread=False)
         try:
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_SCHEMA)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MAX_SCHEMA)
+            _limit(connection, _MAX_SCHEMA)
             connection.set_progress_handler(iter([0] * _MOST_STEPS).__next__, _STEP)
             connection.execute("pragma trusted_schema = off")
             connection.execute("pragma cell_size_check = on")
@@ -140,7 +140,7 @@ class SealedRows:
             }
             if schema and schema != self._schema:
                 raise sqlite3.DatabaseError("not a cache, or one of another version")
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_TEXT + 1000)  # a row also has a key and a seal
+            _limit(connection, MAX_TEXT + 1000)  # a row also has a key and a seal
         except (sqlite3.Error, UnicodeError):
             connection.close()
             raise
@@ -153,8 +153,7 @@ class SealedRows:
             self._reading.close()
             self._reading = None
         damaged = isinstance(error, (sqlite3.DatabaseError, UnicodeError))
-        endless = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
-        damaged = damaged and (endless or not isinstance(error, sqlite3.OperationalError))
+        damaged = damaged and (str(error) == "interrupted" or not isinstance(error, sqlite3.OperationalError))
         file, self._file = self._file, None
         assert file is not None
         if damaged and is_own(file):
@@ -178,6 +177,13 @@ def is_own(file: Path) -> bool:
         header = opened.read(_OWNER_AT + 4)
         return header.startswith(_MAGIC) and header[_OWNER_AT:] == OWNER.to_bytes(4, "big")
     return False
+
+
+def _limit(connection: sqlite3.Connection, length: int) -> None:
+    """Limit the size of a row in bytes. Before Python 3.11, a row may be as large as the file."""
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MAX_SCHEMA)
 
 
 def _bytes(text: str) -> bytes:
