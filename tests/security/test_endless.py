@@ -14,11 +14,13 @@ import pytest
 from graphsafe import cli
 from graphsafe.ignorefile import MAX_SIZE, read_patterns
 from graphsafe.scan.domain import queries
+from graphsafe.scan.execution import budget
 from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter.calls.closures import Closures
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
 from graphsafe.scan.interpreter.calls.hooks import hooks_in
 from graphsafe.scan.interpreter.construction_sites import _CALL
+from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.linting.regions import _prefills
 from graphsafe.scan.roots.broken_files import _FROM
 from graphsafe.scan.roots.importers import _statements
@@ -186,6 +188,44 @@ def test_a_chain_of_thousands_of_bases_is_walked_a_little_way(
         (f"C{MAX_BASES - 1}", why)
     ]
     assert 3000 < count < 1_000_000
+
+
+def test_modules_that_all_call_one_another_are_read_seldom(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two hundred modules in a circle of calls, each would be read once for each other one."""
+    monkeypatch.setattr(budget, "USUAL", 500)
+    modules = "".join(
+        f"class C{n}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.a = C{(n * 7 + 1) % 200}()\n        self.b = C{(n * 3 + 2) % 200}()\n\n"
+        "    def forward(self, x):\n        return self.a(x) + self.b(x).item()\n\n\n"
+        for n in range(200)
+    )
+    (tmp_path / "step.py").write_text(f"{HEAD}{modules}", encoding="utf-8")
+    count = 0
+    read = Interpreter._read
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        return read(*arguments)
+
+    monkeypatch.setattr(Interpreter, "_read", counted)
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "json", "-j", "1"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert len([one for one in report["findings"] if one["code"] == "GS101"]) == 200
+    assert {limit["why"] for limit in report["limits"]} == {MANY_KINDS}
+    assert 400 < count <= 500 + budget.READINGS_FOR_EACH * 1000
+
+
+def test_a_long_chain_of_attributes_has_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"{HEAD}{STEP}".replace("f0(x)", "x" + ".a" * 20_000)
+    (tmp_path / "step.py").write_text(text, encoding="utf-8")
+    began = time.process_time()
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "json", "-j", "1"]) == 0
+    assert time.process_time() - began < 10
+    report = json.loads(capsys.readouterr().out)
+    assert [limit["why"] for limit in report["limits"]] == ["nested too deeply to be followed"]
 
 
 LONG = 200_000
