@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
+import io
 import os
 import shutil
 import stat
 import sys
+import tokenize
 from pathlib import Path
 
 MAX_HANDWRITTEN = 4_000_000
 "The largest size in bytes of a configuration, a rule file or an ignore file. Files that people write are smaller."
+_OF_HOST_NAMES = frozenset(("idna", "punycode"))
+"Encodings that Python decodes so slowly that a large file would take hours. No source is written in them."
 CHUNK = 65_536
 "The number of bytes to read at once from a file whose size is given as 0, as in /proc."
 
@@ -42,6 +47,14 @@ def saved(path: str | Path, most: int) -> bytes | None:
         return read_regular(path, most)
     except (OSError, ValueError):
         return None
+
+
+def encoding_of(data: bytes) -> str:
+    """Return the encoding of a Python file by the rules of PEP 263. Raises SyntaxError or LookupError."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    if codecs.lookup(encoding).name in _OF_HOST_NAMES:
+        raise LookupError(f"{encoding} is an encoding of host names: save the file as UTF-8")
+    return encoding
 
 
 def write_atomically(path: Path, content: str | bytes, *, before: bytes | None = None) -> None:

@@ -6,6 +6,8 @@ import os
 import sqlite3
 import stat
 import struct
+import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,8 @@ import pytest
 from graphsafe import cli
 from graphsafe.report.model import Report
 from graphsafe.scan import api
+from graphsafe.scan.cache import sealed_rows
+from graphsafe.scan.cache.sealed_rows import SealedRows
 from graphsafe.scan.symbols import project_files
 
 STEP = """\
@@ -189,3 +193,45 @@ def test_a_cache_that_is_a_link_or_a_pipe_is_left_alone(project: Path, work_as: 
     assert cli.main(["scan"]) == 1
     assert outside.read_bytes() == b""
     assert len([*kept.parent.glob("scan-?.db")]) == 6
+
+
+def test_rows_that_the_scan_does_not_ask_for_are_not_read(
+    project: Path, work_as: As, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A forged file of two megabytes can have thousands of rows that share its pages, each as long as the file."""
+    assert cli.main(["scan"]) == 1
+    (kept,) = project.rglob("*.db")
+    with sqlite3.connect(kept) as database:
+        rows = ((str(number), "x" * 1_000_000) for number in range(60))
+        database.executemany("insert into indexes values (?, ?)", rows)
+    database.close()
+    (project / "step.py").write_text(STEP + "\n", encoding="utf-8")
+    tracemalloc.start()
+    try:
+        assert cli.main(["scan", "-j", "1"]) == 1
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("MAX_TEXT", -900), ("_MOST_STEPS", 0)], ids=["a row too long", "a search without an end"]
+)
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python's sqlite3 has no limits")
+def test_a_forged_cache_is_replaced(tmp_path: Path, name: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def rows() -> SealedRows:
+        return SealedRows(tmp_path / "scan.db", ("reports", "indexes"), b"secret", said.append)
+
+    rows().write("reports", [("key", "a report" * 100)], 5)
+    assert rows().text("reports", "key") == "a report" * 100
+    with monkeypatch.context() as patch:
+        patch.setattr(sealed_rows, name, value)
+        patch.setattr(sealed_rows, "_STEP", 1)
+        assert rows().text("reports", "key") is None
+    assert not (tmp_path / "scan.db").exists()
+    rows().write("reports", [("key", "a report")], 5)
+    assert rows().text("reports", "key") == "a report"
+    assert said == []

@@ -47,6 +47,18 @@ def test_a_target_that_changes_its_process_is_named(monkeypatch: pytest.MonkeyPa
     assert [name for name in os.listdir("/dev/shm") if name.startswith(segments)] == []
 
 
+@pytest.mark.parametrize("name", ["pipe", "endless", "words", "nested", "no_table"])
+def test_a_target_that_replaces_its_answers_is_inconclusive(name: str, tmp_path: Path) -> None:
+    file = TARGETS / "replaces_answers.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "graphsafe", "capture", f"{file}:{name}", "--device", "sim", "--timeout", "30"]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90)
+    assert ended.returncode == 2, ended.stderr
+    report = json.loads((tmp_path / "graphsafe-report.json").read_text(encoding="utf-8"))
+    assert report["verdict"] == "inconclusive"
+    assert [limit["kind"] for limit in report["limits"] if limit["kind"] == INTERNAL] == []
+
+
 def test_a_killed_capture_leaves_no_files(tmp_path: Path) -> None:
     """At any time: here while torch is imported, before there is any child."""
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -1,8 +1,11 @@
-"""Projects that would keep a scan busy without end, or nearly so. What is counted is work, not time."""
+"""Projects that would keep a scan busy without end, or nearly so. What is counted is work, not time. In searches,
+nothing else than time can be counted."""
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,22 @@ import pytest
 from graphsafe import cli
 from graphsafe.ignorefile import MAX_SIZE, read_patterns
 from graphsafe.scan.domain import queries
+from graphsafe.scan.execution import budget
 from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter.calls.closures import Closures
+from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
+from graphsafe.scan.interpreter.calls.hooks import hooks_in
+from graphsafe.scan.interpreter.construction_sites import _CALL
+from graphsafe.scan.interpreter.interpreter import Interpreter
+from graphsafe.scan.linting.regions import _prefills
+from graphsafe.scan.roots.broken_files import _FROM
+from graphsafe.scan.roots.importers import _statements
+from graphsafe.scan.roots.registered_functions import _TABLE
 from graphsafe.scan.sources.find import python_files
+from graphsafe.scan.sources.source import MAX_NAME
+from graphsafe.scan.sources.suppress import comment_in
 from graphsafe.scan.symbols.index import ClassFacts
+from graphsafe.scan.symbols.overrides import subclasses_in
 from graphsafe.scan.symbols.project import MAX_BASES, Project
 
 HEAD = "import torch\nfrom functools import partial\nfrom torch import nn\n\n\n"
@@ -173,3 +188,104 @@ def test_a_chain_of_thousands_of_bases_is_walked_a_little_way(
         (f"C{MAX_BASES - 1}", why)
     ]
     assert 3000 < count < 1_000_000
+
+
+def test_modules_that_all_call_one_another_are_read_seldom(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two hundred modules in a circle of calls, each would be read once for each other one."""
+    monkeypatch.setattr(budget, "USUAL", 500)
+    modules = "".join(
+        f"class C{n}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.a = C{(n * 7 + 1) % 200}()\n        self.b = C{(n * 3 + 2) % 200}()\n\n"
+        "    def forward(self, x):\n        return self.a(x) + self.b(x).item()\n\n\n"
+        for n in range(200)
+    )
+    (tmp_path / "step.py").write_text(f"{HEAD}{modules}", encoding="utf-8")
+    count = 0
+    read = Interpreter._read
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        return read(*arguments)
+
+    monkeypatch.setattr(Interpreter, "_read", counted)
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "json", "-j", "1"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert len([one for one in report["findings"] if one["code"] == "GS101"]) == 200
+    assert {limit["why"] for limit in report["limits"]} == {MANY_KINDS}
+    assert 400 < count <= 500 + budget.READINGS_FOR_EACH * 1000
+
+
+def test_a_long_chain_of_attributes_has_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"{HEAD}{STEP}".replace("f0(x)", "x" + ".a" * 20_000)
+    (tmp_path / "step.py").write_text(text, encoding="utf-8")
+    began = time.process_time()
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "json", "-j", "1"]) == 0
+    assert time.process_time() - began < 10
+    report = json.loads(capsys.readouterr().out)
+    assert [limit["why"] for limit in report["limits"]] == ["nested too deeply to be followed"]
+
+
+LONG = 200_000
+"So many characters take a tenth of a second in a search that is linear, and a minute or more in one that is not."
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda: [*subclasses_in(b"class Q(" + b"a" * LONG + b".b):")],
+        lambda: [*subclasses_in(b"class A[ " * LONG)],
+        lambda: [*subclasses_in(b"class A( " * LONG)],
+        lambda: [*subclasses_in(b"class A(" + b"b[ " * LONG + b"):")],
+        lambda: [*subclasses_in(b"class A(b" + b" " * LONG + b".):")],
+        lambda: comment_in("# graphsafe: ignore [GS101 " * (LONG // 10), 1, 1),
+        lambda: comment_in("# graphsafe" + " " * LONG + "x", 1, 1),
+        lambda: LOOPER.search(b"def " + b"bench" * LONG + b":"),
+        lambda: [*hooks_in(b"def f(module, " + b"args " * LONG)],
+        lambda: _CALL.findall(b"A" * LONG),
+        lambda: _prefills("prefill" * LONG + "decode" + "x" * LONG),
+        lambda: _FROM.findall(b"from " + b"." * LONG),
+        lambda: [*_statements(b"x import " * LONG)],
+        lambda: _TABLE.search(b"\nA" + b"B" * LONG),
+    ],
+    ids=lambda _: "search",
+)
+def test_searches_take_time_in_proportion_to_the_text(search: Callable[[], object]) -> None:
+    began = time.process_time()
+    search()
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (
+            f"{HEAD}class {'Prefill' * 200}(nn.Module):\n    def forward(self): pass\n",
+            f"a name of more than {MAX_NAME} characters",
+        ),
+        ("# coding: punycode\nx = 1\n", "punycode is an encoding of host names: save the file as UTF-8"),
+    ],
+)
+def test_a_file_that_is_slow_to_read_is_not_read(
+    tmp_path: Path, lines: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "step.py").write_text(f"{HEAD}{STEP}".replace("f0(x)", "x"), encoding="utf-8")
+    (tmp_path / "slow.py").write_text(lines, encoding="utf-8")
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "json", "-j", "1"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert [(one["code"], why in one["message"]) for one in report["findings"]] == [("GS900", True), ("GS101", False)]
+
+
+def test_a_long_string_is_no_long_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"{HEAD}TABLE = '{'A' * 5000}'\n\n\n{STEP}".replace("f0(x)", "x")
+    (tmp_path / "step.py").write_text(text, encoding="utf-8")
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "concise", "-j", "1"]) == 1
+    assert "GS101" in capsys.readouterr().out
+
+
+def test_bases_are_found_with_and_without_brackets() -> None:
+    text = b"class A(B[dict[str, int], T], C,\n    mod.D , metaclass=E): ...\nclass F[T: int](G): ...\nclass H: ...\n"
+    found = [*subclasses_in(text)]
+    assert {("B", "A"), ("C", "A"), ("D", "A"), ("G", "F")} <= {*found}

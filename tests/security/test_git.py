@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -243,3 +245,49 @@ def test_a_pipe_in_place_of_a_file_of_git_is_not_waited_for(
 def test_a_work_tree_elsewhere_changes_nothing(victim: Victim, capsys: pytest.CaptureFixture[str]) -> None:
     victim.configure("core.worktree=/")
     assert scan(capsys, ".", "--diff", "HEAD") == (1, ["hot.py:7:13: GS202"], [])
+
+
+def test_trees_without_an_end_are_listed_up_to_a_limit(
+    victim: Victim, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten trees, each of which holds the next one twenty times, list more files than any memory holds."""
+    monkeypatch.setattr(git, "MAX_OUTPUT", 4_000_000)
+
+    def stored(kind: str, data: bytes) -> str:
+        content = f"{kind} {len(data)}\0".encode() + data
+        name = hashlib.sha1(content).hexdigest()
+        path = victim.folder / ".git" / "objects" / name[:2] / name[2:]
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(zlib.compress(content))
+        return name
+
+    inner, mode = stored("blob", b"x"), "100644"
+    for _ in range(10):
+        entries = (f"{mode} d{number:02}\0".encode() + bytes.fromhex(inner) for number in range(20))
+        inner, mode = stored("tree", b"".join(entries)), "40000"
+    who = "a <a@example.com> 1 +0000"
+    commit = stored("commit", f"tree {inner}\nauthor {who}\ncommitter {who}\n\nx\n".encode())
+    (victim.folder / ".git" / "HEAD").write_text(commit, encoding="ascii")
+    code, out, err = scan(capsys, ".", "--diff", "HEAD")
+    assert (code, out) == (2, [])
+    assert err == ["graphsafe: --diff: git ls-tree: more than 4 MB of output"]
+
+
+def test_a_stored_file_that_is_too_large_to_scan_is_not_compared(
+    victim: Victim, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zeros are a thousand times as small in the repository."""
+    victim.write("hot.py", HOT)
+    victim.write("gone.py", "\0" * 20_000_000)
+    victim.write("shorter.py", MORE + "\0" * 20_000_000)
+    victim.commit()
+    (victim.folder / "gone.py").unlink()
+    victim.write("shorter.py", MORE)
+    victim.write("new.py", HOT)
+    victim.git("add", "--intent-to-add", "new.py")
+    monkeypatch.setattr(git, "MAX_OUTPUT", 10_000_000)
+    assert scan(capsys, ".", "--diff", "HEAD") == (
+        1,
+        ["new.py:7:20: GS101", "shorter.py:7:13: GS202", "shorter.py:8:20: GS101"],
+        [],
+    )

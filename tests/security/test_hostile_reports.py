@@ -342,3 +342,25 @@ def test_the_command_shows_code_of_python_files_below_the_working_directory_only
             out = capsys.readouterr().out
             assert "TOKEN" not in out
             assert ("2 | ::error::forged" in out or "<mark>:</mark>:error" in out) == (path == "inside.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("fifo.py", "not a regular file"), ("/dev/zero", "not a regular file"), ("large", "larger than 256 MB")],
+)
+def test_a_report_without_an_end_is_not_read(
+    project: Path, name: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("saved.json").symlink_to(name)
+    with Path("large").open("wb") as large:
+        large.truncate(300_000_000)
+    for command in (
+        ["report", "saved.json"],
+        ["report", "merge", "saved.json", "saved.json"],
+        ["diff", "saved.json", "saved.json"],
+        ["scan", "--with", "saved.json"],
+    ):
+        assert cli.main(command) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err == f"graphsafe: saved.json: cannot be read: {why}\n"

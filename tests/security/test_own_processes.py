@@ -20,7 +20,7 @@ pytestmark = pytest.mark.child
 
 SOURCE = Path(graphsafe.__file__).parent
 STARTS = {
-    ("calls.py", "_git", "subprocess.run"): "git, by its absolute path, with all that could run a program off",
+    ("calls.py", "_git", "subprocess.Popen"): "git, by its absolute path, with all that could run a program off",
     ("scan.py", "_watch", "subprocess.run"): "graphsafe itself, through own_python",
     ("index_pool.py", "build_indexes", "ProcessPoolExecutor"): "this process again",
     ("index_pool.py", "build_indexes", "multiprocessing.get_context"): "a fork, or a fresh Python in safe_spawning",

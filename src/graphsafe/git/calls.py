@@ -12,7 +12,9 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,10 @@ from graphsafe.errors import RequestError
 
 PATIENCE = 60.0
 "One call may take this many seconds. If one of its files is a FIFO, git would wait forever."
+_POLL = 0.05
+MAX_OUTPUT = 100_000_000
+"""The largest size in bytes of the output of one call. A few small trees that contain one another can list more files
+than any memory holds."""
 LINK, SUBMODULE = "120000", "160000"
 "The modes of entries that are not files."
 _NO_PROGRAMS = (
@@ -107,13 +113,22 @@ class Repository:
         """Return the modes of the files that git tracks, by path."""
         return {path: words[0] for words, path in self._listed("ls-files", "--stage", "-z")}
 
+    def sizes(self, hashes: Iterable[str]) -> Mapping[str, int]:
+        """Return the sizes in bytes of stored contents by their hashes. Contents that are missing, as in a partial
+        clone, are left out."""
+        rows = (line.split(" ") for line in self._batch("--batch-check", hashes)[1].decode("ascii").splitlines())
+        return {row[0]: int(row[2]) for row in rows if len(row) == 3 and row[1] == "blob"}
+
     def blobs(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
-        """Return stored contents by their hashes. Contents that are missing, as in a partial clone, are left out."""
+        """Return stored contents by their hashes. Contents that are missing are left out."""
+        wanted, answer = self._batch("--batch", hashes)
+        return dict(_contents(answer, wanted))
+
+    def _batch(self, how: str, hashes: Iterable[str]) -> tuple[Sequence[str], bytes]:
+        """Return the hashes without repetition, and what git tells about these objects."""
         wanted = list(dict.fromkeys(hashes))
-        if not wanted:
-            return {}
-        answer = self._ask("cat-file", "--batch", given="".join(f"{each}\n" for each in wanted).encode("ascii"))
-        return dict(_batch(answer, wanted))
+        given = "".join(f"{each}\n" for each in wanted).encode("ascii")
+        return wanted, self._ask("cat-file", how, given=given) if wanted else b""
 
     def _line(self, *arguments: str) -> str | None:
         """Return the single line of git's output, or None if git reports an error."""
@@ -157,25 +172,45 @@ def _git(
     about = f"--diff: git {arguments[0]}"
     inherited = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_PLACE}
     try:
-        done = subprocess.run(
-            [_program(), *(word for one in _NO_PROGRAMS for word in ("-c", one)), "--no-pager", *arguments],
-            cwd=folder,
-            env={**inherited, **_ENVIRONMENT, "GIT_CEILING_DIRECTORIES": os.path.dirname(folder), **environment},
-            input=given,
-            capture_output=True,
-            check=False,
-            timeout=PATIENCE,
-        )
-    except subprocess.TimeoutExpired:
-        raise GitError(f"{about}: no answer in {PATIENCE:g} seconds") from None
+        with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            asked.write(given)
+            asked.seek(0)
+            process = subprocess.Popen(
+                [_program(), *(word for one in _NO_PROGRAMS for word in ("-c", one)), "--no-pager", *arguments],
+                cwd=folder,
+                env={**inherited, **_ENVIRONMENT, "GIT_CEILING_DIRECTORIES": os.path.dirname(folder), **environment},
+                stdin=asked,
+                stdout=output,
+                stderr=errors,
+            )
+            _wait(process, (output.fileno(), errors.fileno()), about)
+            output.seek(0)
+            errors.seek(0)
+            answer, said = output.read(), errors.read().decode("utf-8", "replace").strip().partition("\n")[0]
     except OSError as error:
         raise GitError(f"{about}: {error.strerror}") from None
-    if done.returncode not in (0, differs):
-        said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+    if process.returncode not in (0, differs):
         if "not a git repository" in said:
             raise GitError(f"--diff: {folder} is not in a git repository")
         raise GitError(f"{about}: {said}")
-    return done.stdout
+    return answer
+
+
+def _wait(process: subprocess.Popen[bytes], outputs: Sequence[int], about: str) -> None:
+    """Wait for git to end, while it writes to the files `outputs`. If it takes too long or writes too much, end it and
+    raise GitError."""
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while process.returncode is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL)
+            if sum(os.fstat(one).st_size for one in outputs) > MAX_OUTPUT:
+                raise GitError(f"{about}: more than {MAX_OUTPUT // 1_000_000} MB of output")
+            if process.returncode is None and time.monotonic() > deadline:
+                raise GitError(f"{about}: no answer in {PATIENCE:g} seconds")
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _program() -> str:
@@ -191,7 +226,7 @@ def _program() -> str:
     raise GitError("--diff: git is not installed")
 
 
-def _batch(answer: bytes, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+def _contents(answer: bytes, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """Read the output of `cat-file --batch`: a line for each object, and the object's content if it exists."""
     at = 0
     for each in wanted:

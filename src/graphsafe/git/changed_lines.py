@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from graphsafe.errors import RequestError
 from graphsafe.git import calls as git
 from graphsafe.report.model import Report
+from graphsafe.scan.sources.source import MAX_BYTES
 
 Content = Callable[[str], "bytes | None"]
 """Returns a file's content, given its absolute path, or None if the file cannot be read."""
@@ -66,12 +67,13 @@ class Changes:
         return found
 
     def _compared(self, old: Mapping[str, str], new: Mapping[str, tuple[str, bytes]]) -> dict[str, Lines]:
-        blobs = self.repository.blobs(old.values())
-        if any(blob not in blobs for blob in old.values()):
+        sizes = self.repository.sizes(old.values())
+        if any(blob not in sizes for blob in old.values()):
             raise RequestError(
                 f"--diff: this partial clone lacks files of {self.revision}; `git diff {self.revision}` fetches them"
             )
-        before = {name: _with_line_feeds(blobs[blob]) for name, blob in old.items()}
+        blobs = self.repository.blobs(_small(sizes))
+        before = {name: _with_line_feeds(blobs[blob]) for name, blob in old.items() if blob in blobs}
         after = {name: _with_line_feeds(data) for name, (_, data) in new.items()}
         changed = dict(changed_lines(git.diff(before, after))) if after else {}
         return {path: changed.get(f"after/{name}", ()) for name, (path, _) in new.items()}
@@ -159,6 +161,16 @@ def changed_lines(diff: bytes) -> Iterator[tuple[str, Lines]]:
                 next(rest, b"")
     if lines:
         yield path, lines
+
+
+def _small(sizes: Mapping[str, int]) -> Iterator[str]:
+    """Yield the hashes of contents that are not too large to be compared. A file without an old content counts as
+    changed in every line."""
+    room = git.MAX_OUTPUT // 2
+    for blob, size in sizes.items():
+        if size <= min(MAX_BYTES, room):
+            room -= size
+            yield blob
 
 
 def _with_line_feeds(data: bytes) -> bytes:

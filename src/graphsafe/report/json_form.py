@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from graphsafe.files import read_regular
 from graphsafe.report.model import REPORT_SCHEMA, REPORTS_SCHEMA, Report, in_order
 from graphsafe.report.reading import read
 from graphsafe.report.shape import ReportError, check
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from graphsafe.report.ledger.model import Ledger
 
 Saved = TypeVar("Saved")
+MAX_SAVED = 256_000_000
+"The largest size in bytes of a saved report."
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Matches a lone surrogate, from a file name that is not UTF-8. It cannot be encoded, but JSON can escape it."""
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
@@ -74,7 +77,7 @@ def read_saved(path: Path) -> Report | tuple[Report, ...] | Ledger:
 
 def _of_file(path: Path, parse: Callable[[str], Saved]) -> Saved:
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        return parse(read_regular(path, MAX_SAVED).decode("utf-8"))
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

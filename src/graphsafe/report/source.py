@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import linecache
 import os
-import tokenize
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from graphsafe.files import read_regular
+from graphsafe.files import encoding_of, read_regular
 
 Lines = Callable[[str], "Sequence[str] | None"]
 """Returns the lines of a file, given a location's path, or None if the file cannot be read."""
@@ -44,8 +42,7 @@ def lines_in(content: bytes) -> Sequence[str] | None:
     Only `\n`, `\r\n` and `\r` end a line, as in Python. `str.splitlines` would also split at form feeds.
     """
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-        text = content.decode(encoding, errors="replace")
+        text = content.decode(encoding_of(content), errors="replace")
     except (SyntaxError, LookupError, ValueError):
         return None
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")

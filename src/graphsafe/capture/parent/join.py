@@ -12,10 +12,11 @@ from graphsafe.capture.parent.chain_that_ran import with_chain_that_ran
 from graphsafe.capture.shared.classify import functions_of
 from graphsafe.capture.shared.places import shown
 from graphsafe.config import Config
+from graphsafe.files import read_regular
 from graphsafe.report.executed import ExecutedFile, digest, runs_of
 from graphsafe.report.fingerprint import same_cause
 from graphsafe.report.model import LEVELS, Finding, JoinStatus, Level, Limit, Location, Suppression
-from graphsafe.scan.sources.source import Unreadable, read
+from graphsafe.scan.sources.source import MAX_BYTES, Unreadable, read
 from graphsafe.scan.sources.suppress import Comment, comments
 
 _SEEN_BY_STEP = ("GS1", "GS2", "GS3", "GS401", "GS402", "GS701", "GS702", "GS703")
@@ -111,7 +112,7 @@ def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ..
     for file, numbers in sorted(lines.items()):
         if _is_of_project(file):
             with contextlib.suppress(OSError):
-                found.append(ExecutedFile(shown(file), digest(Path(file).read_bytes()), runs_of(numbers)))
+                found.append(ExecutedFile(shown(file), digest(read_regular(file, MAX_BYTES)), runs_of(numbers)))
     return tuple(found)
 
 

@@ -24,7 +24,10 @@ class Answers:
         """Return the answer of this class, or None."""
         if kind not in self._read:
             data = self._data.get(_name_of(kind))
-            self._read[kind] = None if data is None else read(kind, data)
+            try:
+                self._read[kind] = None if data is None else read(kind, data)
+            except (TypeError, ValueError, AttributeError, RecursionError):  # no child of graphsafe writes this
+                self._read[kind] = None
         found: Answer | None = self._read[kind]
         return found
 

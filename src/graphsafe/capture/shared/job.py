@@ -125,6 +125,8 @@ WAITS_ALONE = "wait to have the device alone"
 "The phase of a child that is ready to measure."
 _ALONE, _SHARED = "alone", "shared"
 _POLL = 0.005
+_MAX_PHASES = 4_000_000
+"The largest size in bytes of a list of phases, which is read again and again."
 
 
 class Channel:
@@ -190,11 +192,12 @@ def forget(job: Job) -> None:
 
 
 def read_answers(folder: Path, child: str) -> Answers:
-    """Return the answers that a child has written so far."""
+    """Return the answers that a child has written so far. A file that no child of graphsafe writes holds none."""
     try:
-        return Answers(decode(read_text(f"{folder}/{child}.result")))
-    except (OSError, ValueError):
+        data = decode(read_text(f"{folder}/{child}.result"))
+    except (OSError, ValueError, RecursionError):
         return Answers()
+    return Answers(data if isinstance(data, dict) else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +209,11 @@ class Phase:
 
 def read_phases(folder: Path, child: str) -> list[Phase]:
     try:
-        lines = read_text(f"{folder}/{child}.phases").splitlines()
-    except OSError:
+        lines = read_text(f"{folder}/{child}.phases", _MAX_PHASES).splitlines()
+        parts = [line.partition(" ") for line in lines]
+        return [Phase(float(began), name) for began, _, name in parts if name]
+    except (OSError, ValueError):  # the target has written to the file
         return []
-    parts = [line.partition(" ") for line in lines]
-    return [Phase(float(began), name) for began, _, name in parts if name]
 
 
 def write_answers(folder: Path, name: str, *answers: object) -> None:

@@ -71,10 +71,9 @@ class ScanCache:
 
     def indexes(self) -> frozenset[str]:
         """Add the known indexes to `files`. Return the files that are known to be legal Python but have no index."""
-        known = self._rows.texts("indexes") if self._rows is not None else {}
         legal: set[str] = set()
         for path, key in self._keys.items():
-            text = known.get(key)
+            text = self._rows.text("indexes", key) if self._rows is not None else None
             if text == LEGAL:
                 legal.add(path)
             elif text is not None and (index := index_of(path, text)) is not None:

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -32,6 +33,13 @@ A journal also names a file that SQLite deletes afterwards, so a foreign journal
 the user.
 """
 _COLUMNS = "(key text primary key, data text)"
+MAX_TEXT = 64_000_000
+"The largest size in bytes of a stored string."
+_MAX_SCHEMA = 10_000
+"The largest size in bytes of an entry of the schema."
+_STEP, _MOST_STEPS = 100_000, 300
+"""A connection may take `_MOST_STEPS` times `_STEP` instructions of SQLite, ten times as many as a full cache needs.
+In a forged file, a search may have no end."""
 
 
 class SealedRows:
@@ -47,14 +55,26 @@ class SealedRows:
         self._secret = secret
         self._complain = complain
         self._reading: sqlite3.Connection | None = None
+        self._unread = 0
+        "The number of bytes that may still be read."
 
     def text(self, table: str, key: str) -> str | None:
         """Return the string stored under a key, or None."""
-        return self._select(table, "where key = ?", [key]).get(key)
-
-    def texts(self, table: str) -> dict[str, str]:
-        """Return all strings of a table by key."""
-        return self._select(table)
+        if self._file is None or not os.path.lexists(self._file):
+            return None
+        try:
+            if self._reading is None:
+                self._reading = self._open()
+                self._unread = os.path.getsize(self._file)
+            # Rows are read one by one. In a forged file, any number of rows may share pages and be as long as the file.
+            row = self._reading.execute(f"select key, data from {table} where key = ?", [key]).fetchone()
+            self._unread -= sum(len(part) for part in row or () if isinstance(part, bytes))
+            if self._unread < 0:
+                raise sqlite3.DatabaseError("the rows are longer than the file")
+        except (sqlite3.Error, UnicodeError, OSError) as error:
+            self._give_up(error)
+            return None
+        return self._opened(table, *row) if row is not None else None
 
     def write(self, table: str, rows: Iterable[tuple[str, str]], limit: int) -> None:
         """Write strings under their keys. The table then keeps only the `limit` rows that were written last."""
@@ -69,7 +89,11 @@ class SealedRows:
                     connection.execute(f"pragma application_id = {OWNER}")
                     for name in self._tables:
                         connection.execute(f"create table if not exists {name} {_COLUMNS}")
-                    sealed = ((key, self._seal(table, key.encode(), _bytes(text)) + text) for key, text in rows)
+                    sealed = (
+                        (key, self._seal(table, key.encode(), _bytes(text)) + text)
+                        for key, text in rows
+                        if len(_bytes(text)) < MAX_TEXT
+                    )
                     connection.executemany(f"insert or replace into {table} values (?, ?)", sealed)
                     newest = f"select rowid from {table} order by rowid desc limit {limit}"
                     connection.execute(f"delete from {table} where rowid not in ({newest})")
@@ -77,18 +101,6 @@ class SealedRows:
                 connection.close()
         except (sqlite3.Error, UnicodeError, OSError) as error:
             self._give_up(error)
-
-    def _select(self, table: str, where: str = "", values: Sequence[str] = ()) -> dict[str, str]:
-        if self._file is None or not os.path.lexists(self._file):
-            return {}
-        try:
-            if self._reading is None:
-                self._reading = self._open()
-            found = self._reading.execute(f"select key, data from {table} {where}", values).fetchall()
-        except (sqlite3.Error, UnicodeError) as error:
-            self._give_up(error)
-            return {}
-        return {str(key, "ascii"): text for key, data in found if (text := self._opened(table, key, data)) is not None}
 
     def _seal(self, table: str, key: bytes, text: bytes) -> str:
         content = b"\0".join((table.encode(), key, text))
@@ -115,14 +127,20 @@ class SealedRows:
         # Deeply nested code is read in a second thread (deep_stack.py) while the first thread waits.
         connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS, check_same_thread=False)
         try:
+            _limit(connection, _MAX_SCHEMA)
+            connection.set_progress_handler(iter([0] * _MOST_STEPS).__next__, _STEP)
             connection.execute("pragma trusted_schema = off")
             connection.execute("pragma cell_size_check = on")
             # graphsafe never writes a log, so an existing log is foreign. A file that a crash has damaged is replaced.
             connection.execute("pragma journal_mode = memory")
             connection.text_factory = bytes
-            schema = {sql for (sql,) in connection.execute("select sql from sqlite_master where sql is not null")}
+            few = f"limit {len(self._tables) + 1}"
+            schema = {
+                sql for (sql,) in connection.execute(f"select sql from sqlite_master where sql is not null {few}")
+            }
             if schema and schema != self._schema:
                 raise sqlite3.DatabaseError("not a cache, or one of another version")
+            _limit(connection, MAX_TEXT + 1000)  # a row also has a key and a seal
         except (sqlite3.Error, UnicodeError):
             connection.close()
             raise
@@ -135,7 +153,7 @@ class SealedRows:
             self._reading.close()
             self._reading = None
         damaged = isinstance(error, (sqlite3.DatabaseError, UnicodeError))
-        damaged = damaged and not isinstance(error, sqlite3.OperationalError)
+        damaged = damaged and (str(error) == "interrupted" or not isinstance(error, sqlite3.OperationalError))
         file, self._file = self._file, None
         assert file is not None
         if damaged and is_own(file):
@@ -159,6 +177,13 @@ def is_own(file: Path) -> bool:
         header = opened.read(_OWNER_AT + 4)
         return header.startswith(_MAGIC) and header[_OWNER_AT:] == OWNER.to_bytes(4, "big")
     return False
+
+
+def _limit(connection: sqlite3.Connection, length: int) -> None:
+    """Limit the size of a row in bytes. Before Python 3.11, a row may be as large as the file."""
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MAX_SCHEMA)
 
 
 def _bytes(text: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphsafe.scan.execution.kinds import ArgumentKinds
+from graphsafe.scan.execution.kinds import USUAL, ArgumentKinds
 from graphsafe.scan.symbols.project import Project
 
 MAX_COLD = 2
@@ -16,6 +16,8 @@ MAX_OUT_OF_SCOPE = {True: 3, False: 1}
 "The largest number of levels to which calls are followed out of the scope, from hot code (True) and cold code (False)."
 MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
 "The same numbers for the last quarter of the budget."
+READINGS_FOR_EACH = 10
+"The largest number of readings for each kind of arguments of each function, beyond the usual number."
 BYTES_PER_READING = 4000
 "Number of bytes of other files whose indexing costs as much as reading one function."
 
@@ -42,6 +44,14 @@ class CallBudget:
         """Return whether a file, or the file of a function, is in scope. Other functions are followed only for their
         values."""
         return self._scope is None or ref.partition("::")[0] in self._scope.paths
+
+    def has_readings_left(self) -> bool:
+        """Return whether one more function may be read.
+
+        Functions that all call one another would otherwise be read once for each pair of them. In real projects, nearly
+        every function is read once for each kind of its arguments.
+        """
+        return self.readings < USUAL + READINGS_FOR_EACH * self.kinds.count
 
     def is_spent(self) -> bool:
         """Return whether the budget is used up, so that no further call is followed."""

@@ -22,7 +22,8 @@ MANY_KINDS = "called in too many ways to follow each"
 class ArgumentKinds:
     def __init__(self) -> None:
         self._kinds: dict[str, set[Hashable]] = {}
-        self._count = 0
+        self.count = 0
+        "The number of kinds of all functions."
 
     def has_room(self, ref: str, kind: Hashable) -> bool:
         """Return whether a function or constructor may be read for this kind of arguments. If so, record the kind."""
@@ -32,8 +33,8 @@ class ArgumentKinds:
                 return True
         except TypeError:  # a constant has no hash
             return len(known) < MAX_KINDS
-        if len(known) >= MAX_KINDS and self._count > USUAL + USUAL_FOR_EACH * len(self._kinds):
+        if len(known) >= MAX_KINDS and self.count > USUAL + USUAL_FOR_EACH * len(self._kinds):
             return False
         known.add(kind)
-        self._count += 1
+        self.count += 1
         return True

@@ -19,7 +19,7 @@ SEEDED = re.compile(r"random\.seed(?<=\brandom\.seed)\(")
 ONCE = re.compile(r"(main|build|setup)\w*$|.*\.__init__$")
 "Functions that run before the first step."
 TRAINING = re.compile(r"(?<!not self)\.training\b")
-_ARRAYS = re.compile(r"\b(ndarray|NDArray)\b(?!.*Tensor)")
+_ARRAY = re.compile(r"\b(?:ndarray|NDArray)\b")
 REGISTERED = re.compile(r"register_generator_state(?<=\bregister_generator_state)\(\s*([\w.\[\]]+)")
 
 
@@ -76,7 +76,8 @@ def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: Func
 def is_for_arrays(frame: Frame) -> bool:
     """Return whether the drawing function is declared to return arrays, so that the draw may stay on the host."""
     returns = frame.node.returns if frame.node is not None else None
-    return returns is not None and _ARRAYS.search(ast.unparse(returns)) is not None
+    _, *after = _ARRAY.split(ast.unparse(returns)) if returns is not None else [""]
+    return bool(after) and "Tensor" not in after[-1]
 
 
 def is_seeded(frame: Frame) -> bool:

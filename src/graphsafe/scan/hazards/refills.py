@@ -16,7 +16,7 @@ from graphsafe.scan.sources.source import parse
 _HOST_WAITS = frozenset("synchronize query item tolist cpu numpy".split())
 "Methods after which the host knows that earlier work is complete."
 _ANY_WAIT = re.compile(rf"\.(?:{'|'.join(sorted(_HOST_WAITS))})\(")
-_FILLS = re.compile(r"(?:\[.*?\]\s*=[^=]|\.(?:copy_|fill_|zero_|numpy)\()")
+_FILLS = re.compile(r"(?:\[.{0,200}?\]\s*=[^=]|\.(?:copy_|fill_|zero_|numpy)\()")
 "Matches the code after a host tensor's name if that code writes into the tensor."
 _LOOPS = ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp
 

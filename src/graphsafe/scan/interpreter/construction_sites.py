@@ -18,7 +18,7 @@ from graphsafe.scan.symbols.project_files import Files
 
 MAX_SITES = 8
 "The largest number of functions that are read to find the values of one attribute."
-_CALL = re.compile(rb"([A-Z]\w*)\(")
+_CALL = re.compile(rb"(?<!\w)([A-Z]\w*)\(")
 _CLASS_ITSELF = re.compile(r"\bcls\(")
 
 

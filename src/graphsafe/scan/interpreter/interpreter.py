@@ -260,9 +260,11 @@ class Interpreter:
             number = self.queries.number(("read", self.closures.next_id()))
 
         def work() -> Summary | None:
-            # The node is looked up only here, because most functions with a known summary have no syntax tree in
-            # memory.
+            # Most functions with a known summary have no syntax tree in memory.
             node = self.project.function_node(ref)
+            if node is not None and not self.budget.has_readings_left():
+                self.note(Failure("not-followed", ref, MANY_KINDS))
+                return None
             if node is None:
                 return None
             return self.closures.in_another_function(
@@ -320,10 +322,9 @@ class Interpreter:
         ref, arguments = call.ref, call.arguments
         self.budget.readings += 1
         facts = self.project.function_facts(ref)
-        path = ref.partition("::")[0]
-        file = self.project.files.index(path)
+        file = self.project.files.index(ref.partition("::")[0])
         assert file is not None and facts is not None
-        owner = f"{path}::{facts.owner}" if facts.owner is not None else None
+        owner = f"{file.path}::{facts.owner}" if facts.owner is not None else None
         frame = Frame(self, file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope)
         frame.level, frame.captured, frame.step_loops = call.level, call.captured, call.loops
         frame.between, frame.composes = call.between, call.composes

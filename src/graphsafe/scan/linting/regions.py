@@ -33,8 +33,7 @@ _HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
 "Matches methods of classes that keep a step's inputs on the host, such as replay buffers."
 _GENERATORS = re.compile(r"Generator\w*\.__call__$")
 "Matches callables that generate a sequence. The host decides after each token whether to generate another one."
-_PREFILLS = re.compile(r"(?i:prefill)(?!.*(?i:decode))")
-"Matches names of functions and classes that process prompts."
+_PREFILL, _DECODE = re.compile("prefill", re.I), re.compile("decode", re.I)
 Lines = tuple[int, int]
 "The first and the last line."
 
@@ -102,7 +101,7 @@ class Regions:
         self._first_run = calls.reached(begun_in_capture, without=replaying) - calls.reached(ready, without=replaying)
         # The host runs loops around models, and the prompt of a request may have any length. So no graph contains such
         # code unless a capture of the project contains it.
-        beside = {ref for ref in hot if record.roots.get(ref) == LOOP or _PREFILLS.search(ref.partition("::")[2])}
+        beside = {ref for ref in hot if record.roots.get(ref) == LOOP or _prefills(ref.partition("::")[2])}
         self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
         self._hot = hot
 
@@ -240,3 +239,9 @@ class Regions:
         node = self._project.function_node(ref)
         for block in captures_in(node) if node is not None else ():
             yield block.body[0].lineno, block.end_lineno or block.lineno
+
+
+def _prefills(name: str) -> bool:
+    """Return whether a name of a function or class says that it processes prompts."""
+    _, *after = _PREFILL.split(name)
+    return bool(after) and _DECODE.search(after[-1]) is None

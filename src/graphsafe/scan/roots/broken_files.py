@@ -8,7 +8,7 @@ from pathlib import Path
 
 from graphsafe.scan.symbols.project_files import Files
 
-_FROM = re.compile(rb"from (?<![^\n]from )(\.*)([\w.]+) import (?:\([^()]*?|.*?)\b[A-Z]\w*[a-z]")
+_FROM = re.compile(rb"from (?<![^\n]from )(\.*)(\w[\w.]*) import (?:\([^()]*?|.*?)\b[A-Z]\w*[a-z]")
 """Matches imports of classes. Modules that a build makes from other languages define functions.
 
 A search that begins with fixed characters, and looks back from there to the start of the line, is five times as fast.

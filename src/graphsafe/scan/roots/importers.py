@@ -21,7 +21,10 @@ SMALL = 300
 MAX_NEAREST = 8
 "The largest number of files of a large project at which reading begins, not counting the given files."
 
-_IMPORT = re.compile(rb"[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))")
+_IMPORT = re.compile(
+    rb"[ \t]*(?:from[ \t]+(\.*)((?:\w[\w.]*)?)[ \t]+import[ \t]*(\([^)]{0,8000}\)|[^\n]*)|import[ \t]+([^\n]+))"
+)
+"Matches an import. A list of names in brackets has a limit, since the closing bracket may be missing."
 _NAME = re.compile(rb"(?:^|[(,\n])[ \t]*([\w.*]+)")
 _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)?(\w+)""")
 "Matches the names of operators, which are called by name, without an import."
@@ -169,7 +172,8 @@ def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
     the time."""
     end = 0
     while (word := data.find(b"import", end)) >= 0:
-        match = _IMPORT.match(data, data.rfind(b"\n", 0, word) + 1)
+        line = data.rfind(b"\n", end, word) + 1
+        match = _IMPORT.match(data, line) if line or not end else None  # each line is tried once
         end = word + len(b"import")
         if match is not None:
             end = max(end, match.end())

@@ -9,16 +9,14 @@ from __future__ import annotations
 import ast
 import codecs
 import hashlib
-import io
 import re
-import tokenize
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from graphsafe.files import read_regular
+from graphsafe.files import encoding_of, read_regular
 from graphsafe.scan.sources.capture_calls import ENDS, as_blocks
 
 MAX_BYTES = 16_000_000
@@ -26,6 +24,8 @@ MAX_BYTES = 16_000_000
 
 DIGEST_LENGTH = 32
 ENCODING = re.compile(rb"\xef\xbb\xbf|[^\r\n]*coding|[^\r\n]*(?:\r\n|\r|\n)[^\r\n]*coding")
+MAX_NAME = 1000
+"The largest number of characters of a name. Generated names are shorter."
 _LINE_END = re.compile(r"(\r\n|\r|\n)")
 
 
@@ -92,8 +92,7 @@ def decode(data: bytes) -> str:
         if not ENCODING.match(data):
             # Most files have neither a byte order mark nor a comment that names an encoding.
             return _with_line_feeds(data.decode("utf-8"))
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        text = data.decode(encoding)
+        text = data.decode(encoding_of(data))
     except (SyntaxError, ValueError, LookupError) as error:  # a codec such as `undefined` may raise any of these
         if not isinstance(error, UnicodeDecodeError):
             raise Unreadable(str(error)) from error
@@ -114,8 +113,7 @@ def encoded(text: str) -> bytes:
     data = text.encode("utf-8", "surrogatepass")
     if ENCODING.match(data):
         try:
-            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-            return text.encode(encoding)
+            return text.encode(encoding_of(data))
         except (SyntaxError, ValueError, LookupError):
             return data
     return data
@@ -124,7 +122,7 @@ def encoded(text: str) -> bytes:
 def editable_lines(data: bytes) -> tuple[str, list[str], list[str]]:
     """Return encoding, lines and line ends (one fewer) of a file that is to be written back. Raises Unreadable."""
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        encoding = encoding_of(data)
         parts = _LINE_END.split(data.decode(encoding))
     except (SyntaxError, ValueError, LookupError) as error:
         raise Unreadable(str(error)) from None
@@ -163,13 +161,23 @@ def parse(text: str) -> ast.Module:
         return as_blocks(tree) if ENDS in text else tree
 
 
+def _with_usual_names(tree: ast.Module, source: Source) -> ast.Module:
+    """Return the tree, unless it holds a name that would keep searches in names busy. Raises Unreadable."""
+    if max(map(len, source.lines)) > MAX_NAME:
+        for node in ast.walk(tree):
+            names = () if isinstance(node, ast.Constant) else (value for _, value in ast.iter_fields(node))
+            if any(isinstance(name, str) and len(name) > MAX_NAME for name in names):
+                raise Unreadable(f"a name of more than {MAX_NAME} characters", getattr(node, "lineno", 1))
+    return tree
+
+
 def parse_source(source: Source) -> tuple[Source, ast.Module]:
     """Return the tree of a whole file and its source. This is another source if newer syntax had to be rewritten.
 
     Raises Unreadable if neither `ast` nor libcst can parse the file.
     """
     try:
-        return source, parse(source.text)
+        return source, _with_usual_names(parse(source.text), source)
     except (RecursionError, MemoryError) as error:
         raise Unreadable("nested too deeply for Python's parser") from error
     except (SyntaxError, ValueError) as error:
@@ -182,7 +190,8 @@ def parse_source(source: Source) -> tuple[Source, ast.Module]:
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 pass
             else:
-                return Source(source.path, text), tree
+                rewritten = Source(source.path, text)
+                return rewritten, _with_usual_names(tree, rewritten)
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         if isinstance(error, SyntaxError) and error.lineno:
             raise Unreadable(reason, error.lineno, max(error.offset or 1, 1)) from error

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from graphsafe.scan.sources.source import Source
 
 _COMMENT = re.compile(
-    r"#\s*graphsafe:\s*ignore(?:\s*\[(?P<codes>[^\]]*\w[^\]]*)\]|(?!\s*(?:[\[({<=:,]|GS\d)|\w))(?P<reason>.*)$", re.I
+    r"#\s*graphsafe:\s*ignore(?:\s*\[(?P<codes>[^\w\[\]]*\w[^\[\]]*)\]|(?!\s*(?:[\[({<=:,]|GS\d)|\w))(?P<reason>.*)$",
+    re.I,
 )
 "Matches a suppression. Codes that are not in brackets are a mistake: the comment must not suppress every code."
 _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
@@ -19,7 +20,7 @@ _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<rea
 
 A comment without codes suppresses nothing, because it would hide too much.
 """
-_MEANT = re.compile(r"#\s*graphsafe\s*:?\s*(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
+_MEANT = re.compile(r"#\s*graphsafe\s*(?::\s*)?(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
 "Matches a malformed comment that was meant as a suppression."
 _PERHAPS = re.compile(r"#\s*(?:graphsafe|noqa:[^#\n]*GS)", re.I)
 "Matches a part of each suppression comment. Python's tokenizer is slow, and most files have only `# noqa: E501`."

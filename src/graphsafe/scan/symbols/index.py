@@ -19,6 +19,7 @@ from graphsafe.scan.symbols.imports import import_targets
 
 MARK = re.compile(r"#\s*graphsafe:\s*(\w+)")
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
+MAX_CHAIN = 100
 HANDING_OVER = ("_hook(", ".forward = ")
 "Code on lines that pass a function to torch, which then calls it in every step."
 GRAPHED = ("make_graphed_callables", "CudaGraphModule")
@@ -235,9 +236,12 @@ def meant_mark(line: str) -> str | None:
 
 
 def dotted(node: ast.expr) -> str | None:
-    """Return `a.b.c` for an attribute chain or for a subscript's base (`Generic[T]`), else None."""
+    """Return `a.b.c` for an attribute chain or for a subscript's base (`Generic[T]`), else None.
+
+    A longer chain than MAX_CHAIN has no name, since the names of all its parts would take quadratic time.
+    """
     text = ""
-    while True:
+    for _ in range(MAX_CHAIN):
         kind = type(node)
         if kind is ast.Name:
             return node.id + text  # type: ignore[attr-defined, no-any-return]
@@ -246,6 +250,7 @@ def dotted(node: ast.expr) -> str | None:
         elif kind is not ast.Subscript:
             return None
         node = node.value  # type: ignore[attr-defined]
+    return None
 
 
 def is_none(node: ast.AST) -> bool:

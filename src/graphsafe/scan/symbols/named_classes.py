@@ -64,9 +64,8 @@ class NamedClasses:
         text = "\n".join(lines[facts.line - 1 : facts.end_line])
         asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))
         owner = self._project.class_facts(f"{path}::{facts.owner}") if facts.owner is not None else None
-        for attribute in (
-            re.findall(rf"\bself\.(\w+)\b[^=\n]*=[^=\n]*\b{name}\b\s*(?:,|$)", text, re.M) if owner else ()
-        ):
+        kept = rf"\bself\.(\w+)\b[^=\n]{{0,200}}=[^=\n]{{0,200}}\b{name}\b\s*(?:,|$)"
+        for attribute in re.findall(kept, text, re.M) if owner else ():
             for qualified in owner.methods.values() if owner is not None else ():
                 method = self._project.function_facts(f"{path}::{qualified}")
                 if method is not None:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
-_CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(([^)]*)\)")
-"""Matches a class definition. The pattern has no anchor, so that the search looks for the word first, which is ten
-times as fast. It may also match prose."""
-_NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
+_CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\[\]]*\])?\(")
+"""Matches a class definition up to its bases. The pattern has no anchor, so that the search looks for the word first,
+which is ten times as fast. It may also match prose."""
+_NAME = re.compile(rb"(?<!\w)(\w+)[ \t]*(?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\][ \t]*)?(?:,|$|\n)")
+"Matches a base, which may have one level of brackets in its own: `Base[dict[str, int], T]`."
 
 _TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(test_\w+|\w+_test|conftest)\.py::")
 "Matches definitions in test files."
@@ -106,8 +107,14 @@ def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
 
 def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:
     """Yield the bases that a file's classes list, each with the class."""
+    end = 0
     for match in _CLASS.finditer(data):
-        for base in _NAME.findall(match.group(2)):
+        if match.start() < end:
+            continue
+        end = data.find(b")", match.end())
+        if end < 0:
+            return
+        for base in _NAME.findall(data, match.end(), end):
             yield base.decode(), match.group(1).decode()
 
 

@@ -23,7 +23,7 @@ def read_issued(folder: Path, child: str) -> list[Call]:
     for line in lines:
         try:
             found.append(read(Call, decode(line)))
-        except ValueError:  # the process was killed while it was writing
+        except (ValueError, TypeError, AttributeError, RecursionError):  # the process was killed while it was writing
             break
     return found
 

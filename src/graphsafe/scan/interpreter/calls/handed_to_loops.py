@@ -13,8 +13,8 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 
 LOOPER = re.compile(
-    rb"def (?<![^\n]def )(\w*(?:bench|timeit|time_|_time|measure|latency|throughput|profile|loop|drive|repeat)\w*)"
-    rb"\((?:fn|func|function|step|step_fn|callable|body|op)\b"
+    rb"def (?<![^\n]def )(?=\w*(?:bench|timeit|time_|_time|measure|latency|throughput|profile|loop|drive|repeat))"
+    rb"(\w+)\((?:fn|func|function|step|step_fn|callable|body|op)\b"
 )
 """Matches a module-level function that calls its first parameter in a loop, judging by the names of both.
 

@@ -18,7 +18,9 @@ METHODS = _FORWARD | frozenset(
     ).split()
 )
 "Methods of torch's modules and tensors whose callable arguments run in every step."
-_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
+_TEXT = re.compile(
+    rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]{0,500}\b(?:args|inputs?)\b[^()]{0,500}\boutputs?\b"
+)
 "Matches a function with the parameters of a forward hook in torch's documentation."
 _WORDS = (b"(module", b"(self, module")
 _REMOVES = re.compile(r"\.remove\(\)")
