@@ -96,6 +96,7 @@ def scan_paths(
             with_graphs=candidates.with_graphs,
             chooses_device=candidates.chooses_device,
             has_one_device=candidates.has_one_device,
+            has_unread_module=driver.has_unread_module,
         )
         return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 
