@@ -71,7 +71,8 @@ def scan_paths(
     known = kept.report() if hot is None else None  # the cache does not hold the hot statements
     if known is not None:
         return replace(known, created=_now(), limits=(*known.limits, *left_out))
-    candidates = find_candidates(files, wanted, config, root_patterns(config, rulebook))
+    # This already parses files, which has to go as deep as later.
+    candidates = run_deep(lambda: find_candidates(files, wanted, config, root_patterns(config, rulebook)))
     settled = kept.indexes().union(candidates.paths)
     missing = {
         path: files.names[path]
