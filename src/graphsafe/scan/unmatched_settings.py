@@ -43,7 +43,7 @@ def stray_marks(files: Files, path: str, shown: str) -> Iterator[Limit]:
         text = files.source(path).lines[line - 1]
         meant = meant_mark(text)
         why = (
-            "it marks no function; a mark belongs on or above the `def` line of a function that is in no other function"
+            "it marks no function: a mark belongs on or above the `def` line of a function that is in no other function"
         )
         why = why if meant is None else f'no such mark (did you mean "{meant}"?)'
         mark = MARK.search(text)
