@@ -98,6 +98,16 @@ def test_what_is_nested_without_end_ends_no_scan(
     assert [line for line in out if line.startswith(FOUND)], out
 
 
+def test_a_file_is_parsed_as_deep_alone_as_in_its_folder(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "deep.py").write_text(f"{HOT}\n\nNUMBER = 1{' + 1' * 5000}\n", encoding="utf-8")
+    for number in range(20):
+        (project / f"other{number}.py").write_text("", encoding="utf-8")
+    _, alone, _ = scan(capsys, "deep.py", "--no-cache")
+    _, whole, _ = scan(capsys, ".", "--no-cache")
+    assert alone == [line for line in whole if line.startswith("deep.py:")]
+    assert [line.split(" ")[1] for line in alone] == ["GS101"]
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -144,6 +154,43 @@ def test_what_is_no_file_is_a_bad_request(project: Path, capsys: pytest.CaptureF
     assert code == 2
     assert err == ["graphsafe: bad.py: no such file or folder"]
     assert [line for line in out if line.startswith(FOUND)], out
+
+
+LONG = f"{'a' * 300}.py"
+
+
+def test_a_name_that_is_too_long_is_a_bad_request(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = scan(capsys, LONG, "hot.py")
+    assert code == 2
+    assert len(err) == 1 and err[0].startswith(f"graphsafe: {LONG}: ")
+    assert [line for line in out if line.startswith(FOUND)], out
+
+
+@pytest.mark.parametrize("words", [["scan", "hot.py", "-o", f"{LONG}/out.json"], ["config", LONG]])
+def test_so_is_a_path_that_cannot_be(project: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert cli.main(words) == 2
+    err = capsys.readouterr().err.splitlines()
+    assert len(err) == 1 and LONG in err[0], err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the working directory cannot be removed there")
+def test_a_working_directory_that_was_removed_is_a_bad_request(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = project / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    try:
+        assert scan(capsys) == (2, [], ["graphsafe: the working directory has been removed"])
+    finally:
+        os.chdir(project)
+
+
+def test_an_empty_path_is_a_bad_request(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is what a variable of a script that is not set leaves."""
+    code, out, err = scan(capsys, "")
+    assert (code, out, len(err)) == (2, [], 1)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
@@ -274,6 +321,8 @@ def test_an_ignore_file_that_cannot_be_followed_is_said(
 def test_a_folder_that_may_not_be_read_is_said(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "closed").mkdir(mode=0)
     assert limits(capsys) == [("unread-folder", "closed")]
+    _, _, (told,) = scan(capsys, ".", "-q")
+    assert told.startswith("graphsafe: closed: ")
 
 
 @pytest.mark.child

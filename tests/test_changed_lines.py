@@ -116,7 +116,9 @@ def test_what_a_submodule_holds_is_its_own_matter(repository: Repository) -> Non
     repository.git(*inner, "commit", "-qm", "inner")
     repository.commit("more.py", HOT)
     (repository.folder / "inner" / "hot.py").write_text(MORE, encoding="utf-8")
-    assert repository.places(".", "--diff", "HEAD") == []
+    code, out, err = repository.scan(".", "--diff", "HEAD", "-q")
+    assert (code, out) == (0, "")
+    assert err.startswith("graphsafe: inner: a submodule; ")
 
 
 def test_what_fixes_move_down_has_not_changed(repository: Repository) -> None:

@@ -261,6 +261,15 @@ def test_excluded_files_are_neither_reported_nor_read(project: Path, capsys: pyt
     assert "GS101" in out and "GS900" not in out
 
 
+def test_an_excluded_folder_is_read_if_it_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "old" / "tests").mkdir(parents=True)
+    for folder in ("old", "old/tests"):
+        (project / folder / "hot.py").write_text(HOT, encoding="utf-8")
+    (project / "graphsafe.toml").write_text('exclude = ["old/", "tests/"]\n', encoding="utf-8")
+    found = here(capsys, "scan", "old", "--format", "concise")[1]
+    assert [line.partition(":")[0] for line in found.splitlines()] == ["old/hot.py"]
+
+
 def test_patterns_of_the_command_line_exclude_besides_configured_ones(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

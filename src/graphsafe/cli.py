@@ -40,6 +40,9 @@ from graphsafe.version import __version__
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 "The numbers of the OSError that a write to a full or failing disk raises."
 
+_NO_WAY = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
+"The numbers of the OSError that a path raises to which this user has no access, or which cannot exist."
+
 
 def run() -> int:
     """Run `main` as the whole work of this process.
@@ -92,6 +95,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             _discard_output()
             complain(f"the output cannot be written: {error.strerror}")
             return BAD_REQUEST
+        if isinstance(error, OSError) and error.filename is not None and error.errno in _NO_WAY:
+            complain(f"{os.fsdecode(error.filename)}: {error.strerror}")
+            return BAD_REQUEST
+        if isinstance(error, FileNotFoundError) and not _has_working_directory():
+            complain("the working directory has been removed")
+            return BAD_REQUEST
         from graphsafe.failure import what_to_report
 
         with contextlib.suppress(OSError):
@@ -110,6 +119,14 @@ def _usage_error(error: click.UsageError) -> str:
     command = path.partition(" ")[2]
     shown = f"{command}: {text[:1].lower()}{text[1:]}" if command else text
     return f"{' '.join(shown.split())}; see {path} --help"
+
+
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def _discard_output() -> None:

@@ -84,6 +84,27 @@ def test_in_a_small_project_a_file_alone_has_the_findings_of_a_whole_scan(projec
     assert not alone.limits
 
 
+@pytest.mark.parametrize("small", [importers.SMALL, 0])
+def test_modules_that_lead_nowhere_near_a_file_count_for_its_region(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr(importers, "SMALL", small)
+    package = tmp_path / "engine"
+    package.mkdir()
+    for name in ["pyproject.toml", "engine/__init__.py", *(f"engine/other{number}.py" for number in range(20))]:
+        (tmp_path / name).write_text("")
+    (package / "show.py").write_text(
+        "import torch\nfrom engine.draw import draw\ndef show(shown: torch.Tensor):\n    draw(shown)\n"
+    )
+    (package / "draw.py").write_text("def draw(shown):\n    return 'white' if shown[0, 0] > 3 else 'black'\n")
+    (package / "model.py").write_text(
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    )
+    alone, whole = scan(tmp_path, "engine/draw.py"), scan(tmp_path)
+    assert [(f.code, f.region) for f in whole.findings] == [("GS102", "step")]
+    assert alone.findings == whole.findings
+
+
 def test_in_a_large_project_the_nearest_roots_are_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importers, "SMALL", 0)
     alone = scan(project, "helper.py")

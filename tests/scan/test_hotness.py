@@ -252,6 +252,13 @@ class Engine:  # graphsafe: hot
 
 
 print("graphsafe: ")  # graphsafe: what follows was measured
+
+
+def outer(x):
+    def inner(y):  # graphsafe: cold
+        return y.cuda().item()
+
+    return inner(x)
 """
 
 
@@ -264,4 +271,6 @@ def test_a_mark_may_stand_on_any_line_of_the_head_and_is_told_if_it_marks_nothin
         assert [(limit.what.rpartition("m.py:")[2], limit.why.partition(":")[0]) for limit in told] == [
             ("21 # graphsafe: hto", 'no such mark (did you mean "hot"?)'),
             ("25 # graphsafe: hot", "it marks no function"),
+            ("35 # graphsafe: cold", "it marks no function"),
         ]
+        assert "in no other function" in told[-1].why

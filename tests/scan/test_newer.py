@@ -11,6 +11,7 @@ from graphsafe.config import Config
 from graphsafe.scan.api import scan_paths
 from graphsafe.scan.sources import newer
 from graphsafe.scan.sources.newer import rewrite
+from graphsafe.scan.sources.source import Source, Unreadable, parse_source
 
 NEWER = """\
 type Batch = dict[
@@ -86,3 +87,17 @@ def test_an_f_string_with_its_own_quotes_inside_stays_one(monkeypatch: pytest.Mo
     assert rewrite('name = f"{d["a"]} {x.sum()}"\n') == "name = f\"{d['a']} {x.sum()}\"\n"
     # Line breaks inside are new as well.
     assert rewrite('name = f"{d["a"]\n}"\n') == 'name = (  d["a"]\n) \n'
+
+
+@pytest.mark.parametrize(
+    ("mistake", "line"),
+    [
+        ("def f(x):\n    return x.item(\n", 5),
+        ("def f(x):\n    return x.item(\n\ndef g(x):\n    return x\n", 5),
+        ("@torch.no_grad()\ndef f(x):\n    return x +\n", 6),
+    ],
+)
+def test_the_place_of_a_mistake_is_not_that_of_newer_syntax(mistake: str, line: int) -> None:
+    with pytest.raises(Unreadable) as raised:
+        parse_source(Source(Path("step.py"), f"import torch\n\ntype Batch = dict[str, int]\n{mistake}"))
+    assert raised.value.line == line

@@ -166,6 +166,14 @@ def test_environments_are_not_read(project: Project, marker: str) -> None:
     assert places(scan(root, packages)) == [("GS201", f"{packages}/other/layers.py", 7)]
 
 
+def test_a_package_hides_a_module_of_the_same_name_beside_it(project: Project) -> None:
+    """Python does the same, for example while a module is split into a package."""
+    step = "import torch, helper\nclass Step(torch.nn.Module):\n    def forward(self, x): return helper.read(x)\n"
+    hidden, package = "def read(x):\n    return x.item()\n", "def read(x):\n\n    return x.tolist()\n"
+    root = project(**{"step.py": step, "helper.py": hidden, "helper/__init__.py": package, "pyproject.toml": ""})
+    assert places(scan(root)) == [("GS101", "helper/__init__.py", 3)]
+
+
 def test_torch_is_known_even_where_its_source_lies_in_the_project(project: Project) -> None:
     source = {"torch/__init__.py": "def nonzero(x): ...\n", "torch/nn/__init__.py": "class Module: ...\n"}
     assert places(scan(project(model=READS, **source))) == [("GS201", "model.py", 7)]

@@ -43,6 +43,7 @@ def unmatched(project: Path, configuration: str, *paths: Path, cache: Path | Non
         ('hot-paths = ["engine.runner:Runner.forward"]', []),
         ('hot-paths = ["engine.runner:Runner.*", "engine/", "*:*.forward"]', []),
         ('hot-paths = ["engine.runner:Runner.step"]', ["hot-paths engine.runner:Runner.step"]),
+        ('hot-paths = ["engine"]', ["hot-paths engine"]),
         ('cold-paths = ["engin/"]', ["cold-paths engin/"]),
         ('[per-file-ignores]\n"engine/*" = ["GS1"]\n"test/*" = ["GS1"]', ["per-file-ignores test/*"]),
         ('[targets.step]\nfactory = "engine/runner.py:Runner"', []),
@@ -97,7 +98,7 @@ def test_it_is_known_with_a_cache_too(project: Path, tmp_path: Path) -> None:
     cache, setting = tmp_path / "cache", 'cold-paths = ["late/"]'
     assert unmatched(project, setting, cache=cache) == unmatched(project, setting, cache=cache) == ["cold-paths late/"]
     (project / "late").mkdir()
-    (project / "late" / "code.py").write_text("")
+    (project / "late" / "code.py").write_text("def late(): pass\n")
     assert unmatched(project, setting, cache=cache) == []
 
 

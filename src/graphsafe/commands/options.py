@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -89,7 +89,16 @@ class _Output(click.ParamType[Output]):
         return Output(None if path == "-" else Path(path), form if named else None)
 
 
-PATH = click.Path(path_type=Path)
+class _Path(click.Path):
+    """A path that is not empty. An empty one comes from an unset variable of a script; Path("") would be `.`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _Path(path_type=Path)
 LEVEL = click.Choice(["error", "warning", "note"])
 _Command = TypeVar("_Command", bound=Callable[..., object])
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 Outcome: TypeAlias = "tuple[Report, int]"
 "The joined report, and the exit code."
-_TOLD = ("no-root", "internal-error", "not-python", "unmatched-setting")
+_TOLD_ALWAYS = ("no-root", "internal-error", "not-python", "unread-folder", "submodule")
+_TOLD = (*_TOLD_ALWAYS, "unmatched-setting")
 
 
 class ScanModes:
@@ -135,5 +136,5 @@ def complain_of_limits(report: Report) -> None:
     With --quiet, print only limits that make a report without findings meaningless.
     """
     for limit in report.limits:
-        if limit.kind in (_TOLD[:3] if is_quiet() else _TOLD):
+        if limit.kind in (_TOLD_ALWAYS if is_quiet() else _TOLD):
             complain(f"{limit.what}: {limit.why}")

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from graphsafe.errors import RequestError
 from graphsafe.git import calls as git
-from graphsafe.report.model import Report
+from graphsafe.report.model import Limit, Report
 from graphsafe.scan.sources.source import MAX_BYTES
 
 Content = Callable[[str], "bytes | None"]
@@ -22,6 +22,7 @@ _SHALLOW = (
     "; this clone is shallow and lacks older commits: get them by `git fetch --unshallow`, or by `fetch-depth: 0` "
     "in the checkout of a CI job"
 )
+_NOT_COMPARED = "a submodule; --diff does not compare its files, unless it is scanned by itself"
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
@@ -49,7 +50,7 @@ class Changes:
         for path in found:
             name = self._name(path)
             entry = self.before.get(name)
-            if self._is_in_submodule(name) or (entry is not None and self._is_same_link(path, entry)):
+            if self.submodule_of(path) is not None or (entry is not None and self._is_same_link(path, entry)):
                 continue
             data = content(path)
             is_new = entry is None and name not in self.tracked
@@ -82,12 +83,13 @@ class Changes:
         folder, name = os.path.split(path)
         return Path(os.path.relpath(os.path.join(os.path.realpath(folder), name), self.repository.top)).as_posix()
 
-    def _is_in_submodule(self, name: str) -> bool:
-        for folder in map(str, PurePosixPath(name).parents):
+    def submodule_of(self, path: str) -> str | None:
+        """Return the folder, from the top folder, of the submodule that contains a file, or None."""
+        for folder in map(str, PurePosixPath(self._name(path)).parents):
             entry = self.before.get(folder)
             if self.tracked.get(folder, entry.mode if entry is not None else "") == git.SUBMODULE:
-                return True
-        return False
+                return folder
+        return None
 
     def _is_same_link(self, path: str, entry: git.Entry) -> bool:
         if entry.mode != git.LINK:
@@ -103,7 +105,10 @@ class Changes:
 
 
 def only_changed(report: Report, changes: Changes, content: Content) -> Report:
-    """Return the report without findings on lines that have not changed. Raises RequestError."""
+    """Return the report without findings on lines that have not changed. Raises RequestError.
+
+    A submodule is not compared. If it has findings, it becomes a limit.
+    """
     paths = {finding.location.path: os.path.abspath(finding.location.path) for finding in report.findings}
     lines = changes.lines(sorted({*paths.values()}), content)
 
@@ -111,7 +116,9 @@ def only_changed(report: Report, changes: Changes, content: Content) -> Report:
         return any(first < changed.stop and changed.start <= last for changed in lines[paths[path]])
 
     findings = (one for one in report.findings if touch(one.location.path, one.location.line, one.location.end_line))
-    return replace(report, findings=tuple(findings))
+    submodules = dict.fromkeys(filter(None, map(changes.submodule_of, paths.values())))
+    limits = (Limit("submodule", folder, _NOT_COMPARED) for folder in submodules)
+    return replace(report, findings=tuple(findings), limits=(*report.limits, *limits))
 
 
 def changes_since(revision: str, paths: Sequence[Path]) -> Changes:

@@ -71,7 +71,8 @@ def scan_paths(
     known = kept.report() if hot is None else None  # the cache does not hold the hot statements
     if known is not None:
         return replace(known, created=_now(), limits=(*known.limits, *left_out))
-    candidates = find_candidates(files, wanted, config, root_patterns(config, rulebook))
+    # This already parses files, which has to go as deep as later.
+    candidates = run_deep(lambda: find_candidates(files, wanted, config, root_patterns(config, rulebook)))
     settled = kept.indexes().union(candidates.paths)
     missing = {
         path: files.names[path]
@@ -96,6 +97,7 @@ def scan_paths(
             with_graphs=candidates.with_graphs,
             chooses_device=candidates.chooses_device,
             has_one_device=candidates.has_one_device,
+            has_unread_module=driver.has_unread_module,
         )
         return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 

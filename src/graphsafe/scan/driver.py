@@ -62,6 +62,7 @@ from graphsafe.scan.roots.capture_sites import capture_sites
 from graphsafe.scan.roots.factories import assembling, configured_factories, factories_of, steps_made
 from graphsafe.scan.roots.hot_roots import COLD_PATHS, FORWARD, HotnessRules, is_graphed, roots_of
 from graphsafe.scan.roots.loop_roots import LoopRoots
+from graphsafe.scan.roots.module_search import has_module
 from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import parameters
@@ -114,13 +115,7 @@ class Outcome:
 
 
 class Driver:
-    def __init__(
-        self,
-        files: Files,
-        config: Config,
-        rulebook: Rulebook,
-        candidates: Candidates,
-    ) -> None:
+    def __init__(self, files: Files, config: Config, rulebook: Rulebook, candidates: Candidates) -> None:
         self.project = Project(files)
         self._config = config
         self._rulebook = rulebook
@@ -220,6 +215,10 @@ class Driver:
         whys = whys_together([outcome.whys for outcome in outcomes])
         texts = {ref: why for ref, (*_, why) in whys.items()}
         self.record = joined(self.project, [outcome.record for outcome in outcomes], texts)
+
+    def has_unread_module(self) -> bool:
+        """Return whether a file that was not searched for roots defines a module."""
+        return has_module(self._engine, self._candidates.paths, self._paths, self._loops, self._rulebook.entry_points)
 
     def assumed(self, reached: Set[str]) -> list[Step]:
         """Return the functions that look as if they run in a step, if hot code has not reached them."""

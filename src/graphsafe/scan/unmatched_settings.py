@@ -42,7 +42,9 @@ def stray_marks(files: Files, path: str, shown: str) -> Iterator[Limit]:
     for line in file.stray_marks if file is not None else ():
         text = files.source(path).lines[line - 1]
         meant = meant_mark(text)
-        why = "it marks no function: it stands on a `def` line, or on the line above"
+        why = (
+            "it marks no function: a mark belongs on or above the `def` line of a function that is in no other function"
+        )
         why = why if meant is None else f'no such mark (did you mean "{meant}"?)'
         mark = MARK.search(text)
         yield Limit(KIND, f"{shown}:{line} {mark[0] if mark is not None else text.strip()}", why)
@@ -73,6 +75,5 @@ def _may_match(pattern: FunctionPattern, path: str, relative: str, files: Files)
     last = pattern.function.rpartition(".")[2]
     if not pattern.matches(relative, module, pattern.function):
         return False
-    if not last.isidentifier():
-        return True
-    return re.search(rb"\bdef[ \t\\]+%s\b" % last.encode(), files.data(path) or b"") is not None
+    name = last.encode() if last.isidentifier() else rb"\w+"
+    return re.search(rb"\bdef[ \t\\]+%s\b" % name, files.data(path) or b"") is not None

@@ -242,7 +242,11 @@ def source_over(buffers: Buffers) -> Lines:
 
 def refusal_of(path: Path) -> str | None:
     """Return why a path cannot be scanned, or None if it can."""
-    if not (path.is_file() or path.is_dir()):
+    try:
+        is_there = path.is_file() or path.is_dir()
+    except OSError as error:  # its folder may not be searched, or its name is too long
+        return f"{path}: {error.strerror}"
+    if not is_there:
         return f"{path}: no such file or folder"
     if path.suffix == ".ipynb":
         return f"{path}: notebooks are not read; scan what `jupyter nbconvert --to script` makes of it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
 from itertools import chain
@@ -48,12 +48,14 @@ class Linter:
         with_graphs: Set[str] = frozenset(),
         chooses_device: bool = False,
         has_one_device: bool = False,
+        has_unread_module: Callable[[], bool] = lambda: False,
     ) -> None:
         """Take the record of a scan.
 
         `is_whole`: whether all code that leads to the files was read, so that a line without a finding has no hazard.
         `with_graphs`: the files of packages that capture or replay graphs themselves. `chooses_device`: whether the
         project changes the current device. `has_one_device`: whether each process does so once, by its rank.
+        `has_unread_module` tells whether files that were not read define modules.
         """
         self._project = project
         self._record = record
@@ -64,6 +66,7 @@ class Linter:
         self._with_graphs = with_graphs
         self._chooses_device = chooses_device
         self._has_one_device = has_one_device
+        self._has_unread_module = has_unread_module
         self._selection = Selection.of(config, rulebook)
         self._display: dict[str, str] = {}
         self._paths = HotnessRules(config)
@@ -87,7 +90,7 @@ class Linter:
         hazards: dict[str, list[str]] = {}
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
-        regions = Regions(self._project, self._record, calls, self._with_graphs)
+        regions = Regions(self._project, self._record, calls, self._with_graphs, self._has_unread_module)
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(place.ref))
             self._match(place, event, wanted, found, hazards)

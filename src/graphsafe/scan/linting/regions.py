@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Record
@@ -45,8 +45,16 @@ class Regions:
     same holds for coroutines, which an event loop runs, and for functions that sleep or wait for other processes.
     """
 
-    def __init__(self, project: Project, record: Record, calls: CallGraph, with_graphs: Set[str]) -> None:
-        """`with_graphs` are the files of packages that capture or replay graphs themselves."""
+    def __init__(
+        self,
+        project: Project,
+        record: Record,
+        calls: CallGraph,
+        with_graphs: Set[str],
+        has_unread_module: Callable[[], bool],
+    ) -> None:
+        """`with_graphs` are the files of packages that capture or replay graphs themselves. `has_unread_module` tells
+        whether the files that were not read define modules."""
         self._project = project
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> its blocks that capture."
@@ -60,7 +68,8 @@ class Regions:
         around = (AROUND_GRAPHS, HANDED, *BY_FORM)
         # If a project has modules, its users capture the modules. Its public functions may then run inside or outside
         # the graph.
-        with_modules = any(why in (FORWARD, WAY) for why in record.roots.values())
+        reasons = {*record.roots.values()}
+        with_modules = not reasons.isdisjoint((FORWARD, WAY)) or (PUBLIC in reasons and has_unread_module())
         begun = [
             ref
             for ref, why in record.roots.items()

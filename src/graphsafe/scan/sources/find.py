@@ -57,7 +57,7 @@ def python_files(
     """
     ignores = _outer_ignores(top, complain)
     if exclude:
-        ignores = [*ignores, Ignore((root or top).resolve(), read_patterns(exclude)[0])]
+        ignores = [*ignores, *_excludes(exclude, (root or top).resolve(), top.resolve())]
     inside = tuple(dict.fromkeys((top.resolve(), (root or top).resolve())))
     return _Walk(inside, complain).files(top, ignores)
 
@@ -146,6 +146,15 @@ def _outer_ignores(top: Path, complain: Complaint) -> list[Ignore]:
     specs = [(parent, _read_ignore_file(parent / ".gitignore", complain)) for parent in above[repository:0:-1]]
     ignores = [Ignore(parent, spec) for parent, spec in specs if spec is not None]
     return [ignore for ignore in ignores if not _ignores_folder(ignore, folder)]
+
+
+def _excludes(exclude: Sequence[str], root: Path, top: Path) -> Iterator[Ignore]:
+    """Yield the patterns that apply below `top`. A pattern that excludes `top` itself is left out, because the user has
+    named that folder."""
+    for pattern in exclude:
+        ignore = Ignore(root, read_patterns([pattern])[0])
+        if top == root or not top.is_relative_to(root) or not _ignores_folder(ignore, top):
+            yield ignore
 
 
 def _ignores_folder(ignore: Ignore, folder: Path) -> bool:

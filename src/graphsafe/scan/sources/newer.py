@@ -31,6 +31,10 @@ _TOKEN = re.compile(
     r"""|\w+|[^\w\s]|\n""",
     re.DOTALL,
 )
+MAX_BEGINNINGS = 3
+"The largest number of statements that are left out to find a beginning that libcst can parse."
+_STATEMENT = re.compile(r"[^\s#)\]}]")
+"Matches lines at which a statement of the module may begin."
 _BRACKET = re.compile(r"[()\[\]{}]")
 
 
@@ -53,6 +57,32 @@ def rewrite(text: str) -> str | None:
     for start, end, fill in patches:
         data[start:end] = _same_shape(bytes(data[start:end]), fill)
     return data.decode("utf-8") if patches else None
+
+
+def rewrite_beginning(text: str, line: int) -> str | None:
+    """Rewrite the statements before the one that libcst cannot parse either. The rest stays as it is.
+
+    The running Python then names the place of the mistake, and not `line`, where it found newer syntax. Return None if
+    libcst can parse no more than Python, or if there is nothing to rewrite.
+    """
+    if _is_too_deep(text):
+        return None
+    import libcst
+
+    try:
+        libcst.parse_module(text)
+        return None
+    except libcst.ParserSyntaxError as error:
+        end = error.raw_line
+    except (RecursionError, MemoryError, UnicodeError):
+        return None
+    lines = text.split("\n")
+    starts = [number for number in range(line, min(end, len(lines))) if _STATEMENT.match(lines[number])]
+    for start in reversed(starts[-MAX_BEGINNINGS:]):
+        beginning = rewrite("\n".join([*lines[:start], ""]))
+        if beginning is not None:
+            return beginning + "\n".join(lines[start:])
+    return None
 
 
 def _is_too_deep(text: str) -> bool:

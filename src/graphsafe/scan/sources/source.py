@@ -181,7 +181,7 @@ def parse_source(source: Source) -> tuple[Source, ast.Module]:
     except (RecursionError, MemoryError) as error:
         raise Unreadable("nested too deeply for Python's parser") from error
     except (SyntaxError, ValueError) as error:
-        from graphsafe.scan.sources.newer import rewrite
+        from graphsafe.scan.sources.newer import rewrite, rewrite_beginning
 
         text = rewrite(source.text)
         if text is not None:
@@ -192,8 +192,20 @@ def parse_source(source: Source) -> tuple[Source, ast.Module]:
             else:
                 rewritten = Source(source.path, text)
                 return rewritten, _with_usual_names(tree, rewritten)
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
         if isinstance(error, SyntaxError) and error.lineno:
-            raise Unreadable(reason, error.lineno, max(error.offset or 1, 1)) from error
+            mistake = _mistake_in(rewrite_beginning(source.text, error.lineno)) or error
+            raise Unreadable(mistake.msg, mistake.lineno or 1, max(mistake.offset or 1, 1)) from error
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
         # Python gives no place for a null byte.
         raise Unreadable(reason, *(_end_of(source.text.partition("\0")[0]) if "\0" in source.text else ())) from error
+
+
+def _mistake_in(text: str | None) -> SyntaxError | None:
+    """Return the error that Python finds in code, if it names a place."""
+    try:
+        parse(text or "")
+    except SyntaxError as error:
+        return error if error.lineno else None
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    return None

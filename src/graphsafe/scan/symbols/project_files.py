@@ -57,11 +57,13 @@ class Files:
         self._found: dict[tuple[str, re.Pattern[str]], list[str]] = {}
         "Path and pattern -> the matches."
         packages: dict[Path, Path | None] = {}
-        for path in paths:
+        every = frozenset(paths)
+        for path in sorted(every):
             name, is_package = module_name(path, packages)
             self._names[str(path)] = (name, is_package)
-            # The rulebook describes torch, so torch's source is not read even if it is in the project.
-            if name.partition(".")[0] != "torch":
+            # The rulebook describes torch, so torch's source is not read even if it is in the project. Of `x.py` and
+            # `x/__init__.py` in one folder, Python imports the package.
+            if name.partition(".")[0] != "torch" and path.with_suffix("") / "__init__.py" not in every:
                 self._modules.setdefault(name, []).append(str(path))
 
     @property
