@@ -323,6 +323,7 @@ def test_a_folder_that_may_not_be_read_is_said(project: Path, capsys: pytest.Cap
     assert limits(capsys) == [("unread-folder", "closed")]
     _, _, (told,) = scan(capsys, ".", "-q")
     assert told.startswith("graphsafe: closed: ")
+    assert scan(capsys, "closed") == (2, [], ["graphsafe: closed: Permission denied"])
 
 
 @pytest.mark.child

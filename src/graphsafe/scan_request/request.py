@@ -6,6 +6,7 @@ which paths are scanned.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -248,6 +249,8 @@ def refusal_of(path: Path) -> str | None:
         return f"{path}: {error.strerror}"
     if not is_there:
         return f"{path}: no such file or folder"
+    if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+        return f"{path}: {os.strerror(errno.EACCES)}"
     if path.suffix == ".ipynb":
         return f"{path}: notebooks are not read; scan what `jupyter nbconvert --to script` makes of it"
     return None
