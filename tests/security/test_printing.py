@@ -71,3 +71,17 @@ def test_what_files_say_is_printed_without_control(
             plain = re.sub(r"\033\[[\d;]*m", "", line)
             assert not {c for c in plain if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")}, (command, line)
             assert "##[" not in line, (command, line)
+
+
+@pytest.mark.parametrize("form", ["html", "junit"])
+def test_a_report_in_a_jobs_log_holds_no_command(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("graphsafe.toml").write_text("", encoding="utf-8")
+    step = "import torch\nclass S(torch.nn.Module):\n    def forward(self, x: torch.Tensor):\n        return x.item()\n"
+    Path("a\n::error file=x::b.py").write_text(step, encoding="utf-8")
+    Path("c##vso[task.setvariable variable=X]d.py").write_text(step, encoding="utf-8")
+    cli.main(["scan", ".", "--format", form, "--no-cache"])
+    out = capsys.readouterr().out
+    assert not re.search(r"^\s*::", out, re.MULTILINE) and "##vso[" not in out and "task.setvariable" in out

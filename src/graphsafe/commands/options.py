@@ -147,11 +147,19 @@ def refuse(refusals: Mapping[str, bool]) -> None:
 
 
 def check_outputs(outputs: Sequence[Output]) -> None:
-    """Raise RequestError, before any work, if a file cannot be written."""
+    """Raise RequestError, before any work, if a file cannot be written.
+
+    A repository may contain a link with the name that a CI recipe writes to, so a link in the working directory may not
+    lead out of it.
+    """
     from graphsafe.console import check_writable
+    from graphsafe.files import leads_out
 
     for output in outputs:
         check_writable(output.file)
+        file = output.file
+        if file is not None and file.is_symlink() and leads_out(file, Path()) and not leads_out(file.parent, Path()):
+            raise RequestError(f"-o {file}: a link out of the working directory; remove it, or name another file")
 
 
 def own_output(file: Path) -> Output:

@@ -24,6 +24,8 @@ _INNER_COMMAND = re.compile(r"#(?=#\w*\[)")
 
 GitHub, Azure and TeamCity execute such a command anywhere in a line.
 """
+INVISIBLE = "&#8288;"
+"A word joiner in HTML and XML. It is not shown, and no line breaks at it."
 COLOURS = {"red": 196, "green": 28, "yellow": 130, "blue": 27, "cyan": 30}
 """Colours of a terminal's 256 that are readable on black and on white, because they contrast with both about
 equally."""
@@ -46,9 +48,9 @@ def printable(text: str) -> str:
     return "".join("?" if unicodedata.category(c) in _UNPRINTABLE else c for c in line)
 
 
-def without_commands(text: str) -> str:
-    """Insert a backslash wherever a CI system would execute a part of the output of a job as a command."""
-    return _INNER_COMMAND.sub(r"#\\", _LINE_COMMAND.sub(r"\1\\", text))
+def without_commands(text: str, mark: str = "\\") -> str:
+    """Insert `mark` wherever a CI system would execute a part of the output of a job as a command."""
+    return _INNER_COMMAND.sub(lambda _: f"#{mark}", _LINE_COMMAND.sub(lambda found: f"{found[1]}{mark}", text))
 
 
 def cells(text: str) -> int:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.errors import nearest
-from graphsafe.files import MAX_HANDWRITTEN, read_regular, user_cache, write_atomically
+from graphsafe.files import MAX_HANDWRITTEN, leads_out, read_regular, user_cache, write_atomically
 from graphsafe.report.model import Level, Region
 from graphsafe.rulebook import rulefile
 from graphsafe.rulebook.libraries import Libraries, LibraryModel
@@ -107,17 +107,19 @@ class Rulebook:
         return chosen - self.codes(ignore, "ignore")
 
 
-def load_rulebook(packs: Sequence[Path] = (), levels: Mapping[str, Level] = MappingProxyType({})) -> Rulebook:
+def load_rulebook(
+    packs: Sequence[Path] = (), levels: Mapping[str, Level] = MappingProxyType({}), root: Path | None = None
+) -> Rulebook:
     """Load graphsafe's own rules and those of packs (files or folders), with configured levels.
 
-    Raises RulebookError.
+    `root` is the folder of the project that names the packs. Raises RulebookError.
     """
     data, own = _own()
     rules = [*own]
     libraries = list(data["libraries"])
     digests = [data["digest"]]
     for pack in packs:
-        compiled = _pack(pack)
+        compiled = _pack(pack, root)
         for rule in map(_rule, compiled["rules"]):
             if rule.code.startswith("GS"):
                 raise RulebookError(f"{pack}: {rule.code}: codes that begin with GS are graphsafe's own")
@@ -130,7 +132,7 @@ def load_rulebook(packs: Sequence[Path] = (), levels: Mapping[str, Level] = Mapp
 
 def rulebook_of(config: Config) -> Rulebook:
     """Load the rulebook with a configuration's packs and levels. Raises RulebookError."""
-    return load_rulebook(config.rule_packs, config.levels)
+    return load_rulebook(config.rule_packs, config.levels, config.root)
 
 
 def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
@@ -152,7 +154,7 @@ def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
     The pack's rules replace graphsafe's own rules with the same codes. Raises RulebookError.
     """
     data, own = _own()
-    compiled = _pack(pack)
+    compiled = _pack(pack, pack if pack.is_dir() else None)
     tried = list(map(_rule, compiled["rules"]))
     codes = frozenset(rule.code for rule in tried)
     rules = [*(rule for rule in own if rule.code not in codes), *tried]
@@ -215,15 +217,24 @@ def _own_files(folder: Path) -> list[tuple[Path, bytes]]:
     return [(path, _content(path)) for path in sorted(folder.glob("*.yaml"))]
 
 
-def _pack(pack: Path) -> Mapping[str, Any]:
-    """Return the data of a pack, which is a file or a folder of files. Raises RulebookError."""
+def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
+    """Return the data of a pack, which is a file or a folder of files. Raises RulebookError.
+
+    A repository may name a file of secrets outside of its folder as a pack, or have a link to one. So the error about
+    such a file quotes nothing from it.
+    """
     try:
         found = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml")) if pack.is_dir() else [pack]
     except OSError as error:
         raise RulebookError(f"{pack}: {error.strerror}") from None
     if not found:
         raise RulebookError(f"{pack}: no .yaml file in this folder")
-    return _compiled([(path, _content(path)) for path in found])
+    try:
+        return _compiled([(path, _content(path)) for path in found])
+    except RulebookError:
+        if root is None or not any(leads_out(path, root) for path in found):
+            raise
+        raise RulebookError(f"{pack}: leads out of the project, and holds no rules that graphsafe can read") from None
 
 
 def _content(path: Path) -> bytes:

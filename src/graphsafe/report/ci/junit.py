@@ -9,7 +9,7 @@ from xml.etree import ElementTree as xml
 from graphsafe.report.capture_text import reason
 from graphsafe.report.model import Finding, Report, in_order, title_of, unsuppressed
 from graphsafe.report.no_line import unplaced
-from graphsafe.report.text import part_name
+from graphsafe.report.text import INVISIBLE, part_name, without_commands
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -32,7 +32,8 @@ def render_junit(reports: Sequence[Report]) -> str:
         for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
             suite.set(name, str(len(suite.findall(f"testcase/{kind}"))))
     xml.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
+    text = without_commands(xml.tostring(root, encoding="unicode"), INVISIBLE)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
 def _scan_cases(suite: xml.Element, report: Report) -> None:

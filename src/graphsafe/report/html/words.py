@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 
 from graphsafe.report.model import Verdict
+from graphsafe.report.text import INVISIBLE, without_commands
 
 STYLE = "\n" + Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 "The style sheet. It follows the reader's choice of light or dark."
@@ -45,5 +46,6 @@ def page(title: str, styles: str, body: str) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped_text(title)}</title>\n<style>{styles}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{escaped_text(title)}</title>\n<style>{styles}</style>\n</head>\n"
+        f"<body>\n{without_commands(body, INVISIBLE)}\n</body>\n</html>\n"
     )

@@ -163,7 +163,10 @@ def _ignores_folder(ignore: Ignore, folder: Path) -> bool:
 
 
 def _read_ignore_file(path: Path, complain: Complaint) -> IgnorePatterns | None:
-    """Return the patterns of an ignore file, or None if it cannot be read."""
+    """Return the patterns of an ignore file, or None if it cannot be read. Like git, this follows no link."""
+    if path.is_symlink():
+        complain("ignore-file", str(path), "not followed: a link")
+        return None
     try:
         lines = read_regular(path, MAX_HANDWRITTEN).decode("utf-8", "replace").splitlines()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
