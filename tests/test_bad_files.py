@@ -288,7 +288,7 @@ def test_a_link_out_of_the_project_is_not_followed_and_said(project: Path, capsy
         ("a//b\n", "not a pattern: 'a//b'"),
         ("[[:kind:]]\n", "not a pattern: '[[:kind:]]'"),
         ("fifo", "not followed: not a regular file"),
-        ("device", "not followed: not a regular file"),
+        ("device", "not followed: a link"),
         ("folder", "not followed: not a regular file"),
         ("large", "not followed: larger than 4 MB"),
     ],

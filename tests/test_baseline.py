@@ -233,7 +233,7 @@ def test_another_baseline_can_be_named(project: Project) -> None:
     [
         ("version = 1", "version = 2", "a baseline of version 2, and this graphsafe reads version 1"),
         ("version = 1\n", "", "version: missing, so this is not a baseline"),
-        ("version = 1", "<<<<<<< HEAD\nversion = 1", "(at line 3, column 1)"),
+        ("version = 1", "<<<<<<< HEAD\nversion = 1", "has a merge conflict; keep one side"),
         ('code = "GS101"\n', "", "finding[0].code: missing"),
         ('code = "GS101"\n', 'code = "GS101"\nreasn = "x"\n', 'finding[0].reasn: unknown key (did you mean "reason"?)'),
         ('code = "GS101"\n', 'code = "GS101"\nexpires = "soon"\n', "finding[0].expires: expected a date such as"),
