@@ -136,6 +136,7 @@ def test_a_capture_that_an_error_of_the_program_leaves_open_is_swallowed_by_nobo
 def test_the_handler_around_a_capture_goes_on_and_holds_more_than_its_begin(tmp_path: Path) -> None:
     path = tmp_path / "handlers.py"
     inner = "    try:\n        begin()\n    except OSError:\n        pass\n    try:\n        begin()\n        end()\n"
+    inner += "    except KeyError:\n        pass\n"
     outer = "with suppress(RuntimeError):\n    try:\n        run()\n        end()\n    finally:\n        pass\n"
     path.write_text(f"def run():\n{inner}    except Exception:\n        raise\n{outer}")
 
@@ -144,4 +145,5 @@ def test_the_handler_around_a_capture_goes_on_and_holds_more_than_its_begin(tmp_
         return None if found is None else found.line
 
     assert handler(3) is None, "a handler of the begin alone swallows nothing of the captured code"
-    assert handler(7) is None and handler(13, 7) == 11
+    assert handler(7) is None, "one handler catches no error of the device, and the other raises again"
+    assert handler(15, 7) == 13

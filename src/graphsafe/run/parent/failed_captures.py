@@ -51,7 +51,7 @@ def failed_captures(writer: Writer) -> None:
             writer.add("GS605", handler or frame, expr, said, device=device, level="warning", text=words)
             continue
         where, is_open = "" if frame is None else f" at {at(frame)}", failed["stage"] == "open"
-        because = f"The error of the capture{where} was dropped."
+        because = "" if is_open else f"The error of the capture{where} was dropped."
         if handler is not None:
             does = "is around" if is_open else "swallowed the error of"
             because = f"This handler {does} the capture{where}."

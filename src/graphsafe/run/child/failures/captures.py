@@ -15,8 +15,10 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures.handlers import suppresses, swallowing_watched
 from graphsafe.run.child.records import FailedRecord, GraphRecord, Stage
 from graphsafe.run.child.sight import Sight
-from graphsafe.run.child.source import holding
+from graphsafe.run.child.source import called_name, holding
 
+_BROAD = ("Exception", "BaseException", "RuntimeError", "AcceleratorError")
+"Handlers of these exceptions catch the errors of the device."
 _NO_END = "capture_begin() was not followed by capture_end()"
 
 
@@ -99,13 +101,19 @@ class FailedCaptures:
 
 
 def _handler_around(frames: Sequence[CallSite]) -> CallSite | None:
-    """Return the innermost handler around these calls and further lines that does not raise again."""
+    """Return the innermost handler around these calls and further lines that catches the device's errors and does not
+    raise again."""
     for one in reversed(frames):
         for node in reversed(holding(one.path, one.line)):
             if isinstance(node, ast.With) and suppresses(node):
                 return CallSite(one.path, node.lineno, one.function)
             if isinstance(node, ast.Try) and node.body[0].lineno <= one.line < node.body[-1].lineno:
-                quiet = [each for each in node.handlers if not any(isinstance(at, ast.Raise) for at in ast.walk(each))]
-                if quiet:
-                    return CallSite(one.path, quiet[-1].lineno, one.function)
+                handler = next(filter(_is_broad, node.handlers), None)
+                if handler is not None and not any(isinstance(each, ast.Raise) for each in ast.walk(handler)):
+                    return CallSite(one.path, handler.lineno, one.function)
     return None
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(one is None or called_name(one) in _BROAD for one in caught)
