@@ -168,6 +168,16 @@ def changed(text: str, action: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def test_code_in_a_hover_is_no_markdown(client: Client) -> None:
+    """An image in a string of the scanned code would load something from a foreign server."""
+    read = 'x["``` ![i](https://evil.example/i.png)"].item()'
+    client.open("step.py", STEP.replace("torch.tensor(3.0, device=x.device)", read))
+    page = client.hover("step.py", 6, 20)["contents"]["value"]
+    fence = page.split("text\n")[0]
+    assert set(fence) == {"`"} and page.index("evil.example") < page.index(f"\n{fence}\n")
+    assert len(fence) > 3
+
+
 def test_a_finding_from_opening_to_its_fix(client: Client) -> None:
     (found,) = client.open("step.py", STEP)
     assert (found["code"], found["source"], found["severity"]) == ("GS301", "graphsafe", 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -133,7 +134,7 @@ class Session:
         for finding, span, _ in self._found(uri):
             if _place(span.start) <= _place(position) <= _place(span.end):
                 book = rulebook_of(config_over(Path(finding.location.path)))
-                text = f"**{finding.code}** {finding.message}\n\n---\n\n{page_for(finding.code, book)}"
+                text = f"{_literal(finding.message)}\n\n---\n\n{page_for(finding.code, book)}"
                 return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text), span)
         return None
 
@@ -208,6 +209,12 @@ def make_server() -> LanguageServer:
         lambda params: session.actions(params.text_document.uri, params.range, params.context.only)
     )
     return server
+
+
+def _literal(text: str) -> str:
+    """Return Markdown that shows a string as it is. A message quotes the user's code, which may hold links and images."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}"
 
 
 def serve() -> None:
