@@ -212,7 +212,8 @@ def make_server() -> LanguageServer:
 
 
 def _literal(text: str) -> str:
-    """Return Markdown that shows a string as it is. A message quotes the user's code, which may hold links and images."""
+    """Return Markdown that shows a string as it is. A message quotes the user's code, which may contain links and
+    images."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}"
 
