@@ -25,7 +25,7 @@ def test_a_part_that_fails_eagerly_is_a_wrong_request(tmp_path: Path, command: C
         assert report["verdict"] == "inconclusive" and report["findings"] == []
         [limit] = [limit for limit in report["limits"] if limit["kind"] == "bad-request"]
         assert FAILS[name] in limit["why"]
-        assert f"graphsafe: {limit['what']}: {limit['why']}\n" in answer.err
+        assert f"graphsafe: {name}: {limit['what']}: {limit['why']}\n" in answer.err
 
 
 def test_the_headline_names_what_failed(tmp_path: Path, command: Callable[..., Answer]) -> None:
