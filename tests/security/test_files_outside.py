@@ -41,6 +41,16 @@ def test_a_file_that_is_named_as_a_pack_is_not_quoted(
     assert "leads out of the project, and holds no rules" in err and err.count("\n") == 1
 
 
+def test_a_secret_inside_the_project_is_not_quoted_either(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkout / ".env").write_text(f"TOKEN={SECRET}\n", encoding="utf-8")
+    (checkout / "graphsafe.toml").write_text('rules = [".env"]\n', encoding="utf-8")
+    (checkout / "errors.yaml").symlink_to(checkout.parent / "hosts.yml")
+    assert cli.main(["scan", "."]) == 2
+    assert cli.main(["rules", "test", "errors.yaml"]) == 2
+    out, err = capsys.readouterr()
+    assert SECRET not in out + err and "expected a table" in err
+
+
 def test_an_ignore_file_that_is_a_link_is_not_followed(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (checkout / ".gitignore").symlink_to(checkout.parent / "patterns")
     assert cli.main(["scan", ".", "--format", "json", "--no-cache"]) == 0
@@ -53,7 +63,10 @@ def test_an_output_is_not_written_through_a_link_of_the_checkout(
 ) -> None:
     (checkout / "graphsafe.sarif").symlink_to(checkout.parent / "credentials")
     assert cli.main(["scan", ".", "-o", "sarif=graphsafe.sarif"]) == 2
-    assert "a link out of the working directory" in capsys.readouterr().err
+    assert "a link; remove it" in capsys.readouterr().err
+    assert SECRET in (checkout.parent / "credentials").read_text(encoding="utf-8")
+    (checkout / "out").symlink_to(checkout.parent)
+    assert cli.main(["scan", ".", "-o", "sarif=out/credentials"]) == 2
     assert SECRET in (checkout.parent / "credentials").read_text(encoding="utf-8")
 
 

@@ -149,8 +149,8 @@ def refuse(refusals: Mapping[str, bool]) -> None:
 def check_outputs(outputs: Sequence[Output]) -> None:
     """Raise RequestError, before any work, if a file cannot be written.
 
-    A repository may contain a link with the name that a CI recipe writes to, so a link in the working directory may not
-    lead out of it.
+    A repository may contain a link with the name that a CI recipe writes to, so a relative name may neither be a link
+    nor lead out of the working directory through one.
     """
     from graphsafe.console import check_writable
     from graphsafe.files import leads_out
@@ -158,8 +158,10 @@ def check_outputs(outputs: Sequence[Output]) -> None:
     for output in outputs:
         check_writable(output.file)
         file = output.file
-        if file is not None and file.is_symlink() and leads_out(file, Path()) and not leads_out(file.parent, Path()):
-            raise RequestError(f"-o {file}: a link out of the working directory; remove it, or name another file")
+        if file is None or file.is_absolute() or ".." in file.parts:
+            continue
+        if file.is_symlink() or leads_out(file, Path()):
+            raise RequestError(f"-o {file}: a link; remove it, or name another file")
 
 
 def own_output(file: Path) -> Output:
