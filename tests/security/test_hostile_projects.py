@@ -245,7 +245,8 @@ class Watched:
     def _check(self, event: str, path: str | bytes) -> None:
         folder, name = os.path.split(os.path.abspath(os.fsdecode(path)))
         real = os.path.join(os.path.realpath(folder), name)
-        if not real.startswith(self.allowed) and real != os.devnull:
+        # A file without a name is opened as its folder.
+        if not f"{real}{os.sep}".startswith(self.allowed) and real != os.devnull:
             self.bad.append(f"{event} {real}")
 
     def run(self, *words: str) -> int:
