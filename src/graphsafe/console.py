@@ -63,10 +63,10 @@ def check_writable(output: Path | None, option: str = "-o") -> None:
 
 def _check_replaceable(output: Path, option: str) -> None:
     """Raise RequestError if the file contains Python code that graphsafe did not write."""
-    from graphsafe.capture.plan.shared.marks import is_emitted
-
     if output.suffix not in (".py", ".pyi") or not output.is_file():
         return
+    from graphsafe.capture.plan.shared.marks import is_emitted
+
     text = output.read_text(encoding="utf-8", errors="replace")
     if text.strip() and not is_emitted(text):
         raise RequestError(f"{option} {output}: holds code that graphsafe did not write; name another file")

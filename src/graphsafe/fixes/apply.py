@@ -93,21 +93,21 @@ def _fix_once(findings: Iterable[Finding], files: HeldFiles) -> list[Finding]:
         except Unreadable as error:
             files.failures[path] = error.reason
             continue
-        made += [_at_first(one, files) for one in taken]
+        numbers = _numbers_before(files.saved(path), files.content(path))
+        made += [replace(one, location=replace(one.location, line=numbers[one.location.line - 1])) for one in taken]
         files.change(path, content)
     return made
 
 
-def _at_first(finding: Finding, files: HeldFiles) -> Finding:
-    """Return a finding at its line in the file as it was before any fix. Call this before the file is changed."""
-    at = finding.location
-    before, now = (data.splitlines() for data in (files.saved(at.path), files.content(at.path)))
+def _numbers_before(saved: bytes, content: bytes) -> Sequence[int]:
+    """Return, for each line of a file's content after some fixes, the number of the line in the saved file."""
+    before, now = saved.splitlines(), content.splitlines()
     if before == now:
-        return finding
+        return range(1, len(now) + 1)
+    numbers: list[int] = []
     for _, first, last, start, end in difflib.SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
-        if start < at.line <= end:
-            return replace(finding, location=replace(at, line=min(first + at.line - start, max(last, 1))))
-    return finding
+        numbers += [min(first + number, max(last, 1)) for number in range(1, end - start + 1)]
+    return numbers
 
 
 def apart(findings: Iterable[Finding]) -> tuple[list[Edit], list[Finding]]:

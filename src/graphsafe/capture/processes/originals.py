@@ -44,7 +44,10 @@ def write_bytes(path: str, data: bytes, *, append: bool = False) -> None:
 
 def read_text(path: str, most: int = MAX_ANSWER) -> str:
     """Read a text file of at most `most` bytes. Raises OSError, also if something else than a file is there: the target
-    can replace the child's files by a FIFO or by a link to a device without an end."""
+    can replace the child's files by a FIFO or by a link to a device without an end.
+
+    `files.read_regular` makes the same checks, but with functions of `os` that the target may have replaced.
+    """
     descriptor = _open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         data = b""
