@@ -21,7 +21,7 @@ PAGES = sorted(
     ]
 )
 
-_RIDDLE = re.compile(r"(?:^|[.;:] )(?:What|Who|Whoever|Whatever|Those|That(?= (?:is|was)\b))\b[^.?]*(?:[.;:]|$)")
+_RIDDLE = re.compile(r"(?:^|[.;:] )(?:What|Who|Whoever|Whatever|Those|That)\b[^.?]*(?:[.;:]|$)")
 "A sentence whose subject is a question word, or points at something; a question is none."
 _FRAGMENT = re.compile(r"(?:None|Empty|True|False) (?:where|for|if)\b|Where\b|Whether\b|That\b|(?:Of|As|By|From) \w")
 "Beginnings of a docstring that leave out the thing which it describes."

@@ -25,7 +25,7 @@ from graphsafe.run.part import POOL
 _CHANCE = 100
 "A graph without replays counts as useless after its step has run this many times per graph of its line."
 _SEEDS = ("reseeded", "between", "inside")
-"Where a seed is set: by a known line before each replay, by an unknown line, or by captured code."
+"The places at which a seed is set: a known line before each replay, an unknown line, or captured code."
 _SELDOM = 0.1
 "If at most this share of a step's runs had no graph, these runs count as intended exceptions."
 

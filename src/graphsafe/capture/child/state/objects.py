@@ -70,7 +70,7 @@ def holds_state(kind: type) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the instances of a class store their attributes."""
+    """The places in which the instances of a class store their attributes."""
 
     attributes: Callable[[Any], Any] | None
     "Returns the `__dict__` of an instance."

@@ -101,8 +101,8 @@ def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
 
 
 def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
-    """Read the trace of one device. A block counts as held until it can be reused. That may be after its release, when
-    other streams have finished with it."""
+    """Read the trace of one device. A block counts as held until it can be reused. If other streams still use it when
+    it is released, it can be reused only when they have finished."""
     own = sorted(
         (int(segment["address"]), int(segment["address"]) + int(segment["total_size"]))
         for segment in segments

@@ -154,7 +154,7 @@ def _transfer(
 
 
 def _is_staged(source: torch.Tensor, destination: torch.Tensor | None) -> bool:
-    """Return whether PyTorch first copies the host tensor into another layout. That copy is in pageable memory."""
+    """Return whether PyTorch first copies the host tensor into another layout, in pageable memory."""
     if destination is None:
         return not source.is_contiguous()
     return source.stride() != destination.stride()

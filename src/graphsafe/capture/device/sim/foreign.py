@@ -47,7 +47,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 def _handed_out(
     name: str, world: World, real: Callable[..., Any], tensor: torch.Tensor, *args: Any, **kwargs: Any
 ) -> Any:
-    """Report memory that is passed to another library. That library may write to it at any time."""
+    """Report memory that is passed to another library, which may write to it at any time."""
     if max_device_index(tensor) != HOST:
         with torch._C.DisableTorchFunction():
             world.record_unknown_effect(name, tags_of([tensor]))
