@@ -203,3 +203,10 @@ def test_a_report_of_an_older_version_has_no_name_and_no_shard() -> None:
     older = as_json(samples.CAPTURE)
     del older["name"], older["shard"]
     assert parse_reports(json.dumps(older)) == parse_reports(render_json(samples.CAPTURE))
+
+
+def test_a_code_may_not_end_in_a_line_break() -> None:
+    saved = as_json(replace(samples.SCAN, findings=samples.FINDINGS))
+    saved["findings"][0]["code"] += "\n"
+    with pytest.raises(ReportError, match=r"findings\[0\]\.code: not of the form"):
+        parse_reports(json.dumps(saved))

@@ -85,6 +85,7 @@ def test_every_form_of_drawn_reports(seeds: range, project: Path, opened: list[s
             for colour in (False, True) if form == "terminal" else (False,):
                 text = render(report, form, source=lines_inside(project), colour=colour, width=40 + seed)
                 assert SECRET not in text
+                assert not re.search("[\u202a-\u202e\u2066-\u2069]", text)  # they change the direction of writing
                 CHECKS.get(form, check_printable)(text, report)
         check_text(render_summary([report]))
         check_text("\n".join(change_lines(changes([before or report], [report]))))

@@ -16,6 +16,7 @@ from graphsafe.files import read_regular
 from graphsafe.report.model import REPORT_SCHEMA, REPORTS_SCHEMA, Report, in_order
 from graphsafe.report.reading import read
 from graphsafe.report.shape import ReportError, check
+from graphsafe.report.text import BIDI_CONTROLS
 
 if TYPE_CHECKING:
     from graphsafe.report.ledger.model import Ledger
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 Saved = TypeVar("Saved")
 MAX_SAVED = 256_000_000
 "The largest size in bytes of a saved report."
-_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Matches a lone surrogate, from a file name that is not UTF-8. It cannot be encoded, but JSON can escape it."""
+_TO_ESCAPE = re.compile(f"[{BIDI_CONTROLS}\ud800-\udfff]")
+"""Matches what must not be written as it is: also lone surrogates, from file names that are not UTF-8, because they
+cannot be encoded."""
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
 "These types are checked first, because nearly all values of a report have them."
 
@@ -43,8 +45,8 @@ def render_json(reports: Report | Sequence[Report] | Ledger) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return JSON in which lone surrogates, from file names that are not UTF-8, are escaped."""
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """Return JSON in which lone surrogates and characters that change the direction of writing are escaped."""
+    return _TO_ESCAPE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def as_json(report: Report) -> dict[str, Any]:

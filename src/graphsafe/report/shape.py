@@ -75,7 +75,8 @@ def _check(value: Any, part: Part, where: str) -> None:
         raise ReportError(f"{where}: expected one of {names}, found {_shown(value)}")
     if "type" in part:
         _check_type(value, part["type"], where)
-    if isinstance(value, str) and "pattern" in part and re.search(part["pattern"], value) is None:
+    # Not `search`: in Python, `$` also matches before a last line break.
+    if isinstance(value, str) and "pattern" in part and re.fullmatch(part["pattern"], value) is None:
         raise ReportError(f"{where}: not of the form {part['pattern']}, found {_shown(value)}")
     if isinstance(value, int) and value < part.get("minimum", value):
         raise ReportError(f"{where}: less than {part['minimum']}, found {value}")

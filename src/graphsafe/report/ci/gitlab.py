@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphsafe.report.json_form import escaped
 from graphsafe.report.model import Finding, Level, Report, unsuppressed, with_fix
 
 _SEVERITIES: Mapping[Level, str] = {"error": "major", "warning": "minor", "note": "info"}
@@ -20,7 +21,7 @@ def render_gitlab(reports: Sequence[Report]) -> str:
     for report in reports:
         for finding in unsuppressed(report):
             issues.setdefault(finding.fingerprint, _issue(finding))
-    return json.dumps(list(issues.values()), indent=2, ensure_ascii=False) + "\n"
+    return escaped(json.dumps(list(issues.values()), indent=2, ensure_ascii=False)) + "\n"
 
 
 def _issue(finding: Finding) -> dict[str, Any]:

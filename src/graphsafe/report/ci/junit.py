@@ -9,8 +9,9 @@ from xml.etree import ElementTree as xml
 from graphsafe.report.capture_text import reason
 from graphsafe.report.model import Finding, Report, in_order, title_of, unsuppressed
 from graphsafe.report.no_line import unplaced
-from graphsafe.report.text import INVISIBLE, part_name, without_commands
+from graphsafe.report.text import BIDI_CONTROLS, INVISIBLE, part_name, without_commands
 
+_BIDI_CONTROLS = re.compile(f"[{BIDI_CONTROLS}]")
 _NOT_XML = re.compile("[^\t\n\r\u0020-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -33,6 +34,7 @@ def render_junit(reports: Sequence[Report]) -> str:
             suite.set(name, str(len(suite.findall(f"testcase/{kind}"))))
     xml.indent(root)
     text = without_commands(xml.tostring(root, encoding="unicode"), INVISIBLE)
+    text = _BIDI_CONTROLS.sub(lambda found: f"&#{ord(found[0])};", text)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 

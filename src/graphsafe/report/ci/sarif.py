@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from graphsafe.report.json_form import escaped
 from graphsafe.report.model import Edit, Finding, Location, Report, in_order, is_in_baseline, with_fix
 from graphsafe.report.no_line import unplaced
 from graphsafe.report.rule_text import RuleTexts
@@ -28,7 +29,8 @@ def render_sarif(reports: Sequence[Report], rules: RuleTexts) -> str:
     `rules` contains the help texts by code. A code that it does not contain is shown by its name only.
     """
     runs = [_run(report, rules) for report in reports]
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=2, ensure_ascii=False) + "\n"
+    whole = {"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}
+    return escaped(json.dumps(whole, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:

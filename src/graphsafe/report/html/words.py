@@ -9,12 +9,12 @@ from html import escape
 from pathlib import Path
 
 from graphsafe.report.model import Verdict
-from graphsafe.report.text import INVISIBLE, without_commands
+from graphsafe.report.text import BIDI_CONTROLS, INVISIBLE, without_commands
 
 STYLE = "\n" + Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 "The style sheet. It follows the reader's choice of light or dark."
 _CODE = re.compile(r"`([^`\n]+)`")
-_UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f" + BIDI_CONTROLS + "\ud800-\udfff]")
 
 
 def escaped_text(text: str) -> str:
