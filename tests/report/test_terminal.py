@@ -360,3 +360,10 @@ def test_colours_can_be_read_on_black_and_on_white() -> None:
     for name, number in COLOURS.items():
         light = luminance(number)
         assert 1.05 / (light + 0.05) > 3.9 and (light + 0.05) / 0.05 > 3.9, name
+
+
+def test_the_reason_in_one_line_is_that_of_the_rank_that_failed() -> None:
+    waiting = DeviceResult("sim:0", "inconclusive", (), {"step": {"status": "skipped", "reason": "rank 1 had ended"}})
+    failed = replace(waiting, device="sim:1", probes={"construct": {"status": "fail", "built": False, "reason": "no"}})
+    report = replace(samples.READY, verdict="inconclusive", devices=(waiting, failed))
+    assert render(report, "concise").endswith(": inconclusive: the target was not built: no\n")

@@ -167,7 +167,13 @@ CASES = [
     ),
     (
         "fails eagerly",
-        {"step__ran": False, "step__reason": "ValueError: no", "capture__status": "skipped", "replay": None},
+        {
+            "step__status": "fail",
+            "step__ran": False,
+            "step__reason": "ValueError: no",
+            "capture__status": "skipped",
+            "replay": None,
+        },
         "inconclusive",
         "the step fails eagerly: ValueError: no",
     ),

@@ -114,7 +114,15 @@ def verdict_text(report: Report) -> str:
     if report.verdict == "ready" or unsuppressed(report):
         return text
     parts = [part for device in report.devices or () for part in device.parts if part.verdict == report.verdict]
-    return text + (_then(parts[0].probes, report.plan, parts[0].verdict) if parts else "")
+    if not parts:
+        return text
+    # A rank that ended because another one failed is not the cause.
+    part = next((part for part in parts if _fails(part.probes)), parts[0])
+    return text + _then(part.probes, report.plan, part.verdict)
+
+
+def _fails(probes: Data) -> bool:
+    return any(probe.status in ("fail", "crashed", "timeout") for _, probe in Probes.of(probes))
 
 
 def verdict_lines(what: str, verdict: Verdict, then: str, indent: str, sheet: Sheet) -> list[str]:

@@ -163,7 +163,7 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
     if construct.status in ("crashed", "timeout"):
         return (f"construction {_ended(construct)}{_because(construct)}",)
     if not capture.answered and step.ran is False:
-        how = _ended(step) if step.status in ("crashed", "timeout") else "fails eagerly"
+        how = "fails eagerly" if step.status == "fail" else _ended(step)
         return (f"the step {how}{_because(step)}",)
     if not capture.answered:
         return (f"the capture {_ended(capture)}{_because(capture)}",)
