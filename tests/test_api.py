@@ -58,9 +58,15 @@ def test_options_of_a_scan(project: Path) -> None:
     with pytest.raises(graphsafe.RequestError, match="--diff"):
         graphsafe.scan("hot.py", diff="main")
     assert not graphsafe.scan("hot.py", select="GS2", exclude="other.py").findings
-    for wrong in ({"region": "capture"}, {"confidence": "x"}, {"fail_level": "bad"}):
+    for wrong in ({"region": "capture"}, {"confidence": "x"}):
         with pytest.raises(graphsafe.RequestError, match="is none of"):
             graphsafe.scan("hot.py", **wrong)
+
+
+def test_a_report_can_be_saved_and_loaded(project: Path) -> None:
+    report = graphsafe.scan("hot.py")
+    Path("saved.json").write_text(report.json(), encoding="utf-8")
+    assert graphsafe.Report.load("saved.json").findings == report.findings
 
 
 def test_an_empty_list_of_paths_is_no_file(project: Path) -> None:

@@ -399,6 +399,7 @@ def test_settings_say_what_is_in_force_and_from_where(project: Path, capsys: pyt
         "hot-paths: a.b:C.d (compiled) (pyproject.toml)",
         "exclude: old/, new/ (pyproject.toml and command line)",
         "targets: none (default)",
+        "settings: none (default)",
     ):
         assert line in out.splitlines()
     out = here(capsys, "scan", "--show-settings", "--select", "GS2", "--fail-level", "note")[1]

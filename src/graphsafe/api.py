@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.errors import RequestError
 from graphsafe.files import with_real_folder
-from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS, Confidence, Level, Limit, Region
+from graphsafe.report.model import CONFIDENCES, REGIONS, Confidence, Limit, Region
 from graphsafe.report.shown import Report
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def scan(
     extend_select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    fail_level: Level | None = None,
     region: Region | None = None,
     confidence: Confidence = "likely",
     baseline: StrPath | None = None,
@@ -52,7 +51,6 @@ def scan(
     for name, value, known in (
         ("region", region, (None, *REGIONS)),
         ("confidence", confidence, CONFIDENCES),
-        ("fail_level", fail_level, (None, *LEVELS)),
     ):
         if value not in known:
             raise RequestError(f"scan: {name}={value!r} is none of {', '.join(map(repr, known))}")
@@ -65,7 +63,7 @@ def scan(
             raise RequestError(refusal)
     request = ScanRequest(
         paths=given,
-        asked=Asked(_many(select), _many(extend_select), _many(ignore), _many(exclude), fail_level, region),
+        asked=Asked(_many(select), _many(extend_select), _many(ignore), _many(exclude), region=region),
         confidence=confidence,
         baseline=None if baseline is None else Path(baseline),
         diff=diff,

@@ -29,6 +29,10 @@ class _Shown:
         style = "width: 100%; height: 36em; border: 1px solid #8884"
         return f'<iframe srcdoc="{html.escape(self._form("html"))}" sandbox="" style="{style}"></iframe>'
 
+    def json(self) -> str:
+        """Return the document as JSON, as the commands write it."""
+        return self._form("json")
+
     def _form(self, form: str) -> str:
         shown: Any = self
         return render(shown, form)
@@ -65,10 +69,6 @@ class Ledger(_Shown, ledger_model.Ledger):
     @classmethod
     def of(cls, ledger: ledger_model.Ledger) -> Ledger:
         return cls(**_fields(ledger))
-
-    def json(self) -> str:
-        """Return the ledger as JSON."""
-        return self._form("json")
 
 
 def _fields(document: Any) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def settings(
         "per-file-ignores": (f"{pattern} {' '.join(codes)}" for pattern, codes in config.per_file_ignores.items()),
         "rules": (from_here(str(pack)) for pack in config.rule_packs),
         "targets": config.targets,
+        "settings": config.settings,
     }
     for key, values in rows.items():
         origin = (" and ".join(excluded) or "default") if key == "exclude" else _origin(key, configured)
