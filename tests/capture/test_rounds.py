@@ -7,12 +7,12 @@ import pytest
 from .conftest import DEVICES, ON_GPU, TARGETS, Prove, Report, codes_of, probes_of
 
 STALE = ("pages_counted_by_step", "hooked", "worn_out", "guarded_upkeep")
-SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized", "proxied")
+SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized", "proxied", "gathered")
 
 
 @pytest.fixture(scope="module", params=DEVICES)
 def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
-    names = (*STALE, *SOUND)
+    names = (*STALE, *SOUND, "gathered_for_nothing")
     found = prove([f"{TARGETS}/rounds.py:build_{name}" for name in names], request.param)
     return dict(zip(names, found, strict=True))
 
@@ -39,6 +39,11 @@ def test_a_refresh_that_fails_only_after_replays_says_so(reports: dict[str, Repo
 def test_a_refresh_that_acts_alike_after_replays_is_ready(reports: dict[str, Report], name: str) -> None:
     assert reports[name]["verdict"] == "ready"
     assert (probes_of(reports[name])["replay"]["rounds"] or 0) >= 8
+
+
+def test_a_refresh_whose_values_change_no_result_is_inconclusive(reports: dict[str, Report]) -> None:
+    assert reports["gathered_for_nothing"]["verdict"] == "inconclusive"
+    assert probes_of(reports["gathered_for_nothing"])["replay"]["varied"] == 0
 
 
 def test_without_a_refresh_there_are_no_rounds(prove: Prove) -> None:

@@ -248,3 +248,23 @@ def build_doubled_by_position(device: torch.device) -> graphsafe.Step:
             kept["cache"] = torch.cat([kept["cache"], torch.zeros_like(kept["cache"])])
 
     return _step(step, device, between)
+
+
+def _gathered(device: torch.device, is_read: bool) -> graphsafe.Step:
+    """The host keeps the weights, trains them, and copies them to the device before each step. Only the refresh reaches
+    the host's weights, so they are not put back, and no two runs are alike."""
+    shard, weight, unread = torch.ones(8), torch.ones(8, device=device), torch.ones(8, device=device)
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        shard.mul_(1.01)
+        (weight if is_read else unread).copy_(shard)
+
+    return graphsafe.Step(lambda x: x * weight + unread.sum() * 0, (torch.ones(8, device=device),), refresh=refresh)
+
+
+def build_gathered(device: torch.device) -> graphsafe.Step:
+    return _gathered(device, is_read=True)
+
+
+def build_gathered_for_nothing(device: torch.device) -> graphsafe.Step:
+    return _gathered(device, is_read=False)

@@ -35,7 +35,7 @@ GOING_ON = "going-on.pt"
 "The file with the results of the continued eager rounds."
 MOST_ROUNDS = 256
 "The largest number of rounds that start with state put back."
-MOST_GOING_ON = 128
+MOST_GOING_ON = 256
 _FIRST_EVENT = 64
 "The round before which the first event happens, counted from 0."
 _EVENT_GAP = 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,8 @@ class Series:
     settled: dict[str, str] = field(default_factory=dict)
     "State -> digest of its value at the end of the series."
     changed: set[str] = field(default_factory=set)
+    stepped: set[str] = field(default_factory=set)
+    "State that a step of the first series bound or wrote. The refresh may have written the rest of `changed`."
 
     def run(self, name: str, vary: bool = True) -> None:
         session = self._session
@@ -87,9 +90,12 @@ class Series:
         session = self._session
         before = session.offset()
         given = session.device.digests(inputs_of(session.subject))
+        marks = _marks(reachable_state(session.subject).tensors) if self._is_first else {}
         outputs = session.outputs_of(session.path_step())
         after = session.offset()
         tensors = reachable_state(session.subject).tensors
+        if self._is_first:
+            self.stepped |= {path for path, mark in _marks(tensors).items() if mark is None or marks.get(path) != mark}
         state = session.device.digests(tensors)
         moved = {path: tensors[path] for path, digest in state.items() if warm.get(path) != digest}
         self.changed |= {path for path, digest in state.items() if self._start.digests.get(path) != digest}
@@ -103,6 +109,11 @@ class Series:
                 written=[path for path, digest in given.items() if state.get(path) != digest],
             )
         )
+
+
+def _marks(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, int] | None]:
+    """Return the identity and the version of each tensor, or None for a tensor that counts no versions."""
+    return {path: None if one.is_inference() else (id(one), one._version) for path, one in tensors.items()}
 
 
 def born(session: Session, start: Snapshot, before: ReachableState, after: ReachableState) -> dict[str, str]:

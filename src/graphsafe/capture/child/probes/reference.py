@@ -91,9 +91,12 @@ class _Runs:
         if session.ranks.any(bool(self.asked or self.refused)):
             self._compare_with_plain()
         control = self._run("the same inputs", vary=False)
-        self.varied = sum(
-            _moved(self.first.steps[at], control.steps[at], self.noise, self._inputs) for at in range(REPLAYS)
-        )
+        chance = self.noise
+        if chance.unbounded:
+            # The refresh may change state of its own, which is not put back. Runs without the refresh show how far
+            # chance alone changes the results.
+            chance = spread_of([control, self._run("the same inputs, run 2", vary=False)])
+        self.varied = sum(_moved(self.first, control, at, chance, self._inputs) for at in range(REPLAYS))
         self.host_counts = self._host_counts(control)
         self.lazy_caches: list[str] = []
         self.first_step_failed: str | None = None
@@ -292,14 +295,15 @@ def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
     return {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
 
 
-def _moved(varied: StepResult, control: StepResult, noise: Spread, inputs: frozenset[str]) -> bool:
-    """Return whether new inputs changed an output or state more than chance does. An input that the step writes counts
-    as state."""
-    inputs -= set(varied.written) & set(control.written)
+def _moved(first: Series, second: Series, at: int, noise: Spread, inputs: frozenset[str]) -> bool:
+    """Return whether new inputs changed an output or state of a step more than chance does. State that only the
+    refresh writes does not count. An input that the step writes counts as state."""
+    varied, control = first.steps[at], second.steps[at]
+    written = set(varied.written) & set(control.written)
     for path, value in varied.outputs.items():
         if path in control.outputs and difference(value, control.outputs[path]).exceeds(noise.bound(path, value)):
             return True
-    for path in _apart(varied.state, control.state) - inputs - noise.unbounded:
+    for path in _apart(varied.state, control.state) & (first.stepped - inputs | written) - noise.unbounded:
         ours = varied.values.get(path)
         if difference(ours, control.values.get(path)).exceeds(noise.bound(path, ours)):
             return True
