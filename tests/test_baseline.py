@@ -231,7 +231,7 @@ def test_another_baseline_can_be_named(project: Project) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("version = 1", "version = 2", "a baseline of version 2, and this graphsafe reads version 1"),
+        ("version = 1", "version = 2", "a baseline of version 2, but this graphsafe reads version 1"),
         ("version = 1\n", "", "version: missing, so this is not a baseline"),
         ("version = 1", "<<<<<<< HEAD\nversion = 1", "has a merge conflict; keep one side"),
         ('code = "GS101"\n', "", "finding[0].code: missing"),

@@ -137,7 +137,7 @@ def test_a_pack_that_is_tried_stands_in_for_graphsafes_own_rule(tmp_path: Path) 
 MALFORMED = {
     "unknown key": (edited("summary:", "sumary:"), 'sumary: unknown key (did you mean "summary"?)'),
     "missing key": (edited("why: Text.\n", ""), "why: missing"),
-    "wrong type": (edited("name: our-rule", "name: [a]"), "name: expected a text, got ['a']"),
+    "wrong type": (edited("name: our-rule", "name: [a]"), "name: expected a string, got ['a']"),
     "code": (edited("code: OUR101", "code: our1"), "code: expected capital letters and three digits"),
     "level": (edited("level: warning", "level: fatal"), "level: expected one of note, warning, error, got 'fatal'"),
     "event": (edited("event: Branch", "event: Brunch"), "match[1].event: expected one of"),
@@ -162,7 +162,7 @@ MALFORMED = {
         "a rule file has no aliases",
     ),
     "itself": ("&a [*a]", "pack.yaml:1: a rule file has no aliases"),
-    "a list as a key": ("? [1]\n: 2\n", "pack.yaml:1: expected a text as a key"),
+    "a list as a key": ("? [1]\n: 2\n", "pack.yaml:1: expected a string as a key"),
     "a control character": (edited("do the other thing", '"do \\e[31m it"'), "fix_short: holds a control character"),
     "a number of many digits": (PACK + f"checklist: [{'9' * 6000}]\n", "Exceeds the limit"),
     "a large number": (PACK + f"checklist: [0x{'f' * 9000}]\n", "checklist[0]: expected a number of at most 63 bits"),

@@ -121,10 +121,10 @@ CASES = [
         "a replay failed: illegal memory access",
     ),
     ("died in a replay", {"replay__status": "crashed", "replay__reason": "signal 11"}, "not-ready", "signal 11"),
-    ("RNG law", {"replay__status": "fail", "replay__rng_law": "fail"}, "not-ready", "random numbers that eager"),
+    ("RNG law", {"replay__status": "fail", "replay__rng_law": "fail"}, "not-ready", "draw other random numbers"),
     ("filled in step 1", {"replay__first_step": "fail"}, "not-ready", "first step"),
     # not-ready: construction, whatever happened to the step
-    ("left capturing", {"construct__left_capturing": True}, "not-ready", "left a random-number generator capturing"),
+    ("left capturing", {"construct__left_capturing": True}, "not-ready", "left a random generator in capture mode"),
     (
         "left capturing, so the step fails eagerly",
         {"construct__left_capturing": True, "step__ran": False, "capture__status": "skipped", "replay": None},
@@ -193,32 +193,37 @@ CASES = [
     ("random numbers not checked", {"replay__rng_law": None}, "inconclusive", "random numbers of replays were not"),
     ("first step died", {"replay__first_step": "crashed"}, "inconclusive", "comparison with a first step died"),
     ("first step hangs", {"replay__first_step": "timeout"}, "inconclusive", "comparison with a first step timed out"),
-    ("failed without saying how", {"replay__status": "fail", "replay__reason": "?"}, "inconclusive", "saying how: ?"),
-    ("unknown op", {"capture__unknown_operations": ["lib::op"]}, "inconclusive", "cannot vouch for lib::op"),
+    (
+        "failed without a difference",
+        {"replay__status": "fail", "replay__reason": "?"},
+        "inconclusive",
+        "naming a difference: ?",
+    ),
+    ("unknown op", {"capture__unknown_operations": ["lib::op"]}, "inconclusive", "cannot predict lib::op"),
     (
         "unknown op in the step",
         {"step__unknown_operations": ["a", "b", "c", "d"]},
         "inconclusive",
         "a, b, c and 1 more",
     ),
-    ("unknown op, empty graph", {"step__unknown_operations": ["a"], "capture__empty": True}, "inconclusive", "vouch"),
+    ("unknown op, empty graph", {"step__unknown_operations": ["a"], "capture__empty": True}, "inconclusive", "predict"),
     (
         "unknown op, empty graph, called a failure",
         {"step__unknown_operations": ["a"], "capture__empty": True, "capture__status": "fail", "replay": None},
         "inconclusive",
-        "vouch",
+        "predict",
     ),
     (
         "unknown op, difference",
         {"step__unknown_operations": ["a"], "replay__checks": check(equal=False, max_abs=1.0)},
         "inconclusive",
-        "vouch",
+        "predict",
     ),
     (
         "unknown op, first step",
         {"step__unknown_operations": ["a"], "replay__first_step": "fail"},
         "inconclusive",
-        "vouch",
+        "predict",
     ),
 ]
 

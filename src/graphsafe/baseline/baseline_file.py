@@ -54,8 +54,8 @@ NAME = "graphsafe-baseline.toml"
 "The name of the file, which is in the folder of the configuration."
 VERSION = 1
 _HEAD = f"""\
-# Findings that a scan leaves out. `graphsafe scan --write-baseline` writes this file anew; it keeps owner, reason and
-# expires (a date: from the next day on the finding is reported again).
+# Known findings, not reported by scans. `graphsafe scan --write-baseline` rewrites this file and keeps owner, reason
+# and expires (a date: from the next day on, the finding is reported again).
 version = {VERSION}
 """
 _BLOCK = re.compile(r"^[ \t]*\[\[[ \t]*finding[ \t]*\]\]", re.MULTILINE)
@@ -75,7 +75,7 @@ def read_baseline(path: Path) -> list[Entry] | None:
     version = table.get("version")
     if version != VERSION:
         raise BaselineError(
-            f"{shown}: a baseline of version {version}, and this graphsafe reads version {VERSION}"
+            f"{shown}: a baseline of version {version}, but this graphsafe reads version {VERSION}"
             if isinstance(version, int)
             else f"{shown}: version: missing, so this is not a baseline"
         )

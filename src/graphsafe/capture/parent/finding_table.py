@@ -36,7 +36,7 @@ def what_was_frozen(one: Difference) -> str:
     """Return a sentence about two captures and the values that they froze. It is appended to other sentences."""
     op = f"{readable(one.op)}{at_place(one.frames)}"
     if one.what == "count":
-        return f" Here one capture has {one.before}, and a later one {one.after}; they part at {op}."
+        return f" Here one capture has {one.before}, and a later one {one.after}; they differ from {op} on."
     if one.what == "operation":
         before, after = readable(one.before), readable(one.after)
         return f" Here one capture has {before} where a later one has {after}{at_place(one.frames)}."

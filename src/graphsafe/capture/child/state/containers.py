@@ -64,7 +64,7 @@ def position_of(iterator: Any) -> int | None:
 
 def set_position(iterator: Any, position: int | None) -> None:
     if position is not None and position_of(iterator) is None:
-        raise ValueError("it is used up")
+        raise ValueError("it is exhausted")
     if position is not None:
         iterator.__setstate__(position)
 

@@ -69,7 +69,7 @@ class Planning:
         self.marks = answers[Marks]
         if planned.too_short:
             short = count(planned.too_short, "more operation")
-            self._limit("plan", f"{short} could lie in graphs, but too few at a time to pay for a graph")
+            self._limit("plan", f"{short} could be captured, but too few in a row to pay for a graph")
         kept = (f"`{path}` kept its values in all steps that were tried" for path in self.unvaried)
         found = replace(planned.plan, guards=(*planned.plan.guards, *kept))
         if not found.verified:
