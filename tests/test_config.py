@@ -134,7 +134,7 @@ def test_without_configuration_the_root_is_the_nearest_project(tmp_path: Path) -
         ("select = " + "[" * 100 + "]" * 100, "tool.graphsafe.select[0]: expected a string, got [["),
         ("select = [" + "9" * 6000 + "]", "pyproject.toml: Exceeds the limit"),
         ("select = [0x" + "f" * 9000 + "]", "tool.graphsafe.select[0]: expected a string, got a int too large to show"),
-        ('rules = ["a\\u0000b"]', "tool.graphsafe.rules[0]: holds a control character"),
+        ('rules = ["a\\u0000b"]', "tool.graphsafe.rules[0]: contains a control character"),
         ('"\\u001b[31m\\n" = 1', "pyproject.toml: tool.graphsafe: expected strings as keys, got '\\x1b[31m\\n'"),
     ],
 )

@@ -54,8 +54,8 @@ NAME = "graphsafe-baseline.toml"
 "The name of the file, which is in the folder of the configuration."
 VERSION = 1
 _HEAD = f"""\
-# Known findings, not reported by scans. `graphsafe scan --write-baseline` rewrites this file and keeps owner, reason
-# and expires (a date: from the next day on, the finding is reported again).
+# Findings that a scan leaves out. `graphsafe scan --write-baseline` writes this file anew; it keeps owner, reason and
+# expires (a date: from the next day on the finding is reported again).
 version = {VERSION}
 """
 _BLOCK = re.compile(r"^[ \t]*\[\[[ \t]*finding[ \t]*\]\]", re.MULTILINE)
