@@ -71,7 +71,7 @@ def _beyond_plan(probes: Probes) -> tuple[str, ...]:
     if probes.construct.left_capturing is True:
         reasons.append("construction left a random generator in capture mode")
     if probes.replay.first_step == "fail" and not _unknown_operations(probes):
-        reasons.append("state initialized by the first step is not part of the graph, but replays use it")
+        reasons.append("replays use state that only the first step computed")
     return tuple(reasons)
 
 
