@@ -158,12 +158,12 @@ CASES = [
         {
             "step__ran": False,
             "step__status": "timeout",
-            "step__reason": "no end after 8 s",
+            "step__reason": "not finished after 8 s",
             "capture__status": "skipped",
             "replay": None,
         },
         "inconclusive",
-        "the step timed out: no end after 8 s",
+        "the step timed out: not finished after 8 s",
     ),
     (
         "fails eagerly",

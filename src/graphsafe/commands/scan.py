@@ -89,7 +89,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @click.option(
     "--write-baseline",
     is_flag=True,
-    help="Instead of a report: record the findings as known. Later scans leave them out.",
+    help="Instead of a report: record the findings as known. Later scans do not report them.",
 )
 @click.option(
     "--add-ignore",

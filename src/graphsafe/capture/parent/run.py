@@ -234,7 +234,7 @@ class Run:
                 forget(capture.job)
                 capture = self._run(self._job(capture.name))
         else:
-            self.limits.append(Limit("sequential", self.device, "its memory holds one build at a time"))
+            self.limits.append(Limit("sequential", self.device, "its memory fits only one build at a time"))
             capture = [self._run(self._job(name)) for name in names][-1]
         self._read(capture)
 

@@ -215,7 +215,7 @@ def put_back_host(reach: ReachableState, path: str, value: Any) -> None:
     except StateError:
         raise
     except Exception as error:
-        raise StateError(f"{path} cannot be put back: {type(error).__name__}") from error
+        raise StateError(f"{path} cannot be restored: {type(error).__name__}") from error
 
 
 def held_at(container: Any, key: Any) -> Any:

@@ -167,7 +167,7 @@ def _failure(answers: Answers, ops: OpTable) -> Iterator[Cause]:
         yield Cause("GS607", error.message, error.frames)
     for escaped in answers[EscapedWork].operations:
         if escaped.frames:
-            yield Cause("GS604", f"{escaped.op} runs beside the capture", escaped.frames)
+            yield Cause("GS604", f"{escaped.op} runs outside the capture", escaped.frames)
 
 
 def judged(

@@ -57,7 +57,7 @@ class Planning:
         if self.own_replays:
             places = listed_places(self.own_replays)
             own = f"the step replays graphs of its own ({places})"
-            why = f"{own}, which no reference checks: give the function that they capture"
+            why = f"{own}, which no reference checks: pass the function that they capture"
             return self._without_code(Plan(reason=why))
         child = self._search()
         answers, end = child.answers, child.ended
@@ -152,7 +152,7 @@ def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
     if counters["cudagraph_partitions"]:
         parts.append(f"made {count(counters['cudagraph_partitions'], 'partition')}")
     if compiled.captures_after_warmup:
-        parts.append(f"recorded {count(compiled.captures_after_warmup, 'graph')} anew after the warm-up")
+        parts.append(f"recorded {count(compiled.captures_after_warmup, 'graph')} again after the warm-up")
     if compiled.sizes:
         parts.append(f"recorded for {count(len(compiled.sizes), 'size')} of dynamic shapes")
     if plan is not None and plan.coverage is not None:
