@@ -55,9 +55,9 @@ def what_departed(departure: Departure) -> str:
 
 
 def repair_of_generator(works: bool) -> str:
-    tried = "tried here: the next draw works" if works else "tried here, without success"
+    tried = "tried here: the next draw works" if works else "tried here, but the next draw fails"
     return (
-        "; a process left like this draws again after `torch.cuda.default_generators[i].graphsafe_set_state(fresh)`, "
+        "; to repair a running process, call `torch.cuda.default_generators[i].graphsafe_set_state(fresh)`, "
         f"`fresh` being a new Generator with the old seed and offset ({tried})"
     )
 
