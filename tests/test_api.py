@@ -118,7 +118,7 @@ def test_saved_reports(project: Path) -> None:
     assert [report.findings for report in graphsafe.Report.load_all("two.json")] == [
         graphsafe.Report.load("one.json").findings
     ] * 2
-    with pytest.raises(graphsafe.RequestError, match=re.escape("two.json: holds 2 reports")):
+    with pytest.raises(graphsafe.RequestError, match=re.escape("two.json: contains 2 reports")):
         graphsafe.Report.load("two.json")
     with pytest.raises(graphsafe.RequestError, match=r"hot.py: not JSON"):
         graphsafe.Report.load("hot.py")

@@ -124,10 +124,10 @@ def test_one_more_of_the_same_is_new(project: Project) -> None:
     assert project.found() == []
     project.write("hot.py", HOT)
     (stale,) = (finding for finding in project.findings() if finding["code"] == "GS903")
-    assert "2 times GS202 `x[x>0]` in Step.forward of hot.py, of which 1 is not found" in stale["message"]
+    assert "2 times GS202 `x[x>0]` in Step.forward of hot.py, of which 1 is no longer found" in stale["message"]
     project.edit(NAME, "count = 2", "count = 3")
     (stale,) = (finding for finding in project.findings() if finding["code"] == "GS903")
-    assert "3 times GS202 `x[x>0]` in Step.forward of hot.py, of which 2 are not found" in stale["message"]
+    assert "3 times GS202 `x[x>0]` in Step.forward of hot.py, of which 2 are no longer found" in stale["message"]
 
 
 def test_a_stale_entry_is_reported_on_its_line_where_the_scan_looked_for_it(
@@ -231,7 +231,7 @@ def test_another_baseline_can_be_named(project: Project) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("version = 1", "version = 2", "a baseline of version 2, and this graphsafe reads version 1"),
+        ("version = 1", "version = 2", "a baseline of version 2, but this graphsafe reads version 1"),
         ("version = 1\n", "", "version: missing, so this is not a baseline"),
         ("version = 1", "<<<<<<< HEAD\nversion = 1", "has a merge conflict; keep one side"),
         ('code = "GS101"\n', "", "finding[0].code: missing"),

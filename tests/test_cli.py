@@ -392,7 +392,7 @@ def test_settings_say_what_is_in_force_and_from_where(project: Path, capsys: pyt
     ignored = ", ".join(code for code in load_rulebook().rules if code.startswith("GS4"))
     for line in (
         "configuration: pyproject.toml (the nearest file at or above the paths)",
-        "baseline: graphsafe-baseline.toml (not there)",
+        "baseline: graphsafe-baseline.toml (not found)",
         "cache: none (not kept)",
         f"  all but: {ignored} (pyproject.toml)",
         "fail-level: error (pyproject.toml)",
@@ -525,10 +525,10 @@ def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: p
         (["scan", "hot.py", "--fail-level", "fatal"], "'fatal' is not one of"),
         (["scan", "hot.py", "-o", "absent/out.json"], "-o absent/out.json: cannot be written"),
         (["scan", "hot.py", "-o", "."], "-o .: cannot be written"),
-        (["scan", "hot.py", "-o", "hot.py"], "-o hot.py: holds code that graphsafe did not write; name another file"),
-        (["capture", "hot.py:f", "-o", "hot.py"], "hot.py: holds code that graphsafe did not write"),
+        (["scan", "hot.py", "-o", "hot.py"], "-o hot.py: contains code that graphsafe did not write; name another"),
+        (["capture", "hot.py:f", "-o", "hot.py"], "hot.py: contains code that graphsafe did not write"),
         (["capture", "hot.py:f", "-o", "hot.py", "--warmup", "x"], "'x' is not a valid integer"),
-        (["capture", "hot.py:f", "--emit", "hot.py"], "--emit hot.py: holds code that graphsafe did not write"),
+        (["capture", "hot.py:f", "--emit", "hot.py"], "--emit hot.py: contains code that graphsafe did not write"),
         (["scan", "hot.py", "--format", "trace"], "--format trace: only a capture has a timeline"),
         (["scan", "hot.py", "-o", "trace"], "-o trace: only a capture has a timeline"),
         (["run", "--format", "trace", "--", "absent"], "--format trace: only a capture has a timeline"),

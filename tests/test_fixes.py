@@ -264,7 +264,7 @@ def test_edits_over_several_lines(newline: str) -> None:
 
 
 def test_what_would_not_be_python_is_not_written() -> None:
-    with pytest.raises(Unreadable, match="would not leave legal Python"):
+    with pytest.raises(Unreadable, match="would produce invalid Python"):
         edited(b"a = 1\n", [Edit(1, 5, 1, 6, "(")])
 
 

@@ -56,7 +56,7 @@ def test_a_baseline_of_a_later_version_is_refused_and_not_written_over(
         (project / name).write_text(later + 'new = "key"\n', encoding="utf-8")
     assert cli.main(arguments) == 2
     err = capsys.readouterr().err
-    assert "a baseline of version 2, and this graphsafe reads version 1" in err and err.count("\n") == 1
+    assert "a baseline of version 2, but this graphsafe reads version 1" in err and err.count("\n") == 1
     assert 'new = "key"' in (project / "graphsafe-baseline.toml").read_text(encoding="utf-8")
 
 

@@ -128,7 +128,7 @@ def capture(
         if number is not None and number < least:
             raise RequestError(f"capture: {name}={number} is less than {least}")
     if timeout <= 0:
-        raise RequestError(f"capture: timeout={timeout} leaves no time")
+        raise RequestError(f"capture: timeout={timeout} is not more than 0")
     devices = _many(device)
     options = {
         "devices": tuple(parse_device(str(one)) for one in devices),
@@ -150,7 +150,7 @@ def capture(
             report = Report.of(capture_target(request))
         if not given.is_on_host:
             return report
-        moved = Limit("moved", given.shown, "its tensors were all on the host, and were put on the device")
+        moved = Limit("moved", given.shown, "its tensors were all on the host, and were moved to the device")
         return replace(report, limits=(*report.limits, moved))
     if args is not None or kwargs is not None:
         raise RequestError(f"capture: args and kwargs go with a function or a module, not with the target {target!r}")

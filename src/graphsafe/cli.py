@@ -239,7 +239,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     check_outputs(outputs)
     put_outputs(saved, form, outputs, "terminal", rule_texts(config_here()), lines_inside(Path.cwd()))
     if missing:  # the other shards are worth their report
-        raise RequestError(f"report merge: not all shards are here; {missing}")
+        raise RequestError(f"report merge: some shards are {missing}")
 
 
 @commands.command()

@@ -69,7 +69,7 @@ def _check_replaceable(output: Path, option: str) -> None:
 
     text = output.read_text(encoding="utf-8", errors="replace")
     if text.strip() and not is_emitted(text):
-        raise RequestError(f"{option} {output}: holds code that graphsafe did not write; name another file")
+        raise RequestError(f"{option} {output}: contains code that graphsafe did not write; name another file")
 
 
 def put(

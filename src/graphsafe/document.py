@@ -51,7 +51,7 @@ class Document:
             raise self.error(key, f"expected a table, got {_shown(value)}")
         for name in value:
             if not isinstance(name, str) or not name.strip() or _CONTROL.search(name):
-                raise self.error(key, f"expected texts as keys, got {_shown(name)}")
+                raise self.error(key, f"expected strings as keys, got {_shown(name)}")
         return value
 
     def items(self, key: str, value: object) -> list[tuple[str, Any]]:
@@ -62,9 +62,9 @@ class Document:
 
     def text(self, key: str, value: object) -> str:
         if not isinstance(value, str) or not value.strip():
-            raise self.error(key, f"expected a text, got {_shown(value)}")
+            raise self.error(key, f"expected a string, got {_shown(value)}")
         if _CONTROL.search(value):
-            raise self.error(key, f"holds a control character: {_shown(value)}")
+            raise self.error(key, f"contains a control character: {_shown(value)}")
         return value
 
     def line(self, key: str, value: object) -> str:

@@ -44,14 +44,14 @@ class HeldFiles:
             real = os.path.realpath(path)
             try:
                 if os.path.commonpath([real, self._root]) != self._root:
-                    raise Unreadable("leads out of the project; not written")
+                    raise Unreadable("points outside the project; not written")
                 if real not in self._now:
                     self._before[real] = self._now[real] = read_bytes(real)
                 self._real[path] = real
             except Unreadable as error:
                 self.failures[path] = error.reason
             except ValueError:  # on another drive
-                self.failures[path] = "leads out of the project; not written"
+                self.failures[path] = "points outside the project; not written"
         return any(path in self._real for path in unread)
 
     def by_file(self, findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:

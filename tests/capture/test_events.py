@@ -25,8 +25,8 @@ def test_an_event_that_replaces_what_the_graph_reads_is_named() -> None:
     assert report.verdict == "not-ready"
     found = [(one.code, one.location.function, one.message) for one in report.findings]
     assert found == [
-        ("GS712", "Engine.replace", "after `replace`, `linear.weight` lies elsewhere"),
-        ("GS712", "Engine.grow", "after `grow`, `scale` lies elsewhere"),
+        ("GS712", "Engine.replace", "after `replace`, `linear.weight` is at another address"),
+        ("GS712", "Engine.grow", "after `grow`, `scale` is at another address"),
     ]
 
 
@@ -38,7 +38,7 @@ def test_a_launch_choice_for_another_length_is_a_note_with_the_length_behind_it(
     assert (found.code, found.level) == ("GS713", "note")
     assert (found.location.function or "").startswith("Attention.forward")
     assert "`longest` is not part of the graph's key: it was 1 at the capture and 512 after `long`" in found.message
-    assert "the simulated device cannot tell the time" in found.message
+    assert "the simulated device cannot measure times" in found.message
     assert (found.data["event"], found.data["frozen_ms"]) == ("long", None)
 
 
@@ -46,7 +46,7 @@ def test_memory_that_an_event_frees_is_lost_though_its_successor_has_the_same_va
     report = graphsafe.capture(f"{TARGETS}:stale_with_equal_values", device="sim")
     assert report.verdict == "not-ready"
     found = [(one.code, one.location.function, one.message) for one in report.findings]
-    assert found == [("GS712", "Engine.reload_the_same", "after `reload`, `scale` lies elsewhere")]
+    assert found == [("GS712", "Engine.reload_the_same", "after `reload`, `scale` is at another address")]
 
 
 def test_an_event_that_fails_leaves_the_verdict_open_and_says_why() -> None:
@@ -60,7 +60,7 @@ def test_an_event_that_acts_the_second_time_or_some_rounds_later_is_named(name: 
     report = graphsafe.capture(f"{TARGETS}:{name}", device="sim")
     assert report.verdict == "not-ready"
     assert [(one.code, one.message) for one in report.findings] == [
-        ("GS712", f"after `{event}`, `rows` lies elsewhere")
+        ("GS712", f"after `{event}`, `rows` is at another address")
     ]
 
 

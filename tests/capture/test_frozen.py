@@ -63,7 +63,7 @@ def test_a_number_that_only_the_first_of_all_captures_followed_is_named(reports:
     [finding] = [one for one in reports["cooling"]["findings"] if one["level"] == "error"]
     lines = (TARGETS / "frozen.py").read_text(encoding="utf-8").splitlines()
     assert (finding["code"], lines[finding["location"]["line"] - 1].strip()) == ("GS702", "self.steps += 1")
-    assert "one capture has " in finding["why"] and "they part at " in finding["why"]
+    assert "one capture has " in finding["why"] and "they differ from " in finding["why"]
     assert probes_of(reports["cooling"])["twin"]["causes"] == ["steps"]
 
 

@@ -55,7 +55,7 @@ def test_a_function_of_a_notebooks_cell(tmp_path: Path) -> None:
     assert (target.rpartition(":")[2], verdict) == ("step", "not-ready")
     assert "GS102" in text and "6 |     if y.sum() &gt; 0:" not in text
     assert "6 |     if y.sum() > 0:" in text
-    assert "were put on the device" in text
+    assert "were moved to the device" in text
     assert page.startswith("<iframe srcdoc=") and "GS102" in page
     assert not list(tmp_path.glob("*.json"))
 

@@ -49,4 +49,4 @@ def test_outputs_in_which_no_tensor_is_found_are_not_called_zero(
     tmp_path: Path, command: Callable[..., Answer]
 ) -> None:
     ((what, why),) = limits(command, tmp_path, "in_a_set", "not-varied")
-    assert what == "args[0]" and "what the step returns (a set)" in why
+    assert what == "args[0]" and "the step returns no tensor (a set)" in why

@@ -62,7 +62,7 @@ def test_a_place_comes_from_the_second_graph_where_it_is_known() -> None:
 def test_what_the_driver_does_not_tell_is_said_and_decides_nothing() -> None:
     class Untold:
         def opaque_nodes(self) -> int:
-            raise NotComparable("the driver has no cuFuncGetName; CUDA 12.4 has")
+            raise NotComparable("the driver lacks cuFuncGetName; CUDA 12.4 has it")
 
     told = compare_captures(Any, Untold(), {})  # type: ignore[arg-type]
-    assert told == Twin(reason="the driver has no cuFuncGetName; CUDA 12.4 has")
+    assert told == Twin(reason="the driver lacks cuFuncGetName; CUDA 12.4 has it")

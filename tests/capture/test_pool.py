@@ -118,7 +118,7 @@ def test_padding_that_has_to_be_filled_is_a_note(name: str, fill: str, report: C
 def test_integers_that_no_live_row_has_are_told(report: Callable[[str], Report]) -> None:
     found = report("stale_pairs")
     assert found["verdict"] == "ready" and codes_of(found, "note") == ["GS708"]
-    assert any("which hold integers that no live row has" in finding["why"] for finding in found["findings"])
+    assert any("with integers that no live row has" in finding["why"] for finding in found["findings"])
 
 
 def test_a_replay_that_fails_with_padding_of_zeros_is_not_ready(report: Callable[[str], Report]) -> None:

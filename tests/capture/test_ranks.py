@@ -104,7 +104,7 @@ def test_a_rank_that_hangs_is_named_with_its_line(device: str, command: Command)
     report, answer = proven(command, "hangs", device, "--timeout", str(seconds))
     assert (answer.code, report["verdict"]) == (1, "inconclusive")
     reasons = [one["probes"]["step"]["reason"] for one in report["devices"]]
-    assert all(f"no end after {seconds} s" in reason for reason in reasons)
+    assert all(f"not finished after {seconds} s" in reason for reason in reasons)
     assert f"ranks.py:{line_of('time.sleep(0.1)')}" in reasons[1] and "waits" not in reasons[1]
 
 

@@ -53,14 +53,14 @@ def test_the_gate_fails_on_what_got_worse_and_on_that_only(capsys: pytest.Captur
     assert main(["capture", "--all", "--locked", "--format", "concise"]) == 2
     err = capsys.readouterr().err
     assert "gone: could not be run, so it is not compared" in err and "not in the lock" not in err
-    assert "2 entries compared, 0 changes for the worse\n" in err
+    assert "2 entries compared, 0 regressions\n" in err
 
     Path("graphsafe.toml").write_text(CONFIG.partition("[targets.gone]")[0])
     Path("steps.py").write_text(READS)
     assert main(["capture", "--all", "--locked", "--format", "concise"]) == 1
     err = capsys.readouterr().err
     assert (
-        "decode, batch 8: ready → not-ready; steps.py:9 `y.sum() > 0` decides on the host by a device value (GS102)"
+        "decode, batch 8: ready → not-ready; steps.py:9 `y.sum() > 0` makes the host branch on a device value (GS102)"
         in err
     )
     assert "decode, batch 1" not in err
@@ -69,7 +69,7 @@ def test_the_gate_fails_on_what_got_worse_and_on_that_only(capsys: pytest.Captur
     # Once it is locked as it is, it passes: it is not ready, and has not become worse.
     assert main(["capture", "--all", "--update-lock", "--format", "concise"]) == 1
     assert main(["capture", "--all", "--locked", "--format", "concise"]) == 0
-    assert "2 entries compared, 0 changes for the worse" in capsys.readouterr().err
+    assert "2 entries compared, 0 regressions" in capsys.readouterr().err
 
 
 @pytest.mark.child
@@ -80,7 +80,7 @@ def test_nobody_gets_past_the_gate_by_taking_a_target_away(capsys: pytest.Captur
     Path("graphsafe.toml").write_text(kept)
     assert main(["capture", "--all", "--locked", "--format", "concise"]) == 1
     err = capsys.readouterr().err
-    assert "b: in the lock, but no longer a target; --update-lock removes it" in err and "1 change for the worse" in err
+    assert "b: in the lock, but no longer a target; --update-lock removes it" in err and "1 regression" in err
     Path("graphsafe.toml").write_text("")
     assert main(["capture", "--all", "--allow-none", "--locked"]) == 1
     assert "a: in the lock, but no longer a target" in capsys.readouterr().err

@@ -188,7 +188,7 @@ def test_what_was_not_run_or_not_locked_is_said() -> None:
     other = against(report(), report(device="sim:0"))
     assert (other.worse, other.compared) == ((), 0)
     assert other.skipped == (
-        "decode: skipped on NVIDIA H200, which is not here",
+        "decode: skipped on NVIDIA H200, which this machine does not have",
         "decode: the lock has no entry for sim",
     )
 

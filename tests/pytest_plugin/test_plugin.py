@@ -87,7 +87,7 @@ def test_factories_are_proven_and_failures_read_like_reports(pytester: pytest.Py
         [
             "*_ test_prefill _*",
             "*test_model.py:test_prefill is not-ready",
-            "GS102 error: `total > 0` decides on the host by a device value",
+            "GS102 error: `total > 0` makes the host branch on a device value",
             "*--> test_model.py:12:* in test_prefill.step*",
             "12 |         if total > 0:",
             "*fix: *",
@@ -117,7 +117,7 @@ def test_the_test_process_plays_the_device(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [
             "E   *Forbidden: graphsafe.forbid: the block at test_steps.py:9 has 2 forbidden operations on 2 lines",
-            "E*GS102 error: `y.sum() > 0` decides on the host by a device value",
+            "E*GS102 error: `y.sum() > 0` makes the host branch on a device value",
             "E*11 |         if y.sum() > 0:",
             "E*GS101 error: `y.max().item()` makes the host read a device value",
         ]
@@ -354,7 +354,7 @@ def test_a_lock_that_leads_out_of_the_project_is_not_written(pytester: pytest.Py
     result = pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update", "-k", "known")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     said = result.stderr.str()
-    assert "leads out of the project" in said and "Traceback" not in said
+    assert "points outside the project" in said and "Traceback" not in said
     assert not victim.exists()
 
 

@@ -67,10 +67,10 @@ def test_verdicts_and_buckets() -> None:
     assert found["cuda:0"] == [
         "batch=2: not-ready, was ready",
         "batch=8: new, ready",
-        "batch=4: not run any more, was ready",
+        "batch=4: no longer run, was ready",
     ]
     assert worse(report(b1="ready", b2="not-ready"), report(b1="ready")) == []
-    assert worse(report(b1="ready", b2="ready"), report(b1="ready")) == ["batch=2: not run any more, was ready"]
+    assert worse(report(b1="ready", b2="ready"), report(b1="ready")) == ["batch=2: no longer run, was ready"]
     assert worse(report(b1="ready"), report(b1="ready", b2="inconclusive")) == ["batch=2: new, inconclusive"]
     fallen = replace(samples.READY, verdict="not-ready")
     assert worse(samples.READY, fallen) == ["not-ready, was ready"]
@@ -105,9 +105,9 @@ def test_memory_that_begins_to_grow_is_worse() -> None:
     sound, leaking = report(0, None), report(409600, "device")
     assert texts(sound, leaking)["cuda:0"] == [
         "growth over all replays: 400.0 KiB, was 0 bytes",
-        "the memory of the device grows with every replay",
+        "device memory grows with every replay",
     ]
-    assert worse(sound, leaking) == ["the memory of the device grows with every replay"]
+    assert worse(sound, leaking) == ["device memory grows with every replay"]
     assert worse(leaking, sound) == []
 
 
@@ -136,9 +136,9 @@ def test_plans() -> None:
     none, good, bad = (replace(samples.READY, plan=plan) for plan in (None, verified, fallen))
     assert texts(none, good)["plan"][0] == "verified"
     assert texts(none, bad)["plan"][0] == "not verified"
-    assert texts(bad, none)["plan"][0] == "none any more"
+    assert texts(bad, none)["plan"][0] == "none, was verified"
     lost, slower, fewer = texts(good, bad)["plan"]
-    assert lost == "not verified any more" and slower.startswith("planned step: 2 ms")
+    assert lost == "no longer verified" and slower.startswith("planned step: 2 ms")
     assert fewer == "covers 50% of the operations, was 90%" and fewer in worse(good, bad)
 
 

@@ -82,11 +82,11 @@ def test_whoever_swallows_a_failed_capture_and_what_broke_it_is_told(
     assert swallowed == {
         (
             "warning",
-            "an error in the captured code left a graph unfinished, and the surrounding except goes on without it",
+            "an error in the captured code left a graph unfinished, and the surrounding except continues without it",
         ),
         (
             "error",
-            "`graph.capture_begin()` began a capture that never ended, and the program went on in a corrupted process",
+            "`graph.capture_begin()` began a capture that never ended; the program continued in a corrupted process",
         ),
     }
     (process,) = ledger["processes"]

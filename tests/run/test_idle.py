@@ -93,7 +93,7 @@ def test_a_library_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(NvmlError, match="nvmlInit_v2 of NVML failed with error 9"):
         Nvml(Library([], start=DRIVER_NOT_LOADED))
     loaded(monkeypatch, None)
-    with pytest.raises(NvmlError, match=r"libnvidia-ml\.so\.1 is not there"):
+    with pytest.raises(NvmlError, match=r"libnvidia-ml\.so\.1 cannot be loaded"):
         Nvml.load()
 
 
@@ -121,7 +121,7 @@ def test_a_run_neither_waits_for_nvml_nor_fails_with_it(monkeypatch: pytest.Monk
     library.gate.set()
     loaded(monkeypatch, None)
     ran = run_program(python("import sys; sys.exit(3)"), Options())
-    assert (ran.exit_code, ran.readings.problem) == (3, "libnvidia-ml.so.1 is not there")
+    assert (ran.exit_code, ran.readings.problem) == (3, "libnvidia-ml.so.1 cannot be loaded")
 
 
 def test_nothing_is_loaded_for_the_simulated_device_or_a_missing_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,8 +59,8 @@ def test_weights_that_are_let_go_are_told_with_their_names_and_replays(ledger: A
 def test_lost_memory_is_told_at_the_line_that_made_it_or_its_successor(ledger: Any) -> None:
     told = {one["data"]["what"][0]: one["message"] for one in of(ledger, "GS711") if one["data"]["replays_since"] != 2}
     assert "which Masked.capture (old_values.py:" in told["mask"] and "freed when it returned" in told["mask"]
-    assert "whose place a tensor of old_values.py:" in told["self.state"]
-    assert "whose place a tensor of loaded_beside_the_old_one (old_values.py:" in told["layer.weight"]
+    assert "which a tensor of old_values.py:" in told["self.state"]
+    assert "which a tensor of loaded_beside_the_old_one (old_values.py:" in told["layer.weight"]
 
 
 def test_a_growing_tensor_is_a_note_with_its_cost(ledger: Any) -> None:

@@ -114,7 +114,7 @@ def test_a_failed_capture_names_who_swallowed_it(faults: Any) -> None:
     assert lines[failed["swallowed_by"]["line"] - 1].strip().startswith("except RuntimeError:")
     assert failed["error"] == "CUDA error: operation not permitted when stream is capturing"
     (swallowed,) = [one for one in ledger["findings"] if one["code"] == "GS605"]
-    assert swallowed["message"].endswith(" failed, and the program went on in a corrupted process")
+    assert swallowed["message"].endswith(" failed; the program continued in a corrupted process")
     begun = failed["location"]["line"]
     assert swallowed["why"].endswith(f" This handler swallowed the error of the capture at faults.py:{begun}.")
 
@@ -371,7 +371,7 @@ def test_a_program_that_crashes_at_once_leaves_its_graph_and_says_what_it_lost(
     ledger = ledger_in(tmp_path, valid_report)
     assert [graph["replays"] for graph in ledger["processes"][0]["graphs"]] == [5], ran.stderr
     assert [one["what"] for one in ledger["limits"] if one["kind"] == "cut-off"] == ["process 0"]
-    assert "last second is not known" in " ".join(ran.stderr.split())
+    assert "last second are missing" in " ".join(ran.stderr.split())
     early = "import os, torch; os._exit(3)"
     ran = run(tmp_path, "--", sys.executable, program(tmp_path, early))
     assert ran.stderr.startswith("1 process reported no graph before the watch was cut off\n")
@@ -521,12 +521,12 @@ def test_a_wait_is_told_by_its_expression_and_by_what_it_costs_there(tmp_path: P
     run(tmp_path, "--waits", "--", sys.executable, program(tmp_path, WAITS))
     ledger = ledger_in(tmp_path, valid_report)
     read, _, copy = ledger["findings"]
-    assert copy["message"] == "`x.copy_(torch.ones(8))` is a blocking copy to the device of a host tensor"
+    assert copy["message"] == "`x.copy_(torch.ones(8))` makes a blocking host-to-device copy of a host tensor"
     if sys.version_info >= (3, 11):
         assert read["message"] == "`y.sum().item()` makes the host read a device value"
         assert (read["location"]["column"], read["location"]["end_column"]) == (13, 27)
     assert ledger["processes"][0]["waits"][0]["location"] == read["location"]
-    assert read["why"].startswith("The host waits here until the GPU has done all that was queued")
+    assert read["why"].startswith("The host waits here until the GPU has finished all queued work")
     assert not [limit for limit in ledger["limits"] if "thread" in limit["what"]]
 
 

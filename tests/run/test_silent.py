@@ -40,7 +40,7 @@ def test_every_fault_is_named_with_its_line_and_no_sound_code(ledger: Any) -> No
 def test_a_graph_that_is_turned_off_is_told_with_its_replays(ledger: Any) -> None:
     (finding,) = of(ledger, "GS616")
     assert finding["data"]["sizes"] == {"4": 18} and finding["data"]["replays"] == {"4": 12}
-    assert "18 steps of size 4 ran without a graph; that size is captured" in finding["message"]
+    assert "18 steps of size 4 ran without a graph; the same loop made 12 replays" in finding["message"]
     assert finding["confidence"] == "likely" and finding["fix"].startswith("turn the graph on again")
 
 

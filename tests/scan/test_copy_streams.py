@@ -120,5 +120,5 @@ def test_pinned_memory_is_filled_again_only_after_a_wait_in_each_round(
 ) -> None:
     assert lines_of(tmp_path, "GS714", PINNED.format(wait=wait, inside=inside)) == expected
     told = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS714"]
-    assert all(one.message.startswith("the host writes `self.host` again with no wait for ") for one in told)
+    assert all(one.message.startswith("the host overwrites `self.host` without waiting for ") for one in told)
     assert all(one.fix.startswith("have the host wait for an event recorded after the copy") for one in told)

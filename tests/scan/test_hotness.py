@@ -128,7 +128,7 @@ def test_what_is_behind_guards_only_is_said_to_be(explain: Explain) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("load_weights", ["functions of a name such as `load_weights` run before the first step", "Nothing"]),
+        ("load_weights", ["functions with a name such as `load_weights` run before the first step", "Nothing"]),
         ("unlikely", ["`# graphsafe: cold` marks it", "helpers.py:22: named in step, which is hot"]),
         ("Model.scale", ["cold-paths names it", "Nothing"]),
         ("refresh", ["no hot code", "model.py:18: named in Base.load_weights, which is not hot", '"model.py:refresh"']),

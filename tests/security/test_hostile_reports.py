@@ -303,9 +303,9 @@ def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             "devices[0].probes.step.status: expected one of pass, fail, skipped, crashed, timeout, found 1",
         ),
         ('"plan": {"segments": 7}', "plan.verified: missing"),
-        ('"findings": 1e999', "not a report: holds a number that is too large"),
-        ('"limits": NaN', "not a report: holds a number that is too large"),
-        (f'"limits": {"9" * 4000}', "not a report: holds a number that is too large"),
+        ('"findings": 1e999', "not a report: contains a number that is too large"),
+        ('"limits": NaN', "not a report: contains a number that is too large"),
+        (f'"limits": {"9" * 4000}', "not a report: contains a number that is too large"),
         (f'"limits": {"9" * 5000}', "not JSON: "),
         (f'"limits": {"[" * 500}{"]" * 500}', "not a report: nested too deeply"),
         (

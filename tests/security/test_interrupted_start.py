@@ -74,5 +74,5 @@ def test_an_interrupted_capture_writes_nowhere_else(tmp_path: Path) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside"
     (tmp_path / "graphsafe-report.json").symlink_to(outside)
     ended = interrupted(tmp_path, "click", "capture", "step.py:build", "--device", "sim")
-    assert ended.returncode == 2 and "graphsafe-report.json: leads out of the" in ended.stderr
+    assert ended.returncode == 2 and "graphsafe-report.json: points outside" in ended.stderr
     assert not outside.exists()

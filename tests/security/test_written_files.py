@@ -92,7 +92,7 @@ def test_a_file_outside_of_the_project_is_never_written(
     for path in ("link.py", "."):
         cli.main(["scan", path, *repair])
         assert outside.read_text(encoding="utf-8") == STEP, path
-    assert "link.py: leads out of the project; not written" in capsys.readouterr().err
+    assert "link.py: points outside the project; not written" in capsys.readouterr().err
 
 
 @links
@@ -114,7 +114,7 @@ def test_a_baseline_that_leads_out_of_the_project_is_not_written(
         outside.write_text("version = 1\n", encoding="utf-8")
     (project / NAME).symlink_to(outside)
     assert cli.main(["scan", ".", "--write-baseline"]) == 2
-    assert capsys.readouterr().err == f"graphsafe: {NAME}: leads out of the project; give --baseline to write it\n"
+    assert capsys.readouterr().err == f"graphsafe: {NAME}: points outside the project; give --baseline to write it\n"
     assert not there or outside.read_text(encoding="utf-8") == "version = 1\n"
     assert there or not outside.exists()
     assert cli.main(["scan", ".", "--write-baseline", "--baseline", str(outside)]) == 0
@@ -142,7 +142,7 @@ def test_a_file_that_the_user_did_not_name_leads_nowhere_else(
     )
     assert cli.main(words) == 2
     said = capsys.readouterr().err
-    assert f"{name}: leads out of the " in said and said.count("\n") == 1
+    assert f"{name}: points outside the " in said and said.count("\n") == 1
     assert outside.read_text(encoding="utf-8") == "theirs" if there else not outside.exists()
     left = {"report.json"} if "report.json" in words else set[str]()  # a refused request has its report
     assert {path.name for path in project.iterdir()} == {"pyproject.toml", "step.py", name, *left}

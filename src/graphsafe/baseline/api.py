@@ -57,7 +57,7 @@ def apply(
 def check_place(file: Path, root: Path) -> None:
     """Raise BaselineError if the baseline file is a link to a place outside its project folder, `root`."""
     if leads_out(file, root):
-        raise BaselineError(f"{from_here(str(file))}: leads out of the project; give --baseline to write it")
+        raise BaselineError(f"{from_here(str(file))}: points outside the project; give --baseline to write it")
 
 
 def write(report: Report, file: Path, scope: Scope) -> Written:

@@ -75,7 +75,7 @@ def read_baseline(path: Path) -> list[Entry] | None:
     version = table.get("version")
     if version != VERSION:
         raise BaselineError(
-            f"{shown}: a baseline of version {version}, and this graphsafe reads version {VERSION}"
+            f"{shown}: a baseline of version {version}, but this graphsafe reads version {VERSION}"
             if isinstance(version, int)
             else f"{shown}: version: missing, so this is not a baseline"
         )

@@ -152,7 +152,7 @@ def capture(
                 **{f"capture {name}: give --all": given and not all_targets for name, given in needs_all.items()},
                 "capture: --locked compares with the lock, --update-lock writes it; give one of them": locked
                 and update_lock,
-                "capture: --shapes proves nothing that a lock could keep; leave out --shapes": asked["shapes"]
+                "capture: --shapes proves nothing to record in a lock; remove --shapes": asked["shapes"]
                 and (locked or update_lock),
             }
         )
@@ -328,7 +328,7 @@ def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
         wrong = [f"--device {device}" for device in asked["devices"] if not device.startswith("sim")]
         wrong += [f"--{name}" for name in others if asked[name]]
         if wrong:
-            raise RequestError(f"capture --shapes: nothing is computed, on any device; leave out {wrong[0]}")
+            raise RequestError(f"capture --shapes: nothing is computed on any device; remove {wrong[0]}")
     return {
         **asked,
         "devices": asked["devices"] or (("sim",) if asked["shapes"] else ()),

@@ -110,7 +110,7 @@ class Gate:
         outcome |= dict.fromkeys(gone, False)
         worse += len(gone)
         meant = "; if they are intended, --update-lock records them" if worse else ""
-        result = f"{count(entries, 'entry')} compared, {count(worse, 'change')} for the worse{meant}"
+        result = f"{count(entries, 'entry')} compared, {count(worse, 'regression')}{meant}"
         say(f"{self.path.name}: {result}", err=True)
         return outcome
 

@@ -172,7 +172,7 @@ def own_output(file: Path) -> Output:
     from graphsafe.files import leads_out
 
     if leads_out(file, file.parent):
-        raise RequestError(f"{file.name}: leads out of the working directory; remove the link, or name a file with -o")
+        raise RequestError(f"{file.name}: points outside the working directory; remove the link, or give -o FILE")
     return Output(file, "json")
 
 

@@ -57,13 +57,13 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @quiet_option
 @_codes_option("--select", "Use only these rules: GS101,GS2. Replaces the configured selection.")
 @_codes_option("--extend-select", "Also use these rules, even if the configuration ignores them.")
-@_codes_option("--ignore", "Leave out these rules, whatever else is selected.")
+@_codes_option("--ignore", "Do not use these rules, whatever else is selected.")
 @click.option(
     "--exclude",
     multiple=True,
     callback=_patterns,
     metavar="PATTERN",
-    help="More files to leave out: patterns as in .gitignore, from the project root. Repeatable.",
+    help="More files to exclude: patterns as in .gitignore, from the project root. Repeatable.",
 )
 @click.option(
     "--fail-level", type=LEVEL, help="Exit with 1 if a finding has this level or a higher one (default: error)."
@@ -84,19 +84,19 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     "--baseline",
     type=PATH,
     metavar="FILE",
-    help="The file of known findings to leave out (default: graphsafe-baseline.toml beside the configuration).",
+    help="A file of known findings, not reported again (default: graphsafe-baseline.toml beside the configuration).",
 )
 @click.option(
     "--write-baseline",
     is_flag=True,
-    help="Instead of a report: record the findings as known. Later scans leave them out.",
+    help="Instead of a report: record the findings as known. Later scans do not report them.",
 )
 @click.option(
     "--add-ignore",
     metavar="REASON",
     help="Instead of a report: write `# graphsafe: ignore[CODE] REASON` on the lines that fail the scan.",
 )
-@click.option("--fix", is_flag=True, help="Apply the repairs that are surely right, and report the remaining findings.")
+@click.option("--fix", is_flag=True, help="Apply the safe repairs, and report the remaining findings.")
 @click.option(
     "--unsafe-fixes", is_flag=True, help="With --fix or --diff-fixes: also apply repairs that can change a result."
 )

@@ -146,7 +146,7 @@ def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
             ast.parse(after.replace("\r\n", "\n").replace("\r", "\n"))
         return after.encode(encoding)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Unreadable(f"the fixes would not leave legal Python: {error}") from None
+        raise Unreadable(f"the fixes would produce invalid Python: {error}") from None
 
 
 def write(fixed: Fixed, scan: Scan) -> Fixed:

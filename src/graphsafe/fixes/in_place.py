@@ -9,7 +9,7 @@ from graphsafe.report.model import Finding
 
 _METHODS: dict[type[ast.operator], str] = {ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_", ast.Div: "div_"}
 _RISK = (
-    "it fails where the other side has a larger shape or a wider dtype, and other holders of the tensor see it change"
+    "it fails where the other side has a larger shape or a wider dtype, and other users of the tensor see the change"
 )
 _KEEPS_SHAPE = frozenset("add sub mul div clamp clamp_min clamp_max lerp exp sqrt abs neg tanh sigmoid relu".split())
 "Methods that have an in-place variant, and whose result has the shape of `self` if their arguments are not larger."
@@ -30,7 +30,7 @@ def update(code: Code, finding: Finding) -> Fix | None:
             text = _update(code, target, node.value)
             if text is None:
                 return None
-            return Fix("write into the tensor that is there", (code.replaced(node, text),), _RISK)
+            return Fix("write in place into the existing tensor", (code.replaced(node, text),), _RISK)
     return None
 
 

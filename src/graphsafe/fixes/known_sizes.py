@@ -109,7 +109,7 @@ def nonzero(code: Code, finding: Finding) -> Fix | None:
         if size is None or picked is None or not code.imports("torch"):
             return None
         text = f"torch.nonzero_static({subject}, size={size.text})[:, {picked}]"
-        return Fix("say how many there are", (code.replaced(column, text),), size.risk)
+        return Fix("use nonzero_static with the known size", (code.replaced(column, text),), size.risk)
     return None
 
 

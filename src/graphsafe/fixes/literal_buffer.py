@@ -38,7 +38,7 @@ def hoist(code: Code, finding: Finding) -> Fix | None:
         me = method.args.args[0].arg
         register = f'self.register_buffer("{name}", {made}, persistent=False)'
         edits = (code.added_below(start, register), code.replaced(place, f"{me}.{name}"))
-        return Fix("make it once, as a buffer", tuple(sorted(edits, key=lambda edit: (edit.line, edit.column))), _RISK)
+        return Fix("make it once, in a buffer", tuple(sorted(edits, key=lambda edit: (edit.line, edit.column))), _RISK)
     return None
 
 

@@ -52,7 +52,7 @@ def failure_text(report: Report) -> str:
 
 
 _TAKES_MEMORY = (
-    "Every block that is taken from the device's allocator counts here, the result of an operation too. Make the "
+    "Each allocation of device memory counts, also those for results of operations. Allocate the "
     "memory that the code needs before it runs."
 )
 

@@ -23,8 +23,8 @@ Lock = Mapping[str, Mapping[Key, Proven]]
 "Target -> its entries. A target is named as in the configuration; a factory in a test file is named by the test's id."
 _NUMBER = re.compile("[0-9]{1,18}")
 _HEAD = (
-    "# What was proven of each target. `graphsafe capture --all --locked` fails on what got worse, `--update-lock`\n"
-    "# writes this file anew, and pytest --graphsafe-update what test files prove. Commit it.\nversion = 1\n"
+    "# The proven results of each target. `graphsafe capture --all --locked` fails on regressions; `--update-lock`\n"
+    "# rewrites this file, and `pytest --graphsafe-update` the results of test files. Commit it.\nversion = 1\n"
 )
 
 
@@ -42,7 +42,7 @@ def parsed(text: str, path: str) -> dict[str, dict[Key, Proven]]:
 def _checked(data: Mapping[str, Any], path: str) -> dict[str, dict[Key, Proven]]:
     if data.get("version") != 1:
         made = "written by another version of graphsafe" if "version" in data else "has no version"
-        raise RequestError(f"{path}: {made}; remove the file, and write it anew with --update-lock")
+        raise RequestError(f"{path}: {made}; remove the file, and recreate it with --update-lock")
     targets = Document(path, RequestError).read("", data, {"version": Document.number, "target": _targets})
     found: dict[str, dict[Key, Proven]] = targets.get("target", {})
     return found
@@ -51,7 +51,7 @@ def _checked(data: Mapping[str, Any], path: str) -> dict[str, dict[Key, Proven]]
 def check_place(path: Path) -> None:
     """Raise RequestError if the lock is a link to another folder, because a repository may contain such a link."""
     if leads_out(path, path.parent):
-        raise RequestError(f"{path}: leads out of the project; remove the link")
+        raise RequestError(f"{path}: points outside the project; remove the link")
 
 
 def write(path: Path, lock: Lock) -> None:

@@ -126,7 +126,7 @@ def compared(
             worse += [f"{title}: {text}{since}" for text, is_worse in changes if is_worse]
             better += [f"{title}: {text}{since}" for text, is_worse in changes if not is_worse]
     missing = sorted({device for device, _, _ in locked} - kinds)
-    skipped = [f"{name}: skipped on {device}, which is not here" for device in missing]
+    skipped = [f"{name}: skipped on {device}, which this machine does not have" for device in missing]
     skipped += [f"{name}: the lock has no entry for {kind}" for kind in sorted(kinds - {key[0] for key in locked})]
     entries = sum(key in now for key in locked)
     return Comparison(tuple(worse), tuple(better), tuple(skipped), entries, slower)

@@ -110,7 +110,7 @@ def _compared(before: Report, after: Report) -> Iterator[tuple[str, Iterator[Cha
         old = olds.pop(device.device, None)
         yield device.device, _device(old, device) if old is not None else iter([Change(f"new, {device.verdict}")])
     for name in olds:
-        yield name, iter([Change("not run any more")])
+        yield name, iter([Change("no longer run")])
     yield "support", _support(before, after)
     yield "plan", _plan(before.plan, after.plan)
     yield "findings", _findings(before.findings, after.findings)
@@ -150,7 +150,7 @@ def _device(before: DeviceResult, after: DeviceResult) -> Iterator[Change]:
         for change in (*_verdict(old.verdict, bucket.verdict), *_probes(old.probes, bucket.probes)):
             yield Change(f"{name}: {change.text}", change.worse)
     for name, old in olds.items():
-        yield _gone(f"{name}: not run any more", old.verdict)
+        yield _gone(f"{name}: no longer run", old.verdict)
     yield from _pool(*(None if one.pool is None else Pool.of(one.pool) for one in (before, after)))
 
 
@@ -177,8 +177,8 @@ def _growth(before: Growth | None, after: Growth | None) -> Iterator[Change]:
     old, new = (None if growth is None else growth.bytes for growth in (before, after))
     yield from _number("growth over all replays", old, new, "bytes")
     if before is not None and after is not None and before.leaks != after.leaks:
-        grows = f"the memory of the {after.leaks} grows with every replay"
-        yield Change(grows if after.leaks else "no memory grows any more", after.leaks is not None)
+        grows = f"{after.leaks} memory grows with every replay"
+        yield Change(grows if after.leaks else "memory no longer grows with every replay", after.leaks is not None)
 
 
 _UNITS: Mapping[Unit, Callable[[Any], str]] = {
@@ -220,8 +220,8 @@ def _support(before: Report, after: Report) -> Iterator[Change]:
 def _plan(before: Plan | None, after: Plan | None) -> Iterator[Change]:
     old, new = before or Plan(), after or Plan()
     if (before and old.verified) != (after and new.verified):
-        lost = " any more" * old.verified
-        yield Change("verified" if new.verified else f"not verified{lost}" if after else "none any more")
+        lost = "no longer" if old.verified else "not"
+        yield Change("verified" if new.verified else f"{lost} verified" if after else "none, was verified")
     yield from _number("planned step", old.planned_ms, new.planned_ms, "ms")
     yield from _number("eager step", old.eager_ms, new.eager_ms, "ms")
     if old.coverage is not None and new.coverage is not None and old.coverage != new.coverage:

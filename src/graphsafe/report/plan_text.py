@@ -49,7 +49,7 @@ def headline(plan: Plan) -> str:
         return f"not verified: {plan.reason} ({share})"
     parts = [f"verified, {share}" if breaks else f"{plan.reason}"]
     eager, took = plan.eager_ms, plan.planned_ms
-    for name, ms in (("eager", eager), ("planned", took), ("without any break about", plan.ideal_ms)):
+    for name, ms in (("eager", eager), ("planned", took), ("without breaks about", plan.ideal_ms)):
         if ms is not None:
             parts.append(f"{name} {ms:.3g} ms")
     if eager is not None and took is not None and took >= eager:
@@ -116,7 +116,7 @@ def fix_texts(plan: Plan) -> list[str]:
     reported = []
     if several:
         gain = f"coverage {percent(before)} to {percent(most)}"
-        reported.append(f"fix {len(needed)} lines, none of which can be left out: {gain}: {_places(needed)}")
+        reported.append(f"fix all {len(needed)} lines: {gain}: {_places(needed)}")
     for fix in needed:
         if fix.coverage > before:
             times = "" if None in (took, fix.planned_ms) else f", {took:.3g} to {fix.planned_ms:.3g} ms"

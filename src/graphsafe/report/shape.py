@@ -58,7 +58,7 @@ def _check_values(value: Any, depth: int) -> None:
         for item in value.values() if isinstance(value, dict) else value:
             _check_values(item, depth + 1)
     elif isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # NaN is refused too
-        raise ReportError("not a report: holds a number that is too large")
+        raise ReportError("not a report: contains a number that is too large")
 
 
 def _check(value: Any, part: Part, where: str) -> None:

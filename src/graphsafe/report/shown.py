@@ -54,7 +54,7 @@ class Report(_Shown, model.Report):
         """
         found = Report.load_all(path)
         if len(found) != 1:
-            raise RequestError(f"{path}: holds {len(found)} reports; Report.load_all reads them")
+            raise RequestError(f"{path}: contains {len(found)} reports; Report.load_all reads them")
         return found[0]
 
     @staticmethod

@@ -25,7 +25,7 @@ from graphsafe.report.probes.replay import Check, Replay, differing
 from graphsafe.report.probes.twin import Twin
 from graphsafe.report.text import count, first_line, listed
 
-_SHAPES_ALONE = "nothing stands in the way, as far as shapes show: values were not computed"
+_SHAPES_ALONE = "shapes alone show no obstacle: values were not computed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ def _beyond_plan(probes: Probes) -> tuple[str, ...]:
     """Return the reasons that make the step not ready even with a plan."""
     reasons = []
     if probes.construct.left_capturing is True:
-        reasons.append("construction left a random-number generator capturing")
+        reasons.append("construction left a random generator in capture mode")
     if probes.replay.first_step == "fail" and not _unknown_operations(probes):
-        reasons.append("state filled in the first step is missing from the graph, and replay goes on using it")
+        reasons.append("replays use state that only the first step computed")
     return tuple(reasons)
 
 
@@ -103,11 +103,11 @@ def _against(probes: Probes) -> tuple[str, ...]:
     if replay.reference == "independent":
         reasons += _differences(differing(replay.checks or ()))
     if replay.rng_law == "fail":
-        reasons.append("replays do not draw the random numbers that eager steps draw")
+        reasons.append("replays draw other random numbers than eager steps")
     if probes.twin.status == "fail":
         reasons.append(_frozen(probes.twin))
     if probes.order.races:
-        reasons.append(f"the graph leaves the order of its nodes to chance: {probes.order.text()}")
+        reasons.append(f"the graph has a race: {probes.order.text()}")
     if probes.horizon.status == "fail" and probes.horizon.departure is not None:
         reasons.append(_departed(probes.horizon.departure))
     return tuple(reasons)
@@ -121,20 +121,20 @@ def _differences(wrong: Iterable[Check]) -> Iterator[str]:
         yield f"replay differs from the reference in {listed(replays, most=3)}"
     elsewhere = [check.name for check in wrong if check.compares == "plain eager"]
     if elsewhere:
-        yield f"the step computes something else than an eager step does: {listed(elsewhere, most=3)}"
+        yield f"the captured step computes something other than the eager step: {listed(elsewhere, most=3)}"
 
 
 def _departed(departure: Departure) -> str:
-    change = f"{departure.op} has {departure.before} at capture and {departure.after} then"
+    change = f"{departure.op} has {departure.before} at capture and {departure.after} later"
     if departure.under == "further steps":
-        return f"Python decides differently {count(departure.step, 'step')} after the captured one: {change}"
+        return f"the step changes {count(departure.step, 'step')} after the capture: {change}"
     return f"{_DECIDED_BY[departure.under]}: {change}"
 
 
 _DECIDED_BY = {
-    "clocks a day later": "Python decides by a clock",
-    "other inputs on the host": "Python decides by an input on the host",
-    "other values in host memory": "Python reads memory of the host that the step writes",
+    "clocks a day later": "the step depends on a host clock",
+    "other inputs on the host": "the step depends on a host input",
+    "other values in host memory": "Python reads host memory that the step writes",
 }
 
 
@@ -143,7 +143,7 @@ def _frozen(twin: Twin) -> str:
         return f"the step cannot be captured a second time{_error(twin, twin.first_error)}"
     first = next(iter(twin.differences or ()), None)
     froze = _FROZE.get(first.what if first is not None else "", "something else")
-    return f"Python decides at capture what changes from step to step: a later capture has {froze}"
+    return f"the capture froze something that changes from step to step: a later capture has {froze}"
 
 
 _FROZE = {
@@ -170,7 +170,7 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
     reasons = []
     unknown = _unknown_operations(probes)
     if unknown:
-        reasons.append(f"the simulated device cannot vouch for {listed(unknown, most=3)}")
+        reasons.append(f"the simulated device cannot predict {listed(unknown, most=3)}")
     if construct.left_capturing is None:
         reasons.append("the generators were not checked after construction")
     if not replay.answered:
@@ -191,7 +191,7 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
     if replay.first_step in ("crashed", "timeout"):
         reasons.append(f"the comparison with a first step {'died' if replay.first_step == 'crashed' else 'timed out'}")
     if replay.status == "fail" and not reasons and not _against(probes):
-        reasons.append(f"the replay probe failed without saying how{_because(replay)}")
+        reasons.append(f"the replay probe failed without naming a difference{_because(replay)}")
     return tuple(reasons)
 
 
@@ -206,10 +206,10 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
     undecided = [check for check in replay.checks if check.result is None]
     if undecided:
         unread = all(check.max_abs is None for check in undecided)
-        why = "no value can be read from" if unread else "the reference does not repeat itself in"
+        why = "no value can be read from" if unread else "the reference is not reproducible in"
         yield replay.reason or f"{why} {listed([check.name for check in undecided], most=3)}"
     if not replay.varied:
-        doubt = "no changed input changed the reference, so replay was not put to the test"
+        doubt = "no changed input changed the reference, so the replay was not tested"
         yield f"{doubt}: use a refresh that changes the data that the step reads"
     unvaried = replay.unvaried_host if twin.agree is True else replay.unvaried
     if unvaried:

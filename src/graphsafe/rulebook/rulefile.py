@@ -79,9 +79,9 @@ def read_yaml(path: Path, content: bytes) -> object:
             seen = set()
             for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode):
-                    refuse("expected a text as a key", key)
+                    refuse("expected a string as a key", key)
                 if key.value in seen:
-                    refuse(f'the key "{key.value}" stands twice', key)
+                    refuse(f'the key "{key.value}" is given twice', key)
                 seen.add(key.value)
             return super().construct_mapping(node, deep)
 
@@ -117,7 +117,7 @@ def _rule(doc: Document, key: str, value: object) -> dict[str, Any]:
     rule |= {"bad": (), "good": (), "matches": rule.pop("match", ()), **rule.pop("cases", {})}
     code, within = rule["code"], f"{key}." if key else ""
     if not key and not Path(doc.source).name.startswith(code) and CODE.match(Path(doc.source).name):
-        raise doc.error("code", f"{code} does not fit the file's name")
+        raise doc.error("code", f"{code} does not match the file name")
     if rule["matches"] and not (rule["bad"] and rule["good"]):
         raise doc.error(f"{within}cases", "a rule that matches events needs at least one bad and one good case")
     if rule["matches"]:

@@ -269,19 +269,19 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
         yield Limit(
             "nearest-roots",
             "files given alone, out of a large project",
-            "read from the nearest roots only; a scan of the whole project follows every way that leads to them",
+            "read from the nearest roots only; a scan of the whole project follows every call that reaches them",
         )
     if driver.is_budget_spent:
         yield Limit(
             "unread-ways",
             "files given alone, out of a large project",
-            "too much code leads to them to read all of it; a scan of the whole project reads it",
+            "too much code reaches them to read all of it; a scan of the whole project reads it",
         )
     if not wanted:
         yield Limit(
             "no-root",
             "no Python files found",
-            "there are none, or .gitignore or `exclude` leave all of them out; name an ignored folder to read it",
+            "there are none, or .gitignore or `exclude` excludes them all; name an ignored folder to read it",
         )
     elif not record.roots:
         yield Limit(

@@ -107,7 +107,7 @@ def parts_of(request: ScanRequest) -> list[Part]:
     if request.baseline is not None and len(by_root) > 1:
         roots = ", ".join(from_here(str(root)) for root in sorted(by_root))
         raise RequestError(
-            f"scan --baseline: several projects ({roots}), and a baseline holds one; give the paths of one project, or "
+            f"scan --baseline: several projects ({roots}); a baseline is for one: give the paths of one project, or "
             "no --baseline, so that each uses its own"
         )
     parts = []

@@ -60,7 +60,7 @@ def settings(
     where = "the folder of the configuration" if source else "the nearest folder that looks like a project"
     yield Setting("project root", str(config.root), where)
     yield Setting("configuration", source or "none", "the nearest file at or above the paths")
-    yield Setting("baseline", from_here(str(baseline)), "in use" if baseline.exists() else "not there")
+    yield Setting("baseline", from_here(str(baseline)), "in use" if baseline.exists() else "not found")
     yield Setting("cache", from_here(str(cache)) if cache else "none", "in use" if cache else "not kept")
     codes = rulebook.selected(config.select, config.ignore)
     left_out = sorted(set(rulebook.rules) - codes)

@@ -95,7 +95,7 @@ def test_a_graphed_callable_that_froze_something_gives_other_outputs_and_the_lin
     graphed: dict[str, Report],
 ) -> None:
     report = graphed["graphed_wrongly"]
-    assert ("self.calls += 1", "the marks leave this to a graph, and it has to run eagerly: `expert.calls`") in [
+    assert ("self.calls += 1", "this has to run eagerly, but is not marked as a break: `expert.calls`") in [
         (line, message.partition(" changes")[0]) for line, message in said(report, "GS611")
     ]
     ((line, message),) = said(report, "GS704")

@@ -176,7 +176,7 @@ def test_memory_that_runs_out_while_planning_is_said(prove: Prove) -> None:
 def test_planning_that_takes_too_long_is_said(prove: Prove) -> None:
     (report,) = prove([f"{FILE}:endless"], "sim:0", plan=True, timeout=15.0)
     assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
-    assert report["plan"]["reason"].startswith("planning: no end after 1")
+    assert report["plan"]["reason"].startswith("planning: not finished after 1")
 
 
 CONFIGURED = """

@@ -152,7 +152,7 @@ def follow(folder: Path) -> None:
     new = [name for name in list(sys.modules) if name not in before]
     different = [name for name in new if name not in origins or origins[name] != _origin(name)]
     if different:
-        raise NotShareable(f"{different[0]} is another module than in the build child")
+        raise NotShareable(f"{different[0]} is not the module of the build child")
     changed = [name for name, value in _surroundings().items() if reported["surroundings"].get(name) != value]
     changed += [name for name in reported["surroundings"] if name not in _surroundings()]
     if changed:

@@ -176,7 +176,7 @@ def _checked(subject: Subject, inputs: tuple[InputSpec, ...]) -> Subject:
         raise TargetError("build", f"the factory's step is {kind_of(subject.fn)}, which cannot be called")
     if inputs:
         raise TargetError(
-            "build", "--input is for a factory that returns an nn.Module alone; this one brings its inputs"
+            "build", "--input is for a factory that returns an nn.Module alone; this one returns its own inputs"
         )
     return subject
 

@@ -24,12 +24,12 @@ TOGETHER = "all inputs"
 _MOST_ALONE = 32
 "Up to this many inputs are tried one by one. If there are more, they are tried together, and in halves if that fails."
 
-_NO_CHOICE = "its values leave no choice"
+_NO_CHOICE = "no other legal values are known"
 _BROKE = "the new values that were tried broke the process"
-_FAILS = "the step fails, or turns to NaN, on every new value that was tried"
+_FAILS = "the step fails, or returns NaN, on every new value that was tried"
 _NO_OUTPUT = "no output depends on it"
 _OPAQUE = "its contents cannot be changed; a graph keeps what Python reads from it (a `refresh` that changes it helps)"
-_NO_TENSOR = "no tensor is found in what the step returns ({}); tuples, lists, dicts and objects are looked into"
+_NO_TENSOR = "the step returns no tensor ({}); tuples, lists, dicts and objects are searched"
 _ALL_ZERO = "no output depends on it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
 
 

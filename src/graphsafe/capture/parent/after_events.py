@@ -12,7 +12,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.report.probes.replay import differing
 
 Frames = Sequence[CallSite]
-_UNTIMED = "; the values are right, and the simulated device cannot tell the time"
+_UNTIMED = "; the values are right, but the simulated device cannot measure times"
 
 
 def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
@@ -24,7 +24,7 @@ def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[t
         value = f"{readable(str(before))} at the capture and {readable(str(after))} after `{choice.event}`"
         if choice.frozen_ms is not None and choice.fresh_ms is not None:
             value += (
-                f", where a replay takes {choice.frozen_ms:.3g} ms, and one of a new capture {choice.fresh_ms:.3g} ms"
+                f", where a replay takes {choice.frozen_ms:.3g} ms, and a new capture's replay {choice.fresh_ms:.3g} ms"
             )
         yield (
             one.frames or entry,
@@ -55,12 +55,12 @@ def stale_events(events: Sequence[Fired], entry: Frames) -> Iterator[tuple[Frame
         before.update(wrong)
         if known or not wrong:
             continue
-        lies = f"{', '.join(f'`{path}`' for path in moved[:3])} {'lies' if len(moved) == 1 else 'lie'} elsewhere"
+        lies = f"{', '.join(f'`{path}`' for path in moved[:3])} {'is' if len(moved) == 1 else 'are'} at another address"
         yield (
             [event.place] if event.place else entry,
             {
                 "expr": f"`{event.name}`",
-                "value": lies if moved else f"`{wrong[0]}` is not what an eager step gives",
+                "value": lies if moved else f"`{wrong[0]}` differs from an eager step",
                 "data": {"event": event.name, "moved": list(moved), "different": wrong},
             },
         )

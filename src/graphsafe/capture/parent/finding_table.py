@@ -36,7 +36,7 @@ def what_was_frozen(one: Difference) -> str:
     """Return a sentence about two captures and the values that they froze. It is appended to other sentences."""
     op = f"{readable(one.op)}{at_place(one.frames)}"
     if one.what == "count":
-        return f" Here one capture has {one.before}, and a later one {one.after}; they part at {op}."
+        return f" Here one capture has {one.before}, and a later one {one.after}; they differ from {op} on."
     if one.what == "operation":
         before, after = readable(one.before), readable(one.after)
         return f" Here one capture has {before} where a later one has {after}{at_place(one.frames)}."
@@ -55,9 +55,9 @@ def what_departed(departure: Departure) -> str:
 
 
 def repair_of_generator(works: bool) -> str:
-    tried = "tried here: the next draw works" if works else "tried here, without success"
+    tried = "tried here: the next draw works" if works else "tried here, but the next draw fails"
     return (
-        "; a process left like this draws again after `torch.cuda.default_generators[i].graphsafe_set_state(fresh)`, "
+        "; to repair a running process, call `torch.cuda.default_generators[i].graphsafe_set_state(fresh)`, "
         f"`fresh` being a new Generator with the old seed and offset ({tried})"
     )
 

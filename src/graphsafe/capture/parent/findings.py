@@ -227,7 +227,7 @@ class _Writer:
 
     def failed_capture(self) -> None:
         if self._probes.capture.empty:
-            self.add("GS602", self._entry, expr="it has no node at all")
+            self.add("GS602", self._entry, expr="it has no nodes")
         if self._probes.capture.status != "fail":
             return
         error = self._probes.capture.first_error

@@ -24,7 +24,7 @@ _MOST_SETTLING = 0.75
 """Memory is leaked if it grows in at least this share of the intervals. A cache or a pool stops growing earlier."""
 _HOST_NOISE = 8 << 20
 "Number of bytes by which host memory may grow because of Python and the driver alone."
-_KEEPS = "Memory that is kept from replay to replay is never freed, and eventually runs out, far from the cause."
+_KEEPS = "Memory that is kept from replay to replay is never freed. It runs out eventually, far from the cause."
 _SLOWER = 1.5
 "A step slows down if its time rises steadily, and at the end is more than this many times the time at the beginning."
 _NOTHING_SEEN = Growth(replays=0, compared=0)
@@ -68,7 +68,7 @@ def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory,
     growth = growth_of(run.points, run.growth)
     memory = replace(memory, growth=growth)
     if growth.leaks is not None:
-        memory = replace(memory, status="fail", reason=f"the memory of the {growth.leaks} grows with every replay")
+        memory = replace(memory, status="fail", reason=f"{growth.leaks} memory grows with every replay")
     for one in growth.drifts:
         name = f"{one.output} at replay {one.replay} of {growth.replays}"
         check = Check(name, "different", False, one.max_abs, one.floor, replay=one.replay)
@@ -98,7 +98,7 @@ def said_of(seen: DeviceAnswers, book: Rulebook) -> list[Finding | Limit]:
     for moved in growth.moved:
         if first is None or moved.path not in first.moved:
             continue
-        because = f"Here `{moved.path}` lies elsewhere after replay {moved.replay} of {growth.replays}."
+        because = f"Here `{moved.path}` is at another address after replay {moved.replay} of {growth.replays}."
         because += f" From replay {first.replay} on, {first.output} differs from eager steps."
         words, data = {"expr": moved.path}, {"attribute": moved.path, **reported(first)}
         # Of the user's code, only the refresh runs between replays.
@@ -106,7 +106,7 @@ def said_of(seen: DeviceAnswers, book: Rulebook) -> list[Finding | Limit]:
         said.append(finding_at(frame, rule, how, "error", words, because, data, seen.device, seen.source))
     if growth.leaks:
         grown = bytes_text((growth.bytes if growth.leaks == "device" else growth.host_bytes) or 0)
-        because = f"Here {grown} more of the {growth.leaks}'s memory was held after {growth.replays} replays."
+        because = f"Here {grown} more {growth.leaks} memory was held after {growth.replays} replays."
         keeping = next((one for one in growth.keeping if one.frames), None)
         if growth.leaks == "device" and keeping is not None:
             frame = keeping.frames[-1]

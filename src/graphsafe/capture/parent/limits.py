@@ -10,8 +10,8 @@ from graphsafe.report.model import Limit
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.text import listed
 
-_FILE_READ = "each step reads this file; a graph keeps the result of what it decides"
-_HOST_COUNT = "steps count these up on the host, whatever the inputs; replays leave them as they are"
+_FILE_READ = "each step reads this file; a graph keeps what its contents decided at capture"
+_HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
 
 
 def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> Iterator[Limit]:

@@ -147,7 +147,7 @@ class Run:
             self.limits.append(Limit(INTERNAL, f"{child.name} {self._where}", end.why))
             return end
         for what in (*(answers[Step].unknown_operations or ()), *(answers[Capture].unknown_operations or ())):
-            limit = Limit("simulated", what, "the simulated device cannot vouch for it")
+            limit = Limit("simulated", what, "the simulated device cannot predict it")
             if limit not in self.limits:
                 self.limits.append(limit)
         if end.how == "state":
@@ -234,7 +234,7 @@ class Run:
                 forget(capture.job)
                 capture = self._run(self._job(capture.name))
         else:
-            self.limits.append(Limit("sequential", self.device, "its memory holds one build at a time"))
+            self.limits.append(Limit("sequential", self.device, "its memory fits only one build at a time"))
             capture = [self._run(self._job(name)) for name in names][-1]
         self._read(capture)
 

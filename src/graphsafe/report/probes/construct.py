@@ -59,5 +59,5 @@ class Construct(Probe):
         if self.built is False:
             return "not built"
         if self.left_capturing:
-            return "a random-number generator was left capturing"
+            return "a random generator was left in capture mode"
         return f"{count(len(self.captures), 'capture')} while building" if self.captures else ""

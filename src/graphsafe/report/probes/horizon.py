@@ -55,7 +55,7 @@ class Horizon(Probe):
     def text(self) -> str:
         left = self.departure
         if left is None:
-            return f"held for {count(self.steps, 'step')}" if self.steps else ""
+            return f"unchanged for {count(self.steps, 'step')}" if self.steps else ""
         place = f" at {left.place}" if left.place else ""
         ahead = f"step {left.step} ahead"
         when = ahead if left.under == "further steps" else f"with {left.under}, a step"

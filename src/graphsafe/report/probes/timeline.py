@@ -14,10 +14,10 @@ OperationKind = Literal["launch", "graph-launch", "copy", "fill", "wait", "query
 GapCause = Literal["wait", "allocation", "host", "device"]
 
 GAP_TEXTS: dict[GapCause, str] = {
-    "wait": "the host waited, and launched the next work only then",
-    "allocation": "the host took or gave back memory of the device",
+    "wait": "the host waited before it launched the next work",
+    "allocation": "the host allocated or freed device memory",
     "host": "the host was busy before the launch",
-    "device": "the next work was launched in time, but began later",
+    "device": "the next work was launched in time, but started late",
 }
 _MOST_ROWS = 40
 

@@ -121,7 +121,7 @@ class Book:
         left out."""
         device = self.sight.device()
         if self._only and device not in self._only:
-            why = "not recorded: other devices were asked for"
+            why = "not recorded: only other devices are watched"
             self._problems["left-out", f"{what} on {device}", why] = None
             return False
         return True

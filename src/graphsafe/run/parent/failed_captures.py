@@ -12,12 +12,12 @@ from graphsafe.run.parent.seen import Facts, last
 from graphsafe.run.parent.writer import Writer, at
 
 _HARMLESS = {
-    "refused": "a graph was refused before its capture began, and the surrounding except goes on without it",
-    "left": "an error in the captured code left a graph unfinished, and the surrounding except goes on without it",
+    "refused": "a graph was refused before its capture began, and the surrounding except continues without it",
+    "left": "an error in the captured code left a graph unfinished, and the surrounding except continues without it",
 }
 "The stage of a failed capture that corrupts nothing -> the message of the finding at the handler."
-_FIX = "remove the reason, or re-raise; decide by configuration where the eager path is wanted"
-_WHOLE = "Nothing is corrupted. But from here on, the steps run eagerly without a message that says why: "
+_FIX = "repair the cause, or re-raise; choose the eager path by configuration if it is wanted"
+_WHOLE = "Nothing is corrupted, but from here on the steps silently run eagerly: "
 
 
 def failed_captures(writer: Writer) -> None:
@@ -40,7 +40,7 @@ def failed_captures(writer: Writer) -> None:
         device = failed["device"]
         if failed["generator"] is not None:
             data = {**said, "draw": failed["generator"], "cause": cause}
-            because = "" if cause is None else f"It follows from the capture that failed, {cause}."
+            because = "" if cause is None else f"It follows from the failed capture, {cause}."
             level: Level | None = None if cause is None else "warning"
             text = failed["error"] + ("" if inner is None else f" at {at(inner)}")
             writer.add("GS501", frame, {"expr": text}, data, because=because, device=device, level=level)
@@ -57,7 +57,7 @@ def failed_captures(writer: Writer) -> None:
             because = f"This handler {does} the capture{where}."
         what = f"`{expr['expr']}`" if expr else "a capture"
         fate = "began a capture that never ended" if is_open else "failed"
-        has_failed = {"message": f"{what} {fate}, and the program went on in a corrupted process"}
+        has_failed = {"message": f"{what} {fate}; the program continued in a corrupted process"}
         place = handler or frame
         writer.add("GS605", place, expr, said, because=because, device=device, certain=not is_open, text=has_failed)
 

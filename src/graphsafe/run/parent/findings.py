@@ -86,7 +86,7 @@ class _Findings(Writer):
         replaced = [(graph, one["replaced"]) for graph, one in told if one["replaced"] and one["replaced"]["frames"]]
         for (graph, one), *_ in grouped(replaced, lambda pair: line_key(pair[1]["frames"])):
             text = {
-                "message": f"replays of {named(graph)} draw from the generator that `{one['name']}` held before",
+                "message": f"replays of {named(graph)} draw from the generator that `{one['name']}` no longer holds",
                 "why": "A graph draws from the generators that were registered before its capture. Replays use neither "
                 "a generator that replaces one of them nor its seed.",
                 "fix": "keep the generator and set its seed or state (manual_seed, set_state), or register the "
@@ -128,7 +128,7 @@ class _Findings(Writer):
                 continue
             names = listed(f"`{one}`" for one in told["names"])
             text = {
-                "message": f"{names} are exchanged while {named(graph)} is captured, and not when it is replayed",
+                "message": f"{names} are swapped while {named(graph)} is captured, but not when it is replayed",
                 "why": "Each replay reads and writes the addresses of the capture. The second of two replays in "
                 "a row reads the values that the first one began with, so the step makes no progress.",
                 "fix": "copy the result into the buffer that the step reads, or capture one graph for each order of "
@@ -202,7 +202,7 @@ class _Findings(Writer):
 
     def outputs(self) -> None:
         """Add findings for results that the program keeps although every replay overwrites them."""
-        ways = {"collected": "holds results of earlier replays", "compared": "compares a result with itself"}
+        ways = {"collected": "keeps results of earlier replays", "compared": "compares a result with itself"}
         for how, does in ways.items():
             told = [(one.facts["held_outputs"][how], one) for one in self.process.graphs]
             for same in grouped((one for one in told if one[0]), lambda one: line_key(one[0])):
@@ -212,7 +212,7 @@ class _Findings(Writer):
                 words = {"expr": text_at(site(frame), None), "value": "earlier results are held"}
                 text = {}
                 if how == "collected" and not graphs[0].facts["held_outputs"]["is_keeper_known"]:
-                    text["message"] = f"this replay writes over earlier results of {all_named(graphs)}, which are held"
+                    text["message"] = f"this replay overwrites earlier results of {all_named(graphs)}, which are kept"
                     because = "Their number grew from replay to replay. The line that keeps them is not known."
                 self.about(graphs[0], "GS706", frame, words, data, because=because, certain=True, text=text)
 
@@ -230,15 +230,15 @@ class _Findings(Writer):
                 continue
             replay = last(found["replay"])
             again = "a replay" if replay is None else f"a replay at {at(replay)}"
-            own = f"Before, {again} has written over it."
-            pooled = f"Before, {again} of {named(other)} has written over it: both use the same memory of one pool."
+            own = f"Before this, {again} has overwritten it."
+            pooled = f"Before this, {again} of {named(other)} has overwritten it: both use the same memory of one pool."
             because = f"Here the program reads a result of {named(graph)}. {own if other is graph else pooled}"
             frame = found["read"]
             expr = text_at(site(frame), None)
             if found["later"]:
                 expr = found["kept"]
                 because = (
-                    f"Here a replay of {named(other)} writes over a result of {named(graph)}, which "
+                    f"Here a replay of {named(other)} overwrites a result of {named(graph)}, which "
                     f"{at(found['later'])} reads: both write the same buffer."
                 )
             data = {"graphs": list(dict.fromkeys((graph.name, other.name))), "how": "overwritten"}
@@ -251,7 +251,7 @@ class _Findings(Writer):
         for graph in graphs:
             frame = last(graph.facts["frames"])
             if graph.facts["nodes"] == {} and graph.count.replays:
-                self.add("GS602", frame, {"expr": "it has no node at all"}, {"graph": graph.name})
+                self.add("GS602", frame, {"expr": "it has no nodes"}, {"graph": graph.name})
         again = recaptures(graphs)
         for recapture in again:
             self._recapture(recapture)
@@ -312,10 +312,10 @@ class _Findings(Writer):
             before = count(sum(replays[size] for size in off), "replay")
             words = {
                 "expr": f"{count(steps, 'step')} of size {listed(off, most=6)}",
-                "value": f"that size is captured, and the same loop made {before} of it until the graph was turned off",
+                "value": f"the same loop made {before} of that size until the graph was turned off",
             }
             frame = last(step["off_at"])
-            text = {"fix": "turn the graph on again, or log once that steps run eagerly from then on"}
+            text = {"fix": "turn the graph on again, or log that steps run eagerly from then on"}
             self.add("GS616", frame, words, data, certain=False, number=steps, text=text)
 
     def eager(self) -> None:

@@ -50,7 +50,7 @@ class Nvml:
         try:
             library = ctypes.CDLL(_NAME)
         except OSError:
-            raise NvmlError(f"{_NAME} is not there") from None
+            raise NvmlError(f"{_NAME} cannot be loaded") from None
         return cls(library)
 
     def busy(self) -> dict[str, int]:

@@ -71,7 +71,7 @@ def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
     if frames and frames != captured and not is_return:
         return frames, f"which {by(frames[-1])} {status}"
     if use["instead"] is not None:
-        return [use["instead"]], f"whose place a tensor of {by(use['instead'])} has taken"
+        return [use["instead"]], f"which a tensor of {by(use['instead'])} has replaced"
     return captured, f"which was {status}"
 
 

@@ -99,7 +99,7 @@ def _cut_off(process: SeenProcess) -> Limit:
     """
     known = {graph.facts["number"] for graph in process.graphs}
     runs = [(number, times) for number, times in process.order.runs if number not in known and times]
-    why = "a signal, os._exit or a crash ended it: what it learned in its last second is not known, except replays"
+    why = "a signal, os._exit or a crash ended it: the events of its last second are missing, except replays"
     if runs:
         graphs, replays = len({number for number, _ in runs}), sum(times for _, times in runs)
         why += f"; {count(replays, 'replay')} of {count(graphs, 'further graph')} were counted"

@@ -143,9 +143,9 @@ class HotnessRules:
     def _usually_cold_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
         name = facts.name.rpartition(".")[2]
         if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(COLD_ENDINGS):
-            return f"functions of a name such as `{name}` run before the first step"
+            return f"functions with a name such as `{name}` run before the first step"
         if COLD_WORDS.search(name):
-            return f"functions of a name such as `{name}` run outside of the steps"
+            return f"functions with a name such as `{name}` run outside of the steps"
         if is_for_other_hardware(facts.name) or is_other_module(self._in_project(path, module)):
             return "its name says that it is for hardware without CUDA graphs"
         if is_preparing(module):

@@ -28,7 +28,7 @@ ALWAYS_SKIPPED = frozenset(
         "site-packages",
     )
 )
-OUTSIDE = "leads out of the project, to what is no part of it; not read"
+OUTSIDE = "points outside the project; not read"
 "The reason for the limit `outside-link`."
 Complaint = Callable[[str, str, str], None]
 "A function that takes the kind of a limit, its subject, and the reason why the subject was not read."

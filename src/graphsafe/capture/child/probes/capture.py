@@ -39,7 +39,7 @@ def run(job: Job, channel: Channel) -> None:
         unmatched = copy_reference_state(session, built)
         with session.device.capture_stream():
             session.warm_up()
-        channel.send(Capture("skipped", "the attempt did not end", phase="capture"))
+        channel.send(Capture("skipped", "the attempt did not finish", phase="capture"))
         constants = reachable_state(session.subject).constants()
         session.seed(CAPTURE_SEED)
         gc.collect()
@@ -85,7 +85,7 @@ def _replay(session: Session, recording: Recording, unmatched: list[str], built:
         why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else NO_REFERENCE
         session.channel.send(Replay(reason=why, checks=()))
         return True
-    session.channel.send(Replay(reason="the replays did not end", reference="independent"))
+    session.channel.send(Replay(reason="the replays did not finish", reference="independent"))
     Replays(session, recording, reference, on_result=session.channel.send).run(built)
     return reference.repeats
 
@@ -351,7 +351,7 @@ class Replays:
         """Compare a replay that starts from the state of construction with the first eager step. This comparison is the
         last one."""
         session = self.session
-        with users_code("step", "the state could not be put back"):
+        with users_code("step", "the state could not be restored"):
             for path, value in self.reference.start.items():
                 if path in built:
                     session.device.store(built[path], value)

@@ -173,7 +173,7 @@ class _Runs:
                 series.run(name, vary)
             except TargetError as error:
                 # The first run succeeded, so the step depends on something that is not put back, such as a file.
-                raise StateError(f"with its state put back {error.line}") from error
+                raise StateError(f"with its state restored {error.line}") from error
         return series
 
     def _capture_path(self, plain: bool = False) -> AbstractContextManager[None]:

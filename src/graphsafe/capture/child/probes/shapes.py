@@ -141,8 +141,8 @@ def _memory(session: Session, held: StepMemory) -> Memory:
 
 
 def _limit(session: Session, stopped: str | None = None) -> None:
-    why = "so replays were not compared with eager steps, and code that values decide may go another way"
+    why = "so replays were not compared with eager steps, and code that branches on values may take another path"
     limits = [Limit("shapes", NOT_COMPUTED, why)]
     if stopped is not None:
-        limits.append(Limit("shapes", "the step came to an end on made-up values", stopped))
+        limits.append(Limit("shapes", "the step stopped on made-up values", stopped))
     session.channel.send(Limits(tuple(limits)))

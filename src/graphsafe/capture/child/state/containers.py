@@ -64,7 +64,7 @@ def position_of(iterator: Any) -> int | None:
 
 def set_position(iterator: Any, position: int | None) -> None:
     if position is not None and position_of(iterator) is None:
-        raise ValueError("it is used up")
+        raise ValueError("it is exhausted")
     if position is not None:
         iterator.__setstate__(position)
 
@@ -215,7 +215,7 @@ def put_back_host(reach: ReachableState, path: str, value: Any) -> None:
     except StateError:
         raise
     except Exception as error:
-        raise StateError(f"{path} cannot be put back: {type(error).__name__}") from error
+        raise StateError(f"{path} cannot be restored: {type(error).__name__}") from error
 
 
 def held_at(container: Any, key: Any) -> Any:

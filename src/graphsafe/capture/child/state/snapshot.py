@@ -91,7 +91,7 @@ def _refill(container: Any, before: Any) -> None:
     try:
         refill(container, before)
     except Exception as error:
-        raise StateError(f"a {type(container).__name__} cannot be put back: {type(error).__name__}") from error
+        raise StateError(f"a {type(container).__name__} cannot be restored: {type(error).__name__}") from error
 
 
 class Snapshot:
@@ -143,7 +143,7 @@ class Snapshot:
                         tensor.resize_(values.shape)  # a step has changed the size, as `out=` does
                 self._device.store(tensor, values)
             except RuntimeError as error:
-                raise StateError(f"{path} cannot be put back: {' '.join(str(error).split())[:200]}") from error
+                raise StateError(f"{path} cannot be restored: {' '.join(str(error).split())[:200]}") from error
         # A tensor that shares memory with others may have been put back together with them.
         for path in self.changed(path for path in changed if path not in self.values):
-            raise StateError(f"{path} changed and is too large to be put back")
+            raise StateError(f"{path} changed and is too large to be restored")

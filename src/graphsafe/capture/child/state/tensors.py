@@ -28,7 +28,7 @@ def parts_of(tensor: torch.Tensor) -> Parts:
     or wrapper tensor. Raises Unreadable. Call it with torch functions disabled."""
     kind = type(tensor)
     if _is_given_back(tensor):
-        raise Unreadable("its storage has been given back")
+        raise Unreadable("its storage has been freed")
     if (kind is torch.Tensor or kind is torch.nn.Parameter) and _is_plain(tensor):
         return {"": tensor}
     with _disable_current_modes():

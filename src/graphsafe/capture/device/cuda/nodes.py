@@ -222,7 +222,7 @@ def _driver() -> ctypes.CDLL:
     driver = ctypes.CDLL("libcuda.so.1")
     for name in _NEWEST_CALLS:
         if not hasattr(driver, name):
-            raise NotComparable(f"the driver has no {name}; CUDA 12.4 has")
+            raise NotComparable(f"the driver lacks {name}; CUDA 12.4 has it")
     return driver
 
 

@@ -72,7 +72,7 @@ class Shapes:
         """Return a host tensor filled with the made-up value. Raises RuntimeError for a large tensor."""
         answer = self._ask()
         if tensor.numel() > _MOST_FILLED:
-            raise RuntimeError(f"the values of {tensor.numel()} elements are asked for, and shapes mode computes none")
+            raise RuntimeError(f"the values of {tensor.numel()} elements are needed, but shapes mode computes none")
         return _filled(tensor, answer)
 
     def begin(self) -> None:

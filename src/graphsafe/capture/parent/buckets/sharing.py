@@ -110,7 +110,7 @@ class Sharing:
         if end.how in ("target", "state", "fault"):
             self.limits.append(Limit("pool", f"buckets on {self.device}", f"not captured in one pool: {end.why}"))
         if mixed.refused:
-            why = f"their eager steps fail beside each other: {mixed.refused}"
+            why = f"their eager steps fail when they share a process: {mixed.refused}"
             self.limits.append(Limit("pool", f"buckets on {self.device}", why))
         self.limits += [Limit("padding", bucket_name(one.axes), one.error) for one in entries if one.error]
         broken = [one.error for one in entries if one.error and padding_of(one) is None]
@@ -186,20 +186,20 @@ class Sharing:
 
 
 _BREAKS = (
-    "Here a replay fails with rows of another batch, which hold integers that no live row has; "
+    "Here a replay fails if the padding rows hold another batch, with integers that no live row has; "
     "with zeros or a repeated request it does not."
 )
 _PADDINGS: tuple[tuple[str, Level, str], ...] = (
     (
         "always",
         "error",
-        "Here no filling helps: zeros, a repeated request and another batch in those rows all change results.",
+        "Here no padding value helps: zeros, a repeated request and another batch in those rows all change results.",
     ),
     ("unless filled", "note", "Here rows of another batch change the results; zeros or a repeated request do not."),
     (
         "nan only",
         "note",
-        "Here only NaN in those rows reaches the results: memory that nobody has written may hold it.",
+        "Here only NaN in those rows reaches the results; uninitialized memory may hold it.",
     ),
 )
 

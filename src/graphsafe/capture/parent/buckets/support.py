@@ -90,7 +90,7 @@ def _all_ready(verdicts: Sequence[Verdict]) -> bool:
     return bool(verdicts) and all(verdict == "ready" for verdict in verdicts)
 
 
-_TOO_LITTLE = "Declared too little costs speed, and nobody notices: the engine runs such batches eagerly or in pieces."
+_TOO_LITTLE = "Declaring too little silently costs speed: the engine runs such batches eagerly or in pieces."
 
 
 def support_of(tried: Sequence[BucketResult], declared: Declaration | None) -> Support | None:

@@ -88,7 +88,7 @@ class SharedServers:
                 if server is not None and wait(server):
                     file.server = server
                 else:
-                    file.refused = (server and server.refused) or "the import did not end"
+                    file.refused = (server and server.refused) or "the import did not finish"
                     if server is not None:
                         server.close()
         finally:

@@ -252,7 +252,7 @@ class Supervisor:
             self._servers.append(server)
             self._sources[key] = server
         else:
-            self.not_shared[key] = server.refused or "the import did not end"
+            self.not_shared[key] = server.refused or "the import did not finish"
             server.close()
 
     def _becomes_ready(self, server: Server, deadline: float) -> bool:

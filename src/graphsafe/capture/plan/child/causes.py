@@ -74,7 +74,7 @@ def _host_calls(answers: Answers) -> Iterator[Cause]:
     later step."""
     for call in answers[Ran].host_calls:
         code = "GS504" if call.kind == "random" else "GS702"
-        yield Cause(code, f"{call.function} gives another value in each step", call.frames, span=call.span)
+        yield Cause(code, f"{call.function} returns another value in each step", call.frames, span=call.span)
 
 
 def _host_state(answers: Answers) -> Iterator[Cause]:
@@ -92,7 +92,7 @@ def _filled(answers: Answers) -> Iterator[Cause]:
     for change in changed:
         name = change.name
         if change.how == "born" and change.frames and any(is_within(path, name) for path in lazy):
-            yield Cause("GS701", f"`{name}` is filled in by the first step", change.frames, guarded=True)
+            yield Cause("GS701", f"`{name}` is initialized by the first step", change.frames, guarded=True)
 
 
 def without_line(answers: Answers) -> list[str]:
@@ -167,7 +167,7 @@ def _failure(answers: Answers, ops: OpTable) -> Iterator[Cause]:
         yield Cause("GS607", error.message, error.frames)
     for escaped in answers[EscapedWork].operations:
         if escaped.frames:
-            yield Cause("GS604", f"{escaped.op} runs beside the capture", escaped.frames)
+            yield Cause("GS604", f"{escaped.op} runs outside the capture", escaped.frames)
 
 
 def judged(

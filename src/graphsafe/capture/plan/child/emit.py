@@ -220,7 +220,7 @@ class _Writer:
             if type(held).__qualname__ == owner and first is not None and parts[-1].isidentifier():
                 return f'({".".join([first, *parts[at:-1]])}, "{parts[-1]}")'
             held = getattr(held, parts[at], None)
-        raise Unemittable(f"{source.name} binds `{path}` anew, and its code has no name for the owner")
+        raise Unemittable(f"{source.name} rebinds `{path}`, and its code has no name for the owner")
 
     def _outside_of_class(self, source: Function, text: str) -> str:
         if source.owner is None:

@@ -59,7 +59,7 @@ def _visits(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterato
     one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
     for own, theirs in _apart(one, two):
         for number, frames in (*one[own], *two[theirs]):
-            yield Need("around", "GS102", "some steps take another way", frames, number)
+            yield Need("around", "GS102", "some steps take another path", frames, number)
 
 
 def _flows(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
@@ -139,7 +139,7 @@ def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ..
         ways = [{op.frames[:depth] for op in log.ops for depth in range(len(op.frames))} for log in (base, other)]
         for own, theirs in _apart(*keys):
             for op, there in (*((op, ways[1]) for op in one[own]), *((op, ways[0]) for op in two[theirs])):
-                yield Need("block", "GS102", "some steps take another way", _first_apart(op.frames, there))
+                yield Need("block", "GS102", "some steps take another path", _first_apart(op.frames, there))
         return
     # Views of another part of memory come first. Once a break passes on such a view, the operations that read it no
     # longer differ.
@@ -182,7 +182,7 @@ def _rebound(
     if path is None:
         yield Need("statement", "GS703", "it reads other memory in each step", op.frames)
         return
-    reason = f"`{path}` is bound to other memory"
+    reason = f"`{path}` is rebound to other memory"
     holder = next((key for key, held in log.paths.items() if held == path), None)
     born = None if holder is None or holder not in log.made_by else log.ops[log.made_by[holder]]
     frames = next((frames for name, frames in assigned.items() if is_within(path, name)), ())
@@ -212,7 +212,7 @@ def _unhanded(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
                 continue
             number, path = log.visits[visit].number, log.paths.get(key)
             if path is not None and path not in handed.get(number, BreakValues()).slots:
-                yield Need("slot", "GS703", f"`{path}` is bound to other memory", op.frames, number, path)
+                yield Need("slot", "GS703", f"`{path}` is rebound to other memory", op.frames, number, path)
             else:
                 yield Need("statement", "GS703", "it reads the result of a break", op.frames)
     private = {key for visit in log.visits for key in visit.private}
@@ -226,10 +226,10 @@ def _beside(log: Log) -> Iterator[Need]:
     the host."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
-            yield Need("statement", "GS604", "it works on another device", op.frames)
+            yield Need("statement", "GS604", "it runs on another device", op.frames)
         elif op.visit is None and not op.on_device and (op.random or any(key not in log.made_by for key in op.writes)):
             code = "GS504" if op.random else "GS702"
-            yield Need("statement", code, "it works on the host", op.frames)
+            yield Need("statement", code, "it runs on the host", op.frames)
 
 
 def _kept(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
@@ -245,7 +245,7 @@ def _kept(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
         born = log.made_by.get(key)
         if born is None or not log.ops[born].recorded:
             continue
-        reason, maker = "a backward in a break goes through it", log.ops[born].visit
+        reason, maker = "a backward pass in a break uses it", log.ops[born].visit
         if maker is None:
             yield Need("statement", "GS607", reason, log.ops[born].frames)
         elif maker != user:

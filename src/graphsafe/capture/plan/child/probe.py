@@ -185,7 +185,7 @@ def _against(replays: Replays) -> str | None:
     """Return the reason why the replays disprove the plan, or None."""
     reason = replays.against("the plan")
     if reason is None and replays.result.first_step not in ("pass", "skipped"):
-        return "the plan leaves out what the first step fills in"
+        return "the plan misses state that the first step initializes"
     return reason
 
 
@@ -193,9 +193,9 @@ def _untested(answers: Answers) -> str | None:
     """Return the reason why replays that equal the reference are not enough proof, or None."""
     reference, unvaried = answers[Reference], answers[Varied].unvaried_host
     if reference.differs:
-        return "while it is captured, the step computes something else than an eager step does"
+        return "the captured step computes something other than the eager step"
     if not reference.varied:
-        return "no changed input changed the reference, so the plan was not put to the test"
+        return "no changed input changed the reference, so the plan was not tested"
     # Inputs on the device that were not varied do not matter. Only breaks read values of the device, and each break
     # checks that it gives the same numbers as at capture.
     if unvaried:

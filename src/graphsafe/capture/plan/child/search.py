@@ -125,7 +125,7 @@ class Search:
                 return
             self._rounds += 1
             if self._rounds > _MOST_ROUNDS:
-                raise Unplannable(f"the breaks did not settle in {_MOST_ROUNDS} rounds")
+                raise Unplannable(f"the search for breaks did not converge in {_MOST_ROUNDS} rounds")
 
     def widen(self, need: Need) -> None:
         """Widen a break. Raises Unplannable if the break is already the whole step."""

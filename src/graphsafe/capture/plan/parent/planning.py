@@ -57,7 +57,7 @@ class Planning:
         if self.own_replays:
             places = listed_places(self.own_replays)
             own = f"the step replays graphs of its own ({places})"
-            why = f"{own}, which no reference checks: give the function that they capture"
+            why = f"{own}, which no reference checks: pass the function that they capture"
             return self._without_code(Plan(reason=why))
         child = self._search()
         answers, end = child.answers, child.ended
@@ -69,7 +69,7 @@ class Planning:
         self.marks = answers[Marks]
         if planned.too_short:
             short = count(planned.too_short, "more operation")
-            self._limit("plan", f"{short} could lie in graphs, but too few at a time to pay for a graph")
+            self._limit("plan", f"{short} could be captured, but too few in a row to pay for a graph")
         kept = (f"`{path}` kept its values in all steps that were tried" for path in self.unvaried)
         found = replace(planned.plan, guards=(*planned.plan.guards, *kept))
         if not found.verified:
@@ -152,7 +152,7 @@ def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
     if counters["cudagraph_partitions"]:
         parts.append(f"made {count(counters['cudagraph_partitions'], 'partition')}")
     if compiled.captures_after_warmup:
-        parts.append(f"recorded {count(compiled.captures_after_warmup, 'graph')} anew after the warm-up")
+        parts.append(f"recorded {count(compiled.captures_after_warmup, 'graph')} again after the warm-up")
     if compiled.sizes:
         parts.append(f"recorded for {count(len(compiled.sizes), 'size')} of dynamic shapes")
     if plan is not None and plan.coverage is not None:

@@ -179,7 +179,7 @@ class SimSight(Sight):
         return {"machine": machine, "devices": list(self._devices), **found}
 
     def limits(self) -> list[tuple[str, str, str]]:
-        unknown = "the simulated device cannot vouch for it"
+        unknown = "the simulated device cannot predict it"
         found = [("simulated", f"{what} {how}", why) for (what, how), why in self._world.limits.items()]
         found += [("unknown-operation", what, unknown) for what in self._world.unknown]
         found.append(("simulated", "a pool's bytes", "how a graph's pool reuses memory is not simulated"))
