@@ -47,7 +47,8 @@ def is_opaque(kind: type) -> bool:
 
 def count_text(counter: Any) -> str | None:
     """Return a counter as a string, such as `count(5)`. Return None if its numbers are objects of another library."""
-    return repr(counter) if are_scalars(gc.get_referents(counter)) else None
+    numbers = [one for one in gc.get_referents(counter) if one is not itertools.count]  # its type, from Python 3.13 on
+    return repr(counter) if are_scalars(numbers) else None
 
 
 def count_from(text: str) -> Any:

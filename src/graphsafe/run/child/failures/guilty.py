@@ -83,7 +83,12 @@ def _innermost(error: BaseException) -> tuple[FrameType, int] | None:
 
 
 def _instruction(frame: FrameType, offset: int) -> str:
-    return next((one.opname for one in dis.get_instructions(frame.f_code) if one.offset == offset), "")
+    """Return the name of an instruction. A comparison that also tests the truth of its result, as from Python 3.13 on,
+    counts as the test."""
+    running = next((one for one in dis.get_instructions(frame.f_code) if one.offset == offset), None)
+    if running is None:
+        return ""
+    return "TO_BOOL" if running.opname == "COMPARE_OP" and running.argrepr.startswith("bool(") else running.opname
 
 
 def _act(node: ast.AST | None, running: str, scope: Scope) -> Act:

@@ -56,17 +56,17 @@ def _building(frame: FrameType) -> CallSite | None:
 
 def _is_unnamed_one(storages: frozenset[int], keep: Callable[[Iterable[Any]], bool]) -> bool:
     named = {id(value) for frame in frames_from(sys._getframe(1)) for value in locals_of(frame).values()}
-    inside = [
+    # A tuple, because `get_referrers(*inside)` then makes no other container of these objects that it would find.
+    inside: tuple[Any, ...] = tuple(
         one for one in gc.get_objects() if issubclass(type(one), torch.Tensor) and storage_number(one) in storages
-    ]
+    )
     for _ in range(_DEEPEST):
-        holders = [one for one in gc.get_referrers(*inside) if type(one) in _KINDS and one is not inside]
-        for one in holders:
+        inside = tuple(one for one in gc.get_referrers(*inside) if type(one) in _KINDS and one is not inside)
+        for one in inside:
             # A tuple that is being built has gaps. Iterating over them would crash, but the garbage collector skips
             # them.
             if id(one) not in named and keep(gc.get_referents(one)):
-                others = (other for other in gc.get_referrers(one) if other is not holders)
+                others = (other for other in gc.get_referrers(one) if other is not inside)
                 if all(isinstance(other, FrameType) for other in others):
                     return True
-        inside = holders
     return False

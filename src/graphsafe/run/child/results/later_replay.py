@@ -190,8 +190,13 @@ def _assigned(path: str, line: int) -> tuple[tuple[str, ...], frozenset[str]]:
 @functools.lru_cache(maxsize=256)
 def _stores(code: CodeType) -> tuple[str, ...]:
     """Return the variables to which a function stores, once for each storing instruction."""
-    stores = (one.argval for one in dis.get_instructions(code) if "STORE_" in one.opname)
-    return tuple(name for names in stores for name in (names if isinstance(names, tuple) else (names,)))
+    found: list[str] = []
+    for one in dis.get_instructions(code):
+        if "STORE_" in one.opname:
+            names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+            # From Python 3.13 on, one instruction may store two variables, or store one and load another.
+            found += names[:1] if "LOAD_" in one.opname else names
+    return tuple(found)
 
 
 @functools.lru_cache(maxsize=1024)
