@@ -42,6 +42,7 @@ from graphsafe.scan.state.replaced_values import (
     converts,
     fills_if_missing,
     grows,
+    is_same_tensor,
     keeps_largest,
     keeps_what_is_there,
     puts_back,
@@ -202,6 +203,7 @@ def write_item(
     value: Value,
     node: ast.AST,
     augmented: bool,
+    written: ast.expr | None,
     borrowed: bool = False,
     lasting: bool = False,
 ) -> None:
@@ -218,8 +220,9 @@ def write_item(
         holder = entry(holder, name)
     elif type(held) is Sequence and held.kind == "list" and as_tensor(held.elem)[0] is not None:
         before = held.elem
-    written = getattr(node, "value", None)
     text = ast.unparse(target)
+    if is_same_tensor(frame, value, written, text):
+        return
     # An entry under a key that the source shows is like an attribute that is set later.
     keyed = before is None and not is_entry
     replaces = keyed and type(held) is Dict and as_tensor(held.elem)[0] is not None
@@ -230,7 +233,8 @@ def write_item(
         value,
         before,
         node,
-        written,
+        # In a swap of two entries, the old value is in the other part of the tuple.
+        getattr(node, "value", None),
         augmented=augmented,
         keyed=keyed,
         borrowed=borrowed,
@@ -258,6 +262,8 @@ def write(
     """Record an assignment. `written` is the expression of the new value, if the code shows it."""
     assigned = bound_expression(frame, written)
     if assigned is not written and puts_back(assigned, text):
+        return
+    if is_same_tensor(frame, value, written, text):
         return
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
