@@ -33,14 +33,19 @@ from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import index_of, subscript_store
 from graphsafe.scan.models import protocols, torch_functions
-from graphsafe.scan.state import writes
+from graphsafe.scan.state import filled_once, writes
+from graphsafe.scan.state.first_step import FIRST_STEP
 from graphsafe.scan.state.provenance import is_table_of_flag
 from graphsafe.scan.state.writes import write_item
 from graphsafe.scan.symbols.index import dotted
 
 
 def plain(frame: Frame, node: ast.Assign) -> None:
+    conditions = frame.conditions
+    if frame.hot and filled_once.converts_once(frame, node):
+        frame.guards.append(FIRST_STEP)
     value = frame.evaluate(node.value)
+    frame.leave(conditions)
     frame.touches_device = frame.touches_device or may_be_tensor(value)
     if frame.captured and type(value) is Unknown and isinstance(node.value, ast.Call):
         # An unknown model that is called inside a capture returns device tensors, because its inputs were copied to the

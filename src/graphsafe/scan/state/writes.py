@@ -92,7 +92,8 @@ def write_attribute(
     is_moved = was is not None and now is not None and not was.pinned and (was.where, now.where) == ("host", "device")
     if is_moved and was is not None and converts(written, f"{holder}.{name}"):
         # `self.table = self.table.to(x.device)` copies only in the first step.
-        frame.emit("Transfer", "blocking", written or node, level="note", value=describe(was))
+        how = "literal" if was.literal else "blocking"
+        frame.emit("Transfer", how, written or node, level="note", value=describe(was))
     write(
         frame,
         key,
