@@ -47,3 +47,32 @@ def test_only_the_first_step_copies(tmp_path: Path, made: str, first: str, found
     moved = next(i for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if "# moved" in line)
     findings = scan_paths([path], Config(root=tmp_path)).findings
     assert [(f.code, f.level) for f in findings if f.location.line == moved and f.code[:3] == "GS3"] == found
+
+
+def test_an_object_of_the_step_copies_in_each_step(tmp_path: Path) -> None:
+    source = """\
+        import torch
+        from torch import nn
+
+
+        class Filter:
+            def __init__(self):
+                self.taps = torch.tensor([0.25, 0.5, 0.25])
+
+            def apply(self, x):
+                self.taps = self.taps.to(x)
+                return x * self.taps
+
+
+        class Smooth(nn.Module):
+            def forward(self, x):
+                return Filter().apply(x)
+
+
+        def build(device):
+            return Smooth().to(device), (torch.rand(3, device=device),)
+        """
+    path = tmp_path / "steps.py"
+    path.write_text(textwrap.dedent(source), encoding="utf-8")
+    codes = [(f.code, f.level) for f in scan_paths([path], Config(root=tmp_path)).findings if f.code[:3] == "GS3"]
+    assert ("GS301", "error") in codes

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from graphsafe.scan.domain.values import Dict, as_tensor, depends_on_step, options
+from graphsafe.scan.domain.values import Dict, Instance, as_tensor, depends_on_step, options
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step
@@ -183,6 +183,9 @@ def converts_once(frame: Frame, node: ast.Assign) -> bool:
     name = text.removeprefix("self.")
     if frame.node is None or not text.startswith("self.") or not converts(node.value, text) or text in frame.env:
         return False
+    owner = frame.env.get("self")
+    if type(owner) is not Instance or owner.made or owner.step:
+        return False  # each step has another object
     here = sum(n.attr == name and _is_stored(n) for n in inside(frame.node, ast.Attribute))
     return here == 1 and _writers(frame, name) <= {frame.function.rpartition(".")[2], *CONSTRUCTORS}
 
