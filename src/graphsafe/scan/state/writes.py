@@ -273,6 +273,7 @@ def write(
         or keeps_what_is_there(assigned, text)
         or (reads_self and fills_if_missing(frame, assigned, text))
     )
+    outgrown = first_step.too_small(frame, base)
     # A graph keeps the old value even if a loop changes the attribute only occasionally.
     guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
     frame.engine.note(
@@ -290,8 +291,8 @@ def write(
             keyed=keyed,
             guard=guard,
             compile_test=frame.compile_test,
-            grows=not (made and is_fresh_result(frame, text))
-            and (grows(frame, assigned, text) or first_step.too_small(frame, base)),
+            grows=not (made and is_fresh_result(frame, text)) and (outgrown or grows(frame, assigned, text)),
+            outgrown=outgrown,
             past_maximum=is_past_maximum(frame),
             # A capture binds its outputs once, to memory that every replay writes.
             borrowed=borrowed
