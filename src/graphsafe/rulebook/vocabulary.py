@@ -32,7 +32,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "Extent": "op mask mask-store slice range size narrow split",
         "Transfer": "to-host literal index blocking",
         "Store": "scalar host-tensor by-index host-part",
-        "Alloc": "factory like new clone growing appended pinned leaking",  # leaking: only from capture
+        "Alloc": "factory like new clone growing outgrown appended pinned leaking",  # leaking: only from capture
         "Rng": "private-generator reseed state host-random",
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "

@@ -40,6 +40,8 @@ class Write:
     guard: str | None
     grows: bool = False
     "Whether the write concatenates to the old value, appends to it, or enlarges it because it is too small."
+    outgrown: bool = False
+    "Whether the write runs only if the old value is too small."
     past_maximum: bool = False
     "Whether the write enlarges a table only if a step exceeds the maximum for which the constructor made the table."
     borrowed: bool = False

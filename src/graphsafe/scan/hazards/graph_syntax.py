@@ -218,8 +218,12 @@ def is_view_of(node: ast.expr, text: str) -> bool:
 
 
 def written(node: ast.Assign | ast.Call) -> ast.expr | None:
-    """Return the target of a write: `buf[:n]` for `buf[:n] = x` and `buf[:n].copy_(x)`, `buf` for `buf.zero_()`."""
+    """Return the target of a write: `buf[:n]` for `buf[:n] = x` and `buf[:n].copy_(x)`, `buf` for `buf.zero_()` and for
+    `torch.add(x, y, out=buf)`."""
     if isinstance(node, ast.Assign):
         return node.targets[0] if len(node.targets) == 1 else None
+    for keyword in node.keywords:
+        if keyword.arg == "out":
+            return keyword.value
     function = node.func
     return function.value if isinstance(function, ast.Attribute) and function.attr in WHOLE else None

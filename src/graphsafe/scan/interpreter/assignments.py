@@ -33,14 +33,19 @@ from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import index_of, subscript_store
 from graphsafe.scan.models import protocols, torch_functions
-from graphsafe.scan.state import writes
+from graphsafe.scan.state import filled_once, writes
+from graphsafe.scan.state.first_step import FIRST_STEP
 from graphsafe.scan.state.provenance import is_table_of_flag
 from graphsafe.scan.state.writes import write_item
 from graphsafe.scan.symbols.index import dotted
 
 
 def plain(frame: Frame, node: ast.Assign) -> None:
+    conditions = frame.conditions
+    if frame.hot and filled_once.converts_once(frame, node):
+        frame.guards.append(FIRST_STEP)
     value = frame.evaluate(node.value)
+    frame.leave(conditions)
     frame.touches_device = frame.touches_device or may_be_tensor(value)
     if frame.captured and type(value) is Unknown and isinstance(node.value, ast.Call):
         # An unknown model that is called inside a capture returns device tensors, because its inputs were copied to the
@@ -139,7 +144,7 @@ def assign(
         if _put_by_method(frame, target, owner, value, node):
             return
         if not subscript_store(frame, target, owner, value, node):
-            _assign_item(frame, target, owner, value, node, augmented)
+            _assign_item(frame, target, owner, value, node, augmented, written)
     elif isinstance(target, ast.Starred):
         assign(frame, target.value, sequence("list", [value]), node)
 
@@ -248,7 +253,13 @@ def _assign_attribute(
 
 
 def _assign_item(
-    frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST, augmented: bool
+    frame: Frame,
+    target: ast.Subscript,
+    owner: Value,
+    value: Value,
+    node: ast.AST,
+    augmented: bool,
+    written: ast.expr | None,
 ) -> None:
     """Perform `owner[key] = value` for an owner that is not a tensor."""
     key = frame.evaluate(target.slice)
@@ -257,9 +268,9 @@ def _assign_item(
     holder = dotted(target.value) or ""
     for option in options(owner):
         if type(option) is Dict or type(option) is Sequence:
-            _put_item(frame, target, option, key, value, node, augmented)
+            _put_item(frame, target, option, key, value, node, augmented, written)
         elif type(option) is Unknown and frame.hot and is_table_of_flag(frame, holder):
-            write_item(frame, f"{frame.ref}.{holder}", None, target, key, value, node, augmented)
+            write_item(frame, f"{frame.ref}.{holder}", None, target, key, value, node, augmented, written)
 
 
 def _put_item(
@@ -270,13 +281,14 @@ def _put_item(
     value: Value,
     node: ast.AST,
     augmented: bool,
+    written: ast.expr | None,
 ) -> None:
     """Put a value into a container, and bind the container's name to the result."""
     holder = target.value
     updated = _with_item(container, key, value)
     if isinstance(holder, ast.Attribute):
         if dotted(holder) is not None:
-            _put_into_attribute(frame, target, holder, updated, key, value, node, augmented)
+            _put_into_attribute(frame, target, holder, updated, key, value, node, augmented, written)
         return
     is_local = isinstance(holder, ast.Name) and holder.id in frame.env
     if isinstance(holder, ast.Name) and is_local:
@@ -284,9 +296,9 @@ def _put_item(
     if not frame.hot:
         return
     if isinstance(holder, ast.Name) and not is_local:
-        write_item(frame, f"{frame.path}::{holder.id}", None, target, key, value, node, augmented)
+        write_item(frame, f"{frame.path}::{holder.id}", None, target, key, value, node, augmented, written)
     elif container.held_by is not None:
-        write_item(frame, container.held_by, container, target, key, value, node, augmented)
+        write_item(frame, container.held_by, container, target, key, value, node, augmented, written)
 
 
 def _with_item(container: Dict | Sequence, key: Value, value: Value) -> Value:
@@ -309,6 +321,7 @@ def _put_into_attribute(
     value: Value,
     node: ast.AST,
     augmented: bool,
+    written: ast.expr | None,
 ) -> None:
     """Perform `self.table[key] = value`."""
     instance = frame.evaluate(holder.value)
@@ -322,4 +335,4 @@ def _put_into_attribute(
     held = frame.attributes.initial(instance, holder.attr)
     borrowed = instance.step or instance.made
     lasting = writes.outlasts(frame, instance, dotted(holder.value) or "")
-    write_item(frame, attribute, held, target, key, value, node, augmented, borrowed, lasting)
+    write_item(frame, attribute, held, target, key, value, node, augmented, written, borrowed, lasting)

@@ -168,6 +168,8 @@ class Linter:
         record = self._record
         written = ((change.place, change.event) for change in across_steps.events(record.state))
         for place, event in chain(record.events.items(), written):
+            if event.how == "outgrown" and regions.recaptures(place.ref, event.span[0]):
+                continue
             chosen = event.how == "literal-device" and event.level == "warning" and self._chooses_device
             # The default capture stream is on the device that the process chose before the capture.
             chosen = chosen or (event.how == "no-stream" and self._has_one_device)

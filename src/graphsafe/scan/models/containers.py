@@ -23,6 +23,7 @@ from graphsafe.scan.domain.values import (
     Instance,
     Number,
     Sequence,
+    Tensor,
     Unknown,
     Value,
     as_tensor,
@@ -179,7 +180,11 @@ def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> Non
         # The list of tensors gets longer in each step, but the graph contains only the tensors of the capture.
         text = dotted(holder) or holder.attr
         key = frame.attributes.key(owner.ref, holder.attr)
-        frame.engine.note(own_change(frame, node, key, text, added, grows=True))
+        grows = not container_state.is_bounded(frame, key)
+        if not grows and type(added) is Tensor:
+            # In the next step, the deque has another tensor at each position.
+            added = replace(added, fresh=True)
+        frame.engine.note(own_change(frame, node, key, text, added, grows=grows))
 
 
 def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:

@@ -12,6 +12,7 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import sequence
 from graphsafe.scan.domain.numbers import type_of
+from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     ARRAY,
     NONE,
@@ -205,6 +206,9 @@ class _Called:
         for value in self._everything:
             for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
                 self._frame.use_number(item, "argument", self._node)
+        out = self._arguments.keywords.get("out")
+        if type(out) is Tensor and out.attr is not None:
+            self._frame.engine.note(StepInput(out.attr))
 
     def emit_effects(self) -> None:
         frame, node, op = self._frame, self._node, self._op
@@ -331,6 +335,10 @@ class _Called:
             certain=receiver is None or receiver.certain,
             maybe_host=all_maybe_host(self.tensors) or (not self.tensors and self._is_somewhere()),
         )
+        out = keywords.get("out")
+        if type(out) is Tensor:
+            # torch writes into this tensor and returns it.
+            return replace(made, where=out.where, dtype=out.dtype, fresh=out.fresh, attr=out.attr, name=out.name)
         if not self._op.view or first is None:
             return made
         return replace(made, fresh=False, attr=first.attr, name=first.name, pinned=made.pinned or first.pinned)

@@ -55,7 +55,9 @@ def events(log: StateLog) -> Iterator[Change]:
     for writes in log.writes.values():
         found: list[tuple[Write, Event]] = []
         # If a test finds that a buffer is too small, the write that enlarges it is the most precise cause.
-        for write in [write for write in writes if write.grows] or writes:
+        for write in (
+            [write for write in writes if write.outgrown] or [write for write in writes if write.grows] or writes
+        ):
             event = (
                 growing(write, flow)
                 or lazy_init(write, log)
@@ -127,8 +129,10 @@ def growing(write: Write, flow: StateFlow) -> Event | None:
         return None
     # A list to which a step appends may be emptied once per step.
     appended = write.keyed and write.augmented and write.key in flow.emptied
-    how = "appended" if write.keyed else "growing"
-    return event_of(write, "Alloc", how, "possible" if appended or write.past_maximum else _confidence(write.value))
+    confidence = "possible" if appended or write.past_maximum else _confidence(write.value)
+    if write.outgrown:
+        return event_of(write, "Alloc", "outgrown", confidence, "warning")
+    return event_of(write, "Alloc", "appended" if write.keyed else "growing", confidence)
 
 
 def lazy_init(write: Write, log: StateLog) -> Event | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import UNKNOWN, Dict, Sequence, Unknown, Value, of_elements
@@ -13,6 +14,16 @@ CHANGES = frozenset(
     "append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate".split()
 )
 "Methods that change the elements of a container, or their order."
+
+
+_BOUNDED = re.compile(r"\b(\w+)(?::[^=\n]*)? = (?:collections\.)?deque\([^\n]*\bmaxlen\b")
+"Matches a deque that drops its oldest element when it is full. The group is its name."
+
+
+def is_bounded(frame: Frame, key: str) -> bool:
+    """Return whether the attribute `key` holds a deque that cannot grow beyond its `maxlen`."""
+    path, _, name = key.partition("::")
+    return name.rpartition(".")[2] in frame.project.files.search(path, _BOUNDED)
 
 
 def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str) -> None:

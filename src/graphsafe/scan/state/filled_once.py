@@ -7,11 +7,12 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from graphsafe.scan.domain.values import Dict, as_tensor, depends_on_step, options
+from graphsafe.scan.domain.values import Dict, Instance, as_tensor, depends_on_step, options
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.provenance import CAPACITY, CONSTRUCTORS, bound_to, identified_by, is_module
+from graphsafe.scan.state.replaced_values import converts
 from graphsafe.scan.symbols.blocks import statements_within
 from graphsafe.scan.symbols.index import dotted
 
@@ -173,6 +174,20 @@ def _is_filled_in_module(frame: Frame, test: LazyTest, missing: str) -> bool:
 
 def _is_stored(node: ast.Attribute | ast.Name) -> bool:
     return isinstance(node.ctx, ast.Store)
+
+
+def converts_once(frame: Frame, node: ast.Assign) -> bool:
+    """Return whether an assignment only converts what the constructor has put into an attribute of this object:
+    `self.table = self.table.to(x.device)`. Steps after the first one then copy nothing."""
+    text = dotted(node.targets[0]) or ""
+    name = text.removeprefix("self.")
+    if frame.node is None or not text.startswith("self.") or not converts(node.value, text) or text in frame.env:
+        return False
+    owner = frame.env.get("self")
+    if type(owner) is not Instance or owner.made or owner.step:
+        return False  # each step has another object
+    here = sum(n.attr == name and _is_stored(n) for n in inside(frame.node, ast.Attribute))
+    return here == 1 and _writers(frame, name) <= {frame.function.rpartition(".")[2], *CONSTRUCTORS}
 
 
 def turned_off(frame: Frame, test: ast.If) -> str | None:

@@ -29,4 +29,4 @@ def note(frame: Frame, call: ast.Call, since: int) -> None:
             if type(write) is Write and not write.keyed and write.text.count(".") == 1:
                 attribute = f"{owner}.{write.text.rpartition('.')[2]}"
                 if first_step.too_small(frame, attribute):
-                    frame.engine.note(replace(write, grows=True, past_maximum=is_past_maximum(frame)))
+                    frame.engine.note(replace(write, grows=True, outgrown=True, past_maximum=is_past_maximum(frame)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import Instance, RuntimeObject, Value, as_tensor
@@ -24,11 +25,36 @@ def bound_expression(frame: Frame, node: object) -> ast.expr | None:
         return None
     if not isinstance(node, ast.Name) or frame.node is None:
         return node
-    assigned = _assignments(frame.node).get(node.id)
-    if assigned is None:
-        return node
-    bound = [inner for inner in assigned if inner.lineno < node.lineno]
-    return max(bound, key=lambda inner: inner.lineno).value if bound else node
+    bound = [value for line, value in _bindings(frame.node).get(node.id, ()) if line < node.lineno]
+    return bound[-1] or node if bound else node
+
+
+def all_bound(frame: Frame, name: str) -> Sequence[ast.expr | None]:
+    """Return the expressions that the function binds to a local name, with None where the source does not show one."""
+    if frame.node is None or any(one.arg == name for one in parameters(frame.node)):
+        return (None,)
+    return [value for _, value in _bindings(frame.node).get(name, ((0, None),))]
+
+
+@memoize_on_node
+def _bindings(
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+) -> Mapping[str, Sequence[tuple[int, ast.expr | None]]]:
+    """Return the lines that bind each local name, in their order, with the bound expressions. The expression is None if
+    a line only unpacks a value: `h, c = cell(x)`."""
+    found: dict[str, list[tuple[int, ast.expr | None]]] = {
+        name: [(one.lineno, one.value) for one in nodes] for name, nodes in _assignments(function).items()
+    }
+    for inner in statements_within(function):
+        if not isinstance(inner, ast.Assign):
+            continue
+        values = inner.value.elts if isinstance(inner.value, (ast.Tuple, ast.List)) else []
+        for target in inner.targets:
+            parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+            for part, value in zip(parts, values if len(values) == len(parts) else repeat(None), strict=False):
+                if isinstance(part, ast.Name):
+                    found.setdefault(part.id, []).append((inner.lineno, value))
+    return {name: sorted(bound, key=lambda one: one[0]) for name, bound in found.items()}
 
 
 @memoize_on_node

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from graphsafe.scan.domain.values import Function
+from graphsafe.scan.domain.values import Function, Value, as_tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state import first_step
-from graphsafe.scan.state.provenance import bound_expression, has_alternative
+from graphsafe.scan.state.provenance import all_bound, bound_expression, has_alternative
 from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
 CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
 JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
+
+_IN_PLACE = re.compile(r"(?!set_$|resize_)[a-z]\w*[a-z0-9]_$")
+"Matches the methods that write into a tensor and return it, except those that give it other memory."
 
 
 @memoize_on_node
@@ -115,6 +119,34 @@ def puts_back(node: ast.expr | None, text: str) -> bool:
     """Return whether an attribute gets a value back that was read from it: `was = self.mode; …; self.mode = was`."""
     parts = elements(node) if node is not None else ()
     return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
+
+
+def is_same_tensor(frame: Frame, value: Value, node: ast.expr | None, text: str) -> bool:
+    """Return whether the value of an expression is the old tensor itself, perhaps after a write into it:
+    `state["m"].mul_(0.9).add_(g)`, or a local name of it."""
+    return node is not None and as_tensor(value)[1] and {*_written(frame, node, text, frozenset())} == {text}
+
+
+def _written(frame: Frame, node: ast.expr, text: str, known: frozenset[str]) -> Iterator[str | None]:
+    """Yield the expressions of the tensors that an expression may give back after writing into them. None stands for
+    any other tensor."""
+    if isinstance(node, ast.Call):
+        out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
+        if out is not None and (dotted(node.func) or "").startswith("torch."):
+            yield from _written(frame, out, text, known)
+        elif isinstance(node.func, ast.Attribute) and _IN_PLACE.match(node.func.attr):
+            yield from _written(frame, node.func.value, text, known)
+        else:
+            yield None
+    elif not isinstance(node, ast.Name) or node.id == text:
+        yield source_text(node)
+    elif node.id not in known:
+        # In a loop, a later line may bind the name for the next iteration, so all lines count.
+        for bound in all_bound(frame, node.id):
+            if bound is None:
+                yield None
+            else:
+                yield from _written(frame, bound, text, known | {node.id})
 
 
 def converts(node: ast.expr | None, text: str) -> bool:

@@ -42,6 +42,7 @@ from graphsafe.scan.state.replaced_values import (
     converts,
     fills_if_missing,
     grows,
+    is_same_tensor,
     keeps_largest,
     keeps_what_is_there,
     puts_back,
@@ -91,7 +92,8 @@ def write_attribute(
     is_moved = was is not None and now is not None and not was.pinned and (was.where, now.where) == ("host", "device")
     if is_moved and was is not None and converts(written, f"{holder}.{name}"):
         # `self.table = self.table.to(x.device)` copies only in the first step.
-        frame.emit("Transfer", "blocking", written or node, level="note", value=describe(was))
+        how = "literal" if was.literal else "blocking"
+        frame.emit("Transfer", how, written or node, level="note", value=describe(was))
     write(
         frame,
         key,
@@ -202,6 +204,7 @@ def write_item(
     value: Value,
     node: ast.AST,
     augmented: bool,
+    written: ast.expr | None,
     borrowed: bool = False,
     lasting: bool = False,
 ) -> None:
@@ -218,8 +221,9 @@ def write_item(
         holder = entry(holder, name)
     elif type(held) is Sequence and held.kind == "list" and as_tensor(held.elem)[0] is not None:
         before = held.elem
-    written = getattr(node, "value", None)
     text = ast.unparse(target)
+    if is_same_tensor(frame, value, written, text):
+        return
     # An entry under a key that the source shows is like an attribute that is set later.
     keyed = before is None and not is_entry
     replaces = keyed and type(held) is Dict and as_tensor(held.elem)[0] is not None
@@ -230,7 +234,8 @@ def write_item(
         value,
         before,
         node,
-        written,
+        # In a swap of two entries, the old value is in the other part of the tuple.
+        getattr(node, "value", None),
         augmented=augmented,
         keyed=keyed,
         borrowed=borrowed,
@@ -259,6 +264,8 @@ def write(
     assigned = bound_expression(frame, written)
     if assigned is not written and puts_back(assigned, text):
         return
+    if is_same_tensor(frame, value, written, text):
+        return
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
     lazy = (
@@ -266,6 +273,7 @@ def write(
         or keeps_what_is_there(assigned, text)
         or (reads_self and fills_if_missing(frame, assigned, text))
     )
+    outgrown = first_step.too_small(frame, base)
     # A graph keeps the old value even if a loop changes the attribute only occasionally.
     guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
     frame.engine.note(
@@ -283,8 +291,8 @@ def write(
             keyed=keyed,
             guard=guard,
             compile_test=frame.compile_test,
-            grows=not (made and is_fresh_result(frame, text))
-            and (grows(frame, assigned, text) or first_step.too_small(frame, base)),
+            grows=not (made and is_fresh_result(frame, text)) and (outgrown or grows(frame, assigned, text)),
+            outgrown=outgrown,
             past_maximum=is_past_maximum(frame),
             # A capture binds its outputs once, to memory that every replay writes.
             borrowed=borrowed

@@ -1,0 +1,148 @@
+"""Buffers that a step replaces when they are too small, and deques of a fixed length. Nothing grows in each step."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+Found = list[tuple[str, str, str]]
+"The code, the level and the line of each finding of GS402 and GS703."
+
+
+def found(root: Path, source: str) -> Found:
+    path = root / "step.py"
+    path.write_text("import torch\nfrom torch import nn\n\n" + textwrap.dedent(source), encoding="utf-8")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    findings = [f for f in scan_paths([path], Config(root=root)).findings if f.code in ("GS402", "GS703")]
+    return [(f.code, f.level, lines[f.location.line - 1].strip()) for f in findings]
+
+
+TABLE = """\
+    class Bias(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.slope = torch.zeros(0, device="cuda")
+
+        def forward(self, x):
+            n = x.shape[-1]
+            {line}
+            return x + self.slope[-n:]
+    """
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("if self.slope.shape[0] < n: self.slope = torch.arange(n, device=x.device) * 0.5", "warning"),
+        ("self.slope = torch.cat([self.slope, x.mean(0)])", "error"),
+    ],
+)
+def test_a_table_that_is_made_anew_for_more_rows(tmp_path: Path, line: str, level: str) -> None:
+    assert found(tmp_path, TABLE.format(line=line)) == [("GS402", level, line)]
+
+
+ENGINE = """\
+    class Engine:
+        def __init__(self, net):
+            self.net, self.graph = net, None
+            self.rows = torch.zeros(4, 8, device="cuda")
+            self.side = torch.cuda.Stream()
+
+        def capture(self):
+            with torch.cuda.stream(self.side):
+                self.net(self.rows)
+            torch.cuda.current_stream().wait_stream(self.side)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=self.side):
+                self.out = self.net(self.rows)
+
+        def enlarge(self, n):
+            {line}
+            {drop}
+
+        def run(self, x):
+            n = x.shape[0]
+            if n > self.rows.shape[0]:
+                self.enlarge(n)
+            if self.graph is None:
+                self.capture()
+            self.rows.zero_()
+            self.rows[:n].copy_(x)
+            self.graph.replay()
+            return self.out[:n].clone()
+    """
+MADE = "self.rows = torch.zeros(n, 8, device='cuda')"
+JOINED = "self.rows = torch.cat([self.rows, torch.zeros(n, 8, device='cuda')])"
+
+
+@pytest.mark.parametrize(
+    ("line", "drop", "codes"),
+    [
+        (MADE, "self.graph = None", []),
+        (MADE, "self.calls = 1", [("GS703", "error", MADE)]),
+        (JOINED, "self.graph = None", []),
+    ],
+)
+def test_an_engine_that_captures_anew(tmp_path: Path, line: str, drop: str, codes: Found) -> None:
+    assert found(tmp_path, ENGINE.format(line=line, drop=drop)) == codes
+
+
+POOL = """\
+    class Pool:
+        def __init__(self, n):
+            self.pages = torch.zeros(n, 8, device="cuda")
+
+        def extend(self, n):
+            self.pages = torch.cat([self.pages, torch.zeros(n, 8, device="cuda")])
+
+
+    class Decoder:
+        def __init__(self, net, pool):
+            self.net, self.pool = net, pool
+            self.token = torch.zeros(1, dtype=torch.long, device="cuda")
+            self.net(self.token, pool.pages)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=torch.cuda.Stream()):
+                self.out = self.net(self.token, pool.pages)
+
+        def step(self, token, need):
+            if need > self.pool.pages.shape[0]:
+                self.pool.extend(need - self.pool.pages.shape[0])
+            self.token.copy_(token)
+            self.graph.replay()
+            return self.out.clone()
+    """
+
+
+def test_memory_that_a_graph_certainly_holds_has_one_finding(tmp_path: Path) -> None:
+    assert [code for code, _, _ in found(tmp_path, POOL)] == ["GS703"]
+
+
+DEQUE = """\
+    from collections import deque
+
+    class Frames:
+        def __init__(self, device):
+            self.frames = deque([torch.zeros(8, device=device) for _ in range(4)]{bound})
+
+        def step(self, x):
+            self.frames.append({added})
+            return torch.stack(tuple(self.frames)).mean(0)
+
+    def build(device):
+        return Frames(device).step, (torch.rand(8, device=device),)
+    """
+
+
+@pytest.mark.parametrize(
+    ("bound", "added", "code"),
+    [(", maxlen=4", "x.clone()", "GS703"), (", maxlen=4", "x", "GS703"), ("", "x.clone()", "GS402")],
+)
+def test_a_deque_of_a_fixed_length_moves_its_tensors(tmp_path: Path, bound: str, added: str, code: str) -> None:
+    line = f"self.frames.append({added})"
+    assert found(tmp_path, DEQUE.format(bound=bound, added=added)) == [(code, "error", line)]
