@@ -141,10 +141,16 @@ def _write_entries(frame: Frame, node: ast.Call, receiver: Dict, arguments: Argu
     """Record the entries that `self.state.update(h=h)` replaces, as assignments to `self.state['h']`."""
     if not frame.hot or receiver.held_by is None or not isinstance(node.func, ast.Attribute):
         return
-    before = dict(receiver.items)
+    holder, held = node.func.value, receiver
+    owner = frame.evaluate_quietly(holder.value) if isinstance(holder, ast.Attribute) else None
+    if isinstance(holder, ast.Attribute) and type(owner) is Instance:
+        # The dict's value includes entries that steps put into it.
+        initial = frame.attributes.initial(owner, holder.attr)
+        held = initial if type(initial) is Dict else Dict((), UNKNOWN)
+    before = dict(held.items)
     for word in node.keywords:
         if word.arg is not None and word.arg in arguments.keywords:
-            key, text = entry(receiver.held_by, word.arg), f"{ast.unparse(node.func.value)}[{word.arg!r}]"
+            key, text = entry(receiver.held_by, word.arg), f"{ast.unparse(holder)}[{word.arg!r}]"
             value = arguments.keywords[word.arg]
             writes.write(frame, key, text, value, before.get(word.arg), word.value, word.value)
 
