@@ -558,3 +558,17 @@ def test_what_a_function_for_arrays_draws_may_stay_on_the_host(tmp_path: Path, r
     (tmp_path / "policy.py").write_text(textwrap.dedent(source))
     findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
     assert [one.code for one in findings if one.level != "note"] == codes
+
+
+@pytest.mark.parametrize(
+    ("made", "step", "is_found"),
+    [
+        ("{'m': torch.zeros(4, device='cuda')}", "self.slots.update(m=self.slots['m'] * 0.9 + x)", True),
+        ("{'m': torch.zeros(4, device='cuda')}", "self.slots.copy().update(m=self.slots['m'] * 0.9 + x)", False),
+        ("{}", "self.slots.update(m=x.exp(), rows=x.shape[0])", False),
+    ],
+    ids="kept of-a-copy set-anew".split(),
+)
+def test_entries_that_update_replaces(tmp_path: Path, made: str, step: str, is_found: bool) -> None:
+    source = module(f"{step}\nreturn self.slots['m']", f"self.slots = {made}")
+    assert found(tmp_path, source) == ([("GS703", step)] if is_found else [])

@@ -384,6 +384,15 @@ HAZARDS = {
         """,
 }
 SOUND = {
+    "a norm that keeps no average": """
+        class Encoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(8, momentum=None, track_running_stats=False)
+
+            def forward(self, x):
+                return torch.relu(self.norm(x))
+        """,
     "a table that the first step makes": """
         class Detect(nn.Module):
             def __init__(self, n):

@@ -64,6 +64,8 @@ class Write:
     "For an element of a table: whether the constructor put tensors into the table."
     dropped: bool = True
     "For an element of a table: whether some line empties the table."
+    handed: bool = False
+    "Whether a borrowed object may outlive the step all the same, because it makes its own memory, like a cache."
     between: bool = False
     "Whether the write is in code that runs between steps."
     sources: frozenset[str] = frozenset()

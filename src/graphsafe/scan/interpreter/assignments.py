@@ -12,10 +12,12 @@ from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.record import REPLACED_FORWARD
 from graphsafe.scan.domain.values import (
     UNKNOWN,
+    ClassValue,
     Dict,
     Function,
     Instance,
     NoneValue,
+    ProjectModule,
     RuntimeObject,
     Sequence,
     Tensor,
@@ -28,7 +30,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import changed_outside, graph_attributes
 from graphsafe.scan.hazards.branch_effects import may_be_tensor
-from graphsafe.scan.interpreter import members, operators
+from graphsafe.scan.interpreter import members, operators, shared_state
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import index_of, subscript_store
@@ -226,6 +228,8 @@ def _assign_attribute(
             _give_memory(frame, target, option, value, node, written)
         if type(option) is RuntimeObject and option.kind == "module":
             writes.write_in_module(frame, target.value, target, value, node)
+        if type(option) is ClassValue or type(option) is ProjectModule:
+            shared_state.assign(frame, target, option, value, node, augmented, written)
         if type(option) is not Instance:
             continue
         setter = frame.project.find_method(option.ref, f"{target.attr}.setter")
@@ -295,10 +299,11 @@ def _put_item(
         frame.env[holder.id] = updated
     if not frame.hot:
         return
-    if isinstance(holder, ast.Name) and not is_local:
+    if container.held_by is not None:
+        lasting = isinstance(holder, ast.Name) and not is_local
+        write_item(frame, container.held_by, container, target, key, value, node, augmented, written, lasting=lasting)
+    elif isinstance(holder, ast.Name) and not is_local:
         write_item(frame, f"{frame.path}::{holder.id}", None, target, key, value, node, augmented, written)
-    elif container.held_by is not None:
-        write_item(frame, container.held_by, container, target, key, value, node, augmented, written)
 
 
 def _with_item(container: Dict | Sequence, key: Value, value: Value) -> Value:
@@ -325,6 +330,10 @@ def _put_into_attribute(
 ) -> None:
     """Perform `self.table[key] = value`."""
     instance = frame.evaluate(holder.value)
+    if type(instance) is ClassValue or type(instance) is ProjectModule:
+        shared = frame.evaluate_quietly(holder)
+        if isinstance(shared, (Dict, Sequence)) and shared.held_by is not None:
+            write_item(frame, shared.held_by, shared, target, key, value, node, augmented, written, lasting=True)
     if type(instance) is not Instance:
         return
     if not frame.hot:

@@ -21,7 +21,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.interpreter import displays, members, operators, subscripts
+from graphsafe.scan.interpreter import displays, members, operators, shared_state, subscripts
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions.truth import boolean, conditional
@@ -41,8 +41,10 @@ def _name(frame: Frame, node: ast.Name) -> Value:
     if node.id in frame.globals and frame.hot:
         frame.engine.note_read(frame, f"{frame.path}::{node.id}")
     value = frame.name(node.id)
-    if type(value) is not Number or value.state or node.id in frame.env:
+    if node.id in frame.env:
         return value
+    if type(value) is not Number or value.state:
+        return shared_state.of_name(frame, node.id, value)
     is_own = frame.project.assigned(frame.path, node.id)
     return replace(value, state=(f"{frame.path}::{node.id}",)) if is_own else value
 

@@ -39,7 +39,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
 )
 from graphsafe.scan.execution.frame import Engine, Frame
-from graphsafe.scan.interpreter import class_values
+from graphsafe.scan.interpreter import class_values, shared_state
 from graphsafe.scan.interpreter.named_attribute import MODULE_ATTRIBUTES, named_attribute
 from graphsafe.scan.models import library, named_tuples, spelled_out
 from graphsafe.scan.state import host_clock
@@ -74,17 +74,14 @@ def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | 
     if isinstance(owner, ProjectModule):
         return _of_project_module(frame, owner, name)
     if isinstance(owner, ClassValue):
-        return _of_class(frame.engine, owner, name)
+        return shared_state.of_class(frame, owner, name, _of_class(frame.engine, owner, name))
     handler = _OF_PLAIN.get(type(owner))
     return UNKNOWN if handler is None else handler(owner, name)
 
 
 def _of_project_module(frame: Frame, owner: ProjectModule, name: str) -> Value:
-    file = frame.project.files.index(owner.path)
-    binding = frame.project.resolve(file, name) if file is not None else None
-    if binding is None:
-        binding = frame.project.resolve_dotted(f"{owner.name}.{name}", owner.path)
-    return frame.engine.globals.bound(binding)
+    binding = shared_state.binding_of(frame, owner, name)
+    return shared_state.of_module(frame, binding, frame.engine.globals.bound(binding))
 
 
 def _of_device(owner: DeviceValue, name: str) -> Value:

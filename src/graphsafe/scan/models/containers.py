@@ -36,7 +36,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import builtin_functions, formatting, module_methods, named_tuples
-from graphsafe.scan.state import container_state
+from graphsafe.scan.state import container_state, writes
 from graphsafe.scan.state.cached_entries import may_drop_results
 from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.symbols.index import dotted
@@ -133,8 +133,27 @@ def _update(frame: Frame, node: ast.Call, receiver: Dict, arguments: Arguments) 
     for name, value in arguments.keywords.items():
         added = join(added, value)
         items[name] = value if receiver.held_by is None else held_in(value, entry(receiver.held_by, name))
+    _write_entries(frame, node, receiver, arguments)
     elem = join(receiver.elem, added) if receiver.items else added
     _put_back(frame, node, Dict(tuple(items.items())[:64], elem, receiver.held_by), added)
+
+
+def _write_entries(frame: Frame, node: ast.Call, receiver: Dict, arguments: Arguments) -> None:
+    """Record the entries that `self.state.update(h=h)` replaces, as assignments to `self.state['h']`."""
+    if not frame.hot or receiver.held_by is None or not isinstance(node.func, ast.Attribute):
+        return
+    holder, held = node.func.value, receiver
+    owner = frame.evaluate_quietly(holder.value) if isinstance(holder, ast.Attribute) else None
+    if isinstance(holder, ast.Attribute) and type(owner) is Instance:
+        # The dict's value includes entries that steps put into it.
+        initial = frame.attributes.initial(owner, holder.attr)
+        held = initial if type(initial) is Dict else Dict((), UNKNOWN)
+    before = dict(held.items)
+    for word in node.keywords:
+        if word.arg is not None and word.arg in arguments.keywords:
+            key, text = entry(receiver.held_by, word.arg), f"{ast.unparse(holder)}[{word.arg!r}]"
+            value = arguments.keywords[word.arg]
+            writes.write(frame, key, text, value, before.get(word.arg), word.value, word.value)
 
 
 def _of_text(frame: Frame, node: ast.Call, receiver: Number, name: str, arguments: Arguments) -> Value:

@@ -63,11 +63,11 @@ def _constructed(frame: Frame, node: ast.Call, name: str, last: str, arguments: 
     """Return the object that a class of torch makes (a module, an optimizer, a scaler), or None for any other name."""
     if not last[:1].isupper():
         return None
+    given = arguments.keywords.get
     if name.startswith("torch.nn."):
-        averages = type(arguments.keywords.get("momentum")) is NoneValue
+        averages = type(given("momentum")) is NoneValue and const_of(given("track_running_stats")) is not False
         return RuntimeObject("module", f"{name}[momentum=None]" if averages else name)
     if name.startswith("torch.optim.") and "lr_scheduler" not in name and "swa_utils" not in name:
-        given = arguments.keywords.get
         switches = [switch for switch in ("capturable", "fused") if may_be_true(given(switch))]
         decay = ["lr_decay"] if may_be_true(given("lr_decay")) else []
         return RuntimeObject("optimizer", " ".join([last, *switches, *decay]))

@@ -85,8 +85,12 @@ class StateFlow:
         "Attributes to which steps assign another tensor."
         self.emptied: set[str] = set()
         "Containers that steps replace by new ones."
+        self.passing: set[str] = set()
+        "Attributes of objects that a step makes for itself."
         for writes in log.writes.values():
             for write in writes:
+                if write.borrowed and not write.handed:
+                    self.passing.add(write.key)
                 for source in state_of(write.value):
                     if source != write.key:
                         self._fed.setdefault(source, set()).add(write.key)
@@ -185,11 +189,15 @@ def cached(write: Write) -> Event | None:
 def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """Return the event of a changing host number that decides the device's work. A graph keeps the value from its
     capture."""
-    if not is_number(write.value) or write.borrowed or write.lazy or write.rare or write.settled:
+    if not is_number(write.value) or write.lazy or write.rare or write.settled:
+        return None
+    if write.borrowed and (not write.handed or write.key in flow.passing):
         return None
     if write.keyed and write.augmented and write.key in flow.emptied:
         return None
     uses = flow.uses(write.key)
+    if write.borrowed:
+        uses = [use for use in uses if use.kind == "index"]
     if write.key.startswith(host_clock.KEY):
         uses = [use for use in uses if use.kind != "branch"]
     if not flow.feeds_itself(write):

@@ -9,6 +9,7 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import UNKNOWN, Dict, Sequence, Unknown, Value, of_elements
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.state.own_changes import own_change
+from graphsafe.scan.state.provenance import is_lazy
 
 CHANGES = frozenset(
     "append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate".split()
@@ -32,12 +33,14 @@ def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str)
         return
     if type(container) is Dict and name == "popitem":
         return  # a cache drops an entry here, and the finding is at the line that fills the cache
+    text = ast.unparse(node.func.value)
+    if is_lazy(frame, text, None):
+        return  # only the first step finds the container empty, and fills it
     elem = container.elem
     if type(elem) is Unknown:
         elem = replace(elem, state=(container.held_by,))
     # A container that the step empties holds only elements from this step.
     value = of_elements("list", UNKNOWN) if name == "clear" else elem
-    text = ast.unparse(node.func.value)
     frame.engine.note(own_change(frame, node, container.held_by, text, value, reads_self=name != "clear"))
 
 

@@ -188,6 +188,16 @@ def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
     return None if bound is name else bound
 
 
+def bound_unless_missing(frame: Frame, name: ast.Name) -> Iterator[ast.expr]:
+    """Yield the expression of a local name that is replaced only if it is None: `self.h` after
+    `h = self.h; if h is None: h = zeros`."""
+    for test in inside(frame.node, ast.If) if frame.node is not None else ():
+        if test.lineno < name.lineno and name.id in first_step.lazy_tests(test.test, True):
+            bound = bound_to(frame, LazyTest(name.id, test.lineno))
+            if bound is not None:
+                yield bound
+
+
 @memoize_on_node
 def has_alternative(test: ast.expr) -> bool:
     """Return whether a test may also be true for another reason than the missing value:

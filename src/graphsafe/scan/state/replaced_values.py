@@ -10,7 +10,7 @@ from graphsafe.scan.domain.values import Function, Value, as_tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state import first_step
-from graphsafe.scan.state.provenance import all_bound, bound_expression, has_alternative
+from graphsafe.scan.state.provenance import all_bound, bound_expression, bound_unless_missing, has_alternative
 from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
@@ -42,6 +42,7 @@ def _with_locals(frame: Frame, node: ast.expr) -> Iterator[ast.expr]:
             bound = bound_expression(frame, inner)
             if bound is not None and bound is not inner:
                 yield bound
+                yield from bound_unless_missing(frame, inner)
 
 
 @memoize_on_node

@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from graphsafe.scan.domain.events import span_of
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import weights
 from graphsafe.scan.domain.numbers import const_of, entry
 from graphsafe.scan.domain.state_log import Write
@@ -73,6 +74,17 @@ def _is_passing(owner: Instance) -> bool:
     return owner.step or owner.made
 
 
+def _makes_memory(frame: Frame, owner: Instance) -> bool:
+    """Return whether an object is a module, or its constructor makes tensors, like a cache that callers keep."""
+    if frame.attributes.is_module(owner.ref):
+        return True
+    known = (frame.project.class_facts(base) for base in frame.project.mro(owner.ref) if "::" in base)
+    names = {name: None for facts in known if facts is not None for name in facts.writers}
+    held = (frame.attributes.initial(replace(owner, step=False), name) for name in names)
+    tensors = (as_tensor(value)[0] for value in held if value is not None)
+    return any(tensor is not None and tensor.fresh and tensor.where != "host" for tensor in tensors)
+
+
 def write_attribute(
     frame: Frame,
     owner: Instance,
@@ -106,6 +118,7 @@ def write_attribute(
         borrowed=_is_passing(owner),
         lasting=outlasts(frame, owner, holder),
         made=owner.made,
+        handed=owner.declared and owner.step and not owner.made and _makes_memory(frame, owner),
     )
 
 
@@ -259,6 +272,7 @@ def write(
     lasting: bool = False,
     made: bool = False,
     replaces: bool = False,
+    handed: bool = False,
 ) -> None:
     """Record an assignment. `written` is the expression of the new value, if the code shows it."""
     assigned = bound_expression(frame, written)
@@ -306,6 +320,7 @@ def write(
             settled=converts(assigned, text) or is_made_along(frame, text),
             between=not frame.hot,
             replaces=replaces,
+            handed=handed,
             dropped=not (lazy and keyed) or may_drop_entries(frame, base),
             sources=sources(frame, assigned) if lazy else frozenset(),
         )
