@@ -188,6 +188,38 @@ HAZARDS = {
         def build(device):
             return Halves(device).step, (torch.rand(16, device=device), torch.rand(16, device=device))
         """,
+    "work of a thread that the step makes": """
+        import threading
+
+        class Sides:
+            def __init__(self, device):
+                self.w = torch.rand(16, 16, device=device)
+                self.made = {}
+
+            def left(self, x):
+                self.made["left"] = x @ self.w
+
+            def step(self, x):
+                worker = threading.Thread(target=self.left, args=(x,))  # expect: GS604
+                worker.start()
+                worker.join()
+                return self.made["left"] + x
+
+        def build(device):
+            return Sides(device).step, (torch.rand(16, device=device),)
+        """,
+    "work of threads, in a lambda": """
+        from concurrent.futures import ThreadPoolExecutor
+
+        class Votes(nn.Module):
+            def __init__(self, count):
+                super().__init__()
+                self.heads = nn.ModuleList(nn.Linear(8, 1) for _ in range(count))
+                self.pool = ThreadPoolExecutor(count)
+
+            def forward(self, x):
+                return x * sum(self.pool.map(lambda head: head(x).mean(), self.heads))  # expect: GS604
+        """,
     "the default stream chosen": """
         class Plain(nn.Module):
             def forward(self, x):
@@ -462,6 +494,35 @@ SOUND = {
 
         def build(device):
             return Halves(device).step, (torch.rand(16, device=device),)
+        """,
+    "threads that work for the host, or on the stream of the step": """
+        import threading
+        from concurrent.futures import ThreadPoolExecutor
+
+        class Watched(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.pool = ThreadPoolExecutor(2)
+                threading.Thread(target=self.watch, args=(torch.rand(4, device="cuda:0"),), daemon=True).start()
+
+            def watch(self, x):
+                return x * 2
+
+            def forward(self, x):
+                stream = torch.cuda.current_stream()
+                made = []
+
+                def work():
+                    with torch.cuda.stream(stream):
+                        made.append(x * 2)
+
+                worker = threading.Thread(target=work)
+                worker.start()
+                worker.join()
+                names = ["a", "b"]
+                threading.Thread(target=lambda: print(names)).start()
+                self.pool.map(lambda x: print(x), names)
+                return made[0] + x
         """,
     "an entry of the caller's dict written in place": """
         class Mixer(nn.Module):

@@ -222,6 +222,7 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.cond": torch_functions.cond,
     "torch.cuda.is_available": lambda frame, node, arguments: number(True),
     "torch.cuda.set_stream": runtime_objects.set_stream,
+    "threading.Thread": runtime_objects.thread,
     "torch.is_tensor": torch_functions.is_tensor,
     "torch.is_floating_point": builtin_functions.len_,
     "torch.get_default_dtype": lambda frame, node, arguments: DtypeValue("float"),
