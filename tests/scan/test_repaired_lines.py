@@ -220,6 +220,57 @@ HAZARDS = {
             def forward(self, x):
                 return x * sum(self.pool.map(lambda head: head(x).mean(), self.heads))  # expect: GS604
         """,
+    "saved tensors kept on the host by a context of one's own": """
+        from torch.autograd.graph import saved_tensors_hooks
+
+        class Offload(saved_tensors_hooks):
+            def __init__(self):
+                def pack(t):
+                    return t.device, t.cpu()  # expect: GS103
+
+                def unpack(packed):
+                    device, t = packed
+                    return t.to(device)  # expect: GS304
+
+                super().__init__(pack, unpack)
+
+        class Net(nn.Module):
+            def forward(self, x):
+                with Offload():
+                    x = (x * x).exp()
+                with torch.autograd.graph.save_on_cpu():  # expect: GS103
+                    return (x * x).sum()
+        """,
+    "attributes moved in a loop over vars": """
+        class Movable:
+            def moved(self, device):
+                for name, value in vars(self).items():
+                    if hasattr(value, "to"):
+                        setattr(self, name, value.to(device))  # expect: GS304
+                return self
+
+        class View(Movable):
+            def __init__(self, size):
+                self.size = size
+                self.pixels = torch.zeros(size, 16)
+
+        class Player:
+            def act(self, x):
+                return View(4).moved(x.device).pixels @ x
+
+        def build(device):
+            return Player().act, (torch.rand(16, 4, device=device),)
+        """,
+    "a distribution of one's own": """
+        class Diagonal(torch.distributions.Normal):
+            def log_prob(self, value):
+                return super().log_prob(value).sum(-1)  # expect: GS106
+
+        class Policy(nn.Module):
+            def forward(self, x, action):
+                mean, scale = x.chunk(2, -1)
+                return Diagonal(mean, scale.exp()).log_prob(action)  # expect: GS106
+        """,
     "the default stream chosen": """
         class Plain(nn.Module):
             def forward(self, x):
@@ -523,6 +574,47 @@ SOUND = {
                 threading.Thread(target=lambda: print(names)).start()
                 self.pool.map(lambda x: print(x), names)
                 return made[0] + x
+        """,
+    "saved tensors that stay on the device": """
+        from torch.autograd.graph import saved_tensors_hooks
+
+        class Half(saved_tensors_hooks):
+            def __init__(self):
+                super().__init__(lambda t: t.bfloat16(), lambda t: t.float())
+
+        class Net(nn.Module):
+            def forward(self, x):
+                with Half():
+                    return (x * x).sum()
+        """,
+    "attributes on the device, listed with vars": """
+        class Listed:
+            def __init__(self, w):
+                self.size = 4
+                self.w = w
+
+            def total(self, x):
+                found = [value for value in vars(self).values() if isinstance(value, torch.Tensor)]
+                for value in vars(self).values():
+                    if hasattr(value, "to"):
+                        x = x + value.to(x.device)
+                return x + sum(found)
+
+        def build(device):
+            return Listed(torch.rand(4, device=device)).total, (torch.rand(4, device=device),)
+        """,
+    "a distribution of one's own that checks nothing": """
+        class Diagonal(torch.distributions.Normal):
+            def __init__(self, mean, scale):
+                super().__init__(mean, scale, validate_args=False)
+
+            def log_prob(self, value):
+                return super().log_prob(value).sum(-1)
+
+        class Policy(nn.Module):
+            def forward(self, x, action):
+                mean, scale = x.chunk(2, -1)
+                return Diagonal(mean, scale.exp()).log_prob(action)
         """,
     "an entry of the caller's dict written in place": """
         class Mixer(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from graphsafe.scan.domain.values import Instance, RuntimeObject
 from graphsafe.scan.execution.frame import Frame
 
 DISTRIBUTIONS = "torch.distributions."
@@ -15,6 +16,24 @@ ON_HOST = "[on the host]"
 on the device."""
 _TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
 _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))")
+
+
+def base_of(frame: Frame, owner: Instance) -> RuntimeObject | None:
+    """Return the distribution of torch from which an object's class derives, if its parameters derive from the step's
+    inputs. Its methods do not check values if a file that uses the class says anything about the checks."""
+    bases = (base.rpartition(".")[2] for base in frame.project.mro(owner.ref) if base.startswith(DISTRIBUTIONS))
+    name = next((base for base in bases if frame.ops.python(f"{DISTRIBUTIONS}{base}") is not None), None)
+    if name is None or not owner.step:
+        return None
+    files = frame.project.files
+
+    def read() -> tuple[bytes, ...]:
+        texts = (files.data(path) or b"" for path in files.names)
+        return tuple(text for text in texts if b"validate_args" in text)
+
+    own = owner.ref.rpartition("::")[2].rpartition(".")[2].encode()
+    is_told = any(own in text for text in files.table("files that name the checks", read))
+    return RuntimeObject("library", f"{DISTRIBUTIONS}{name}{UNCHECKED if is_told or checks_are_off(frame) else ''}")
 
 
 def checks_are_off(frame: Frame) -> bool:
