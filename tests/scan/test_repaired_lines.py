@@ -266,10 +266,16 @@ HAZARDS = {
             def log_prob(self, value):
                 return super().log_prob(value).sum(-1)  # expect: GS106
 
+        class Coin(torch.distributions.Bernoulli):
+            def mean_entropy(self):
+                return self.entropy().mean()
+
         class Policy(nn.Module):
             def forward(self, x, action):
                 mean, scale = x.chunk(2, -1)
-                return Diagonal(mean, scale.exp()).log_prob(action)  # expect: GS106
+                return Diagonal(mean, scale.exp()).log_prob(action) + (  # expect: GS106
+                    Coin(logits=mean, validate_args=False).mean_entropy()
+                )
         """,
     "the default stream chosen": """
         class Plain(nn.Module):
@@ -611,10 +617,15 @@ SOUND = {
             def log_prob(self, value):
                 return super().log_prob(value).sum(-1)
 
+        class Told(torch.distributions.Normal):
+            def summed(self, value):
+                return self.log_prob(value).sum(-1)
+
         class Policy(nn.Module):
             def forward(self, x, action):
                 mean, scale = x.chunk(2, -1)
-                return Diagonal(mean, scale.exp()).log_prob(action)
+                told = Told(mean, scale.exp(), validate_args=False).summed(action)
+                return Diagonal(mean, scale.exp()).log_prob(action) + told
         """,
     "an entry of the caller's dict written in place": """
         class Mixer(nn.Module):

@@ -56,7 +56,9 @@ def note(frame: Frame, function: Function, arguments: Arguments) -> None:
     repeats = _repeats_first(node)
     for one in callables:
         is_method = one.bound is not None and one.node is None
-        if (repeats or (is_method and _calls_first_in_loop(node))) and not frame.engine.is_cold(one.ref):
+        # A lambda is a part of the function around it, such as a test.
+        defined = one.ref if one.node is None else frame.ref
+        if (repeats or (is_method and _calls_first_in_loop(node))) and not frame.engine.is_cold(defined):
             frame.engine.add_root(one.ref, one.bound if one.node is None else one, HANDED)
 
 
