@@ -79,6 +79,12 @@ OTHERS = {
             for i in range(count):
                 what(i)
         """,
+    "one for each item, in rounds": """\
+        def again(what, items):
+            for _ in range(len(items)):
+                for item in items:
+                    what(item)
+        """,
     "a few times": """\
         def again(what, count):
             for _ in range(3):

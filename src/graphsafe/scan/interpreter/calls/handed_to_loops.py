@@ -88,15 +88,16 @@ def _only_repeats(loop: ast.For, first: str) -> bool:
     inner = [one for statement in loop.body for one in ast.walk(statement)]
     if any(isinstance(one, (ast.Return, ast.Break, ast.Try)) for one in inner):
         return False
-    turned = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+    targets = [one.target for one in (loop, *inner) if isinstance(one, ast.For)]
+    turned = {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
     calls = [one for one in inner if isinstance(one, ast.Call) and ast.unparse(one.func) == first]
     own = {id(name) for call in calls for name in ast.walk(call)}
     read = [one for one in inner if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
     kept = {one.id for one in read if id(one) not in own}
     for statement in (one for one in inner if isinstance(one, (ast.Expr, ast.Assign)) and one.value in calls):
         given = {one.id for one in ast.walk(statement.value) if isinstance(one, ast.Name)}
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        results = {one.id if isinstance(one, ast.Name) else "" for one in targets}
+        assigned = statement.targets if isinstance(statement, ast.Assign) else []
+        results = {one.id if isinstance(one, ast.Name) else "" for one in assigned}
         if turned.isdisjoint(given) and results.isdisjoint({*kept, ""}):
             return True
     return False
