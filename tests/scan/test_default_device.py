@@ -88,3 +88,28 @@ def test_a_script_beside_the_model_that_does_not_use_it(tmp_path: Path) -> None:
 def test_a_test_that_sets_a_default_says_nothing(tmp_path: Path, where: str) -> None:
     start = "import torch\nimport model\n\ndef test_decoder():\n    torch.set_default_device('cuda')\n"
     assert reads(tmp_path, start, where=where) == ON_THE_HOST
+
+
+def test_values_that_are_moved_where_they_are_made(tmp_path: Path) -> None:
+    """Under any default device, `torch.tensor([…]).cuda()` copies from the host. A tensor that is only made may be
+    filled on the device."""
+    root = write_project(
+        tmp_path,
+        {
+            "runner.py": textwrap.dedent("""\
+                import torch
+                from torch import nn
+
+                torch.set_default_device("cuda")
+
+                class Runner(nn.Module):
+                    def forward(self, x: torch.Tensor, requests: list):
+                        lengths = torch.tensor([one.length for one in requests], dtype=torch.int64).cuda()
+                        starts = torch.tensor([one.start for one in requests]).to(x.device, non_blocking=True)
+                        return x + lengths + starts + torch.zeros(4).cuda() + torch.arange(4).to(x.device)
+                """),
+        },
+    )
+    report = scan_paths([root], Config(root=root))
+    found = [(f.code, f.location.line) for f in report.findings if f.level != "note"]
+    assert found == [("GS301", 8), ("GS301", 9)]

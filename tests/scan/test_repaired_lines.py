@@ -188,6 +188,95 @@ HAZARDS = {
         def build(device):
             return Halves(device).step, (torch.rand(16, device=device), torch.rand(16, device=device))
         """,
+    "work of a thread that the step makes": """
+        import threading
+
+        class Sides:
+            def __init__(self, device):
+                self.w = torch.rand(16, 16, device=device)
+                self.made = {}
+
+            def left(self, x):
+                self.made["left"] = x @ self.w
+
+            def step(self, x):
+                worker = threading.Thread(target=self.left, args=(x,))  # expect: GS604
+                worker.start()
+                worker.join()
+                return self.made["left"] + x
+
+        def build(device):
+            return Sides(device).step, (torch.rand(16, device=device),)
+        """,
+    "work of threads, in a lambda": """
+        from concurrent.futures import ThreadPoolExecutor
+
+        class Votes(nn.Module):
+            def __init__(self, count):
+                super().__init__()
+                self.heads = nn.ModuleList(nn.Linear(8, 1) for _ in range(count))
+                self.pool = ThreadPoolExecutor(count)
+
+            def forward(self, x):
+                return x * sum(self.pool.map(lambda head: head(x).mean(), self.heads))  # expect: GS604
+        """,
+    "saved tensors kept on the host by a context of one's own": """
+        from torch.autograd.graph import saved_tensors_hooks
+
+        class Offload(saved_tensors_hooks):
+            def __init__(self):
+                def pack(t):
+                    return t.device, t.cpu()  # expect: GS103
+
+                def unpack(packed):
+                    device, t = packed
+                    return t.to(device)  # expect: GS304
+
+                super().__init__(pack, unpack)
+
+        class Net(nn.Module):
+            def forward(self, x):
+                with Offload():
+                    x = (x * x).exp()
+                with torch.autograd.graph.save_on_cpu():  # expect: GS103
+                    return (x * x).sum()
+        """,
+    "attributes moved in a loop over vars": """
+        class Movable:
+            def moved(self, device):
+                for name, value in vars(self).items():
+                    if hasattr(value, "to"):
+                        setattr(self, name, value.to(device))  # expect: GS304
+                return self
+
+        class View(Movable):
+            def __init__(self, size):
+                self.size = size
+                self.pixels = torch.zeros(size, 16)
+
+        class Player:
+            def act(self, x):
+                return View(4).moved(x.device).pixels @ x
+
+        def build(device):
+            return Player().act, (torch.rand(16, 4, device=device),)
+        """,
+    "a distribution of one's own": """
+        class Diagonal(torch.distributions.Normal):
+            def log_prob(self, value):
+                return super().log_prob(value).sum(-1)  # expect: GS106
+
+        class Coin(torch.distributions.Bernoulli):
+            def mean_entropy(self):
+                return self.entropy().mean()
+
+        class Policy(nn.Module):
+            def forward(self, x, action):
+                mean, scale = x.chunk(2, -1)
+                return Diagonal(mean, scale.exp()).log_prob(action) + (  # expect: GS106
+                    Coin(logits=mean, validate_args=False).mean_entropy()
+                )
+        """,
     "the default stream chosen": """
         class Plain(nn.Module):
             def forward(self, x):
@@ -471,6 +560,81 @@ SOUND = {
 
         def build(device):
             return Halves(device).step, (torch.rand(16, device=device),)
+        """,
+    "threads that work for the host, or on the stream of the step": """
+        import threading
+        from concurrent.futures import ThreadPoolExecutor
+
+        class Watched(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.pool = ThreadPoolExecutor(2)
+                threading.Thread(target=self.watch, args=(torch.rand(4, device="cuda:0"),), daemon=True).start()
+
+            def watch(self, x):
+                return x * 2
+
+            def forward(self, x):
+                stream = torch.cuda.current_stream()
+                made = []
+
+                def work():
+                    with torch.cuda.stream(stream):
+                        made.append(x * 2)
+
+                worker = threading.Thread(target=work)
+                worker.start()
+                worker.join()
+                names = ["a", "b"]
+                threading.Thread(target=lambda: print(names)).start()
+                self.pool.map(lambda x: print(x), names)
+                return made[0] + x
+        """,
+    "saved tensors that stay on the device": """
+        from torch.autograd.graph import saved_tensors_hooks
+
+        class Half(saved_tensors_hooks):
+            def __init__(self):
+                super().__init__(lambda t: t.bfloat16(), lambda t: t.float())
+
+        class Net(nn.Module):
+            def forward(self, x):
+                with Half():
+                    return (x * x).sum()
+        """,
+    "attributes on the device, listed with vars": """
+        class Listed:
+            def __init__(self, w):
+                self.size = 4
+                self.w = w
+
+            def total(self, x):
+                found = [value for value in vars(self).values() if isinstance(value, torch.Tensor)]
+                for value in vars(self).values():
+                    if hasattr(value, "to"):
+                        x = x + value.to(x.device)
+                return x + sum(found)
+
+        def build(device):
+            return Listed(torch.rand(4, device=device)).total, (torch.rand(4, device=device),)
+        """,
+    "a distribution of one's own that checks nothing": """
+        class Diagonal(torch.distributions.Normal):
+            def __init__(self, mean, scale):
+                super().__init__(mean, scale, validate_args=False)
+
+            def log_prob(self, value):
+                return super().log_prob(value).sum(-1)
+
+        class Told(torch.distributions.Normal):
+            def summed(self, value):
+                return self.log_prob(value).sum(-1)
+
+        class Policy(nn.Module):
+            def forward(self, x, action):
+                mean, scale = x.chunk(2, -1)
+                told = Told(mean, scale.exp(), validate_args=False).summed(action)
+                return Diagonal(mean, scale.exp()).log_prob(action) + told
         """,
     "an entry of the caller's dict written in place": """
         class Mixer(nn.Module):

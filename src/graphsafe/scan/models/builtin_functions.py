@@ -265,6 +265,17 @@ def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
     return held if as_tensor(held)[1] else unknown
 
 
+def vars_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return the dict of a plain object's attributes."""
+    owner = arguments.first
+    if type(owner) is not Instance or frame.attributes.is_module(owner.ref):
+        return UNKNOWN
+    classes = (frame.project.class_facts(base) for base in frame.project.mro(owner.ref) if "::" in base)
+    names = {name for facts in classes if facts is not None for name in facts.writers if name.isidentifier()}
+    held = join_all(frame.attribute(node, owner, name, None) for name in sorted(names)) if names else UNKNOWN
+    return Dict((), held)
+
+
 def setattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) == 3:
         owner, name, value = arguments.positional

@@ -4,7 +4,9 @@ waits for the device."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from graphsafe.scan.domain.values import Instance, RuntimeObject
 from graphsafe.scan.execution.frame import Frame
 
 DISTRIBUTIONS = "torch.distributions."
@@ -15,6 +17,38 @@ ON_HOST = "[on the host]"
 on the device."""
 _TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
 _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))")
+
+
+def base_of(frame: Frame, owner: Instance) -> RuntimeObject | None:
+    """Return the distribution of torch from which an object's class derives, if its parameters derive from the step's
+    inputs. Its methods do not check values if the class, or a call that makes an object, says anything about the
+    checks."""
+    bases = (base.rpartition(".")[2] for base in frame.project.mro(owner.ref) if base.startswith(DISTRIBUTIONS))
+    name = next((base for base in bases if frame.ops.python(f"{DISTRIBUTIONS}{base}") is not None), None)
+    if name is None or not owner.step:
+        return None
+    files = frame.project.files
+
+    def read() -> tuple[bytes, ...]:
+        texts = (files.data(path) or b"" for path in files.names)
+        return tuple(text for text in texts if b"validate_args" in text)
+
+    own = re.escape(owner.ref.rpartition("::")[2].rpartition(".")[2]).encode()
+    made = re.compile(rb"\b%s\((?:[^()]|\([^()]*\)){0,1000}?(?:validate_args|\*\*)" % own)
+    is_told = any(made.search(text) for text in files.table("files that name the checks", read)) or any(
+        "validate_args" in line for base in frame.project.mro(owner.ref) for line in _lines_of(frame, base)
+    )
+    return RuntimeObject("library", f"{DISTRIBUTIONS}{name}{UNCHECKED if is_told or checks_are_off(frame) else ''}")
+
+
+def _lines_of(frame: Frame, ref: str) -> Sequence[str]:
+    """Return the lines of the body of a class of the project."""
+    path, facts = ref.partition("::")[0], frame.project.class_facts(ref) if "::" in ref else None
+    named = [frame.project.function_facts(f"{path}::{name}") for name in facts.methods.values()] if facts else []
+    lines = frame.project.files.source(path).lines if facts else ()
+    written = [line for one in named if one is not None for line in lines[one.line - 1 : one.end_line]]
+    bound = facts.fields.values() if facts else ()
+    return [*written, *(line for first, last in bound for line in lines[first - 1 : last])]
 
 
 def checks_are_off(frame: Frame) -> bool:

@@ -330,7 +330,7 @@ class _Called:
             step=self._step,
             fresh=True,
             pinned=may_be_true(keywords.get("pin_memory")) or _is_pinned(keywords.get("out")),
-            literal=self._op.copies_values and self._where == "host",
+            literal=self._op.copies_values and (self._where == "host" or (self._where == "any" and not self.tensors)),
             # The function accepts only tensors, so an argument that was guessed to be a tensor certainly is one.
             certain=receiver is None or receiver.certain,
             maybe_host=all_maybe_host(self.tensors) or (not self.tensors and self._is_somewhere()),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 
 from graphsafe.optable import Argument, Call
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
@@ -14,6 +15,7 @@ from graphsafe.scan.domain.values import (
     Function,
     Number,
     RuntimeObject,
+    Sequence,
     Unknown,
     Value,
     depends_on_step,
@@ -34,6 +36,8 @@ _CLASS_OF_KIND: Mapping[str, str] = {
     "numpy-random": "numpy.random.Generator",
 }
 "Kind of object -> the class under which the op table and libraries.yaml list its methods."
+
+_CHOOSES_STREAM = re.compile(r"cuda\.(set_)?stream\(")
 
 
 def method(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
@@ -99,14 +103,39 @@ def _threads(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arg
         return unknown_result(arguments)
     function, *given = arguments.positional
     given = given if name == "submit" else [*map(element_of, given)]
-    passed = Arguments(tuple(given), arguments.keywords)
-    value = frame.engine.quietly(lambda: frame.call_value(node, function, passed))
-    bodies = [frame.project.function_node(option.ref) for option in options(function) if type(option) is Function]
-    chooses = any(body is not None and "cuda.stream(" in ast.unparse(body) for body in bodies)
-    if not chooses and any(map(holds_device, (value, *passed.values()))):
-        frame.emit("StreamOp", "foreign-stream", node)
+    value = _in_thread(frame, node, function, Arguments(tuple(given), arguments.keywords))
     made = Unknown(depends_on_step(value), holds_device(value))
     return of_elements("iterator", made) if name == "map" else made
+
+
+def thread(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return the result of `threading.Thread(target=…, args=…)`. If a step makes a thread, the step also starts it."""
+    target, args = arguments.get(1, "target"), arguments.get(3, "args")
+    if frame.hot and target is not None and any(type(option) is Function for option in options(target)):
+        listed = args.items if type(args) is Sequence else ()
+        given = listed if listed is not None or args is None else (element_of(args),)
+        _in_thread(frame, node, target, Arguments(given or ()))
+    return unknown_result(arguments)
+
+
+def _in_thread(frame: Frame, node: ast.Call, function: Value, passed: Arguments) -> Value:
+    value = frame.engine.quietly(lambda: frame.call_value(node, function, passed))
+    functions = [option for option in options(function) if type(option) is Function]
+    bodies = [one.node if one.node is not None else frame.project.function_node(one.ref) for one in functions]
+    chooses = any(body is not None and _CHOOSES_STREAM.search(ast.unparse(body)) for body in bodies)
+    around = [held for one in functions for held in _held_around(one)]
+    if not chooses and any(map(holds_device, (value, *passed.values(), *around))):
+        frame.emit("StreamOp", "foreign-stream", node)
+    return value
+
+
+def _held_around(function: Function) -> Iterator[Value]:
+    """Yield the values of the names that a nested function uses of the function around it."""
+    body, closure = function.node, function.closure
+    if closure is not None and isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        own = {one.arg for one in ast.walk(body.args) if isinstance(one, ast.arg)}
+        used = {one.id for one in ast.walk(body) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+        yield from (closure[name] for name in sorted(used - own) if name in closure)
 
 
 def set_stream(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

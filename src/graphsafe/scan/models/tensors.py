@@ -200,6 +200,9 @@ def _cuda(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
 
 
 def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, non_blocking: Value | None) -> Tensor:
+    if tensor.where == "any" and tensor.literal and target.where == "device" and _is_on_made(node):
+        # `torch.tensor([n]).cuda()` copies the number, whatever the default device is.
+        tensor = replace(tensor, where="host")
     if tensor.where == "host" and target.where != "host":
         if not (tensor.pinned and may_be_true(non_blocking)):
             how = "literal" if tensor.literal else "blocking"
@@ -227,6 +230,11 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
     if tensor.where == "any" and target.where == "device":
         return replace(tensor, where="device")
     return tensor
+
+
+def _is_on_made(node: ast.Call) -> bool:
+    """Return whether a method is called on the result of another call in the same expression."""
+    return isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call)
 
 
 def _memory(tensor: Tensor) -> Mapping[str, str]:

@@ -170,12 +170,25 @@ def checkpoint(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return frame.call_value(node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:]))
 
 
+SAVED_TENSORS_HOOKS = "torch.autograd.graph.saved_tensors_hooks"
+
+
 def saved_tensors_hooks(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Call both hooks. The backward pass unpacks the tensors that the forward pass has packed."""
     pack, unpack = arguments.get(0, "pack_hook"), arguments.get(1, "unpack_hook")
     if pack is not None and unpack is not None:
         packed = frame.call_value(node, pack, Arguments((Tensor(dtype="float", step=True),)))
         frame.call_value(node, unpack, Arguments((packed,)))
+    return UNKNOWN
+
+
+def save_on_cpu(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Copy the tensors that the forward pass saves. Pinned memory makes the copies asynchronous, but is allocated for
+    each of them."""
+    if may_be_true(arguments.get(0, "pin_memory")):
+        frame.emit("Alloc", "pinned", node, value="a saved tensor")
+    else:
+        frame.emit("Transfer", "to-host", node, value="the tensors that autograd saves")
     return UNKNOWN
 
 

@@ -10,7 +10,7 @@ from graphsafe.scan.domain.record import PASSING_HOOK
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.interpreter.calls.decorators import makes_function
-from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
+from graphsafe.scan.interpreter.calls.handed_to_loops import loopers_in
 from graphsafe.scan.interpreter.calls.hooks import forward_hook_reason, hooks_in
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
@@ -97,7 +97,7 @@ def may_be_assumed(data: bytes) -> bool:
         or any(hooks_in(data))
         or may_register(data)
         or _may_launch(data)
-        or LOOPER.search(data) is not None
+        or bool(loopers_in(data))
     )
 
 

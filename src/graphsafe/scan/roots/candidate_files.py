@@ -11,6 +11,7 @@ from pathlib import Path
 from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.execution.budget import Scope
+from graphsafe.scan.interpreter.calls.handed_to_loops import all_loopers
 from graphsafe.scan.roots.assumed_roots import may_be_assumed
 from graphsafe.scan.roots.broken_files import is_broken
 from graphsafe.scan.roots.factories import may_make_step
@@ -154,6 +155,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
         public = frozenset(path for package in others for path in _using_torch(files, package, packages[package]))
     applied = frozenset(_applied(packages, files, public))
     names = step_names(_taking_steps(packages, files))
+    loopers = [f"{name}(".encode() for name in sorted(all_loopers(files))]
     found: list[str] = []
     for path in candidates:
         data = files.data(path)
@@ -163,6 +165,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
             root_patterns.anywhere
             or root_patterns.may_be_in(data)
             or may_hold_loop(data, names)
+            or any(call in data for call in loopers)
             or (path in public and PUBLIC.search(data) is not None)
         ):
             found.append(path)

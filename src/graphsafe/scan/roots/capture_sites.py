@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from graphsafe.scan.hazards.graph_syntax import calls_in, captures_in
-from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
+from graphsafe.scan.interpreter.calls.handed_to_loops import all_loopers, loopers_in
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FileIndex
@@ -21,7 +21,7 @@ def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
     """
     if file.captures:
         yield f"{file.path}::"
-    loopers = {match.decode() for match in LOOPER.findall(project.files.data(file.path) or b"")}
+    loopers = {*loopers_in(project.files.data(file.path) or b""), *_imported_loopers(project, file)}
     helpers = {*_helpers(project, file), *loopers}
     if loopers and _is_called_at_module_level(project, file, loopers):
         yield f"{file.path}::"
@@ -29,6 +29,16 @@ def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
         ref = f"{file.path}::{facts.name}"
         if facts.captures or facts.hands_over or (helpers and _calls_one(project, ref, helpers)):
             yield ref
+
+
+def _imported_loopers(project: Project, file: FileIndex) -> Iterator[str]:
+    """Yield the names under which a file imports functions that may call their first parameter in a loop."""
+    known = all_loopers(project.files)
+    for name, target in file.imports.items():
+        if target.rpartition(".")[2] in known:
+            binding = project.resolve(file, name)
+            if binding is not None and binding.kind == "function":
+                yield name
 
 
 def _is_called_at_module_level(project: Project, file: FileIndex, names: set[str]) -> bool:

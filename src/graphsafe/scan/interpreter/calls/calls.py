@@ -42,6 +42,7 @@ from graphsafe.scan.interpreter.calls.fitting import able, fits
 from graphsafe.scan.interpreter.calls.parameters import result_declared_for
 from graphsafe.scan.models import (
     containers,
+    distributions,
     library,
     module_methods,
     named_tuples,
@@ -49,6 +50,7 @@ from graphsafe.scan.models import (
     platforms,
     runtime_objects,
     tensors,
+    torch_functions,
 )
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.state import grown_by_calls, writes
@@ -265,6 +267,9 @@ def _instance_method(
         made = module_methods.of_module(frame, node, receiver, name, arguments)
         if made is not None:
             return made
+    distribution = distributions.base_of(frame, receiver)
+    if distribution is not None:
+        return runtime_objects.method(frame, node, distribution, name, arguments)
     return tensors.method_of_unknown(frame, node, Unknown(receiver.step, receiver.step), name, arguments)
 
 
@@ -347,9 +352,14 @@ def _super(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Val
     if method is None:
         if type(receiver) is Instance and name in ("register_buffer", "register_parameter"):
             _register(frame, node, receiver, name, arguments)
-        base = next((base for base in frame.project.mro(receiver.ref) if frame.ops.python(base)), None)
+        bases = frame.project.mro(receiver.ref)
+        base = next(
+            (base for base in bases if frame.ops.python(base) or base == torch_functions.SAVED_TENSORS_HOOKS), None
+        )
         if name == "__init__" and base is not None:
             library.call(frame, node, base, arguments)  # the constructor of the base class may use these arguments
+        elif type(receiver) is Instance and (distribution := distributions.base_of(frame, receiver)) is not None:
+            return runtime_objects.method(frame, node, distribution, name, arguments)
         return unknown_result(arguments)
     return frame.call(node, Function(method, receiver), arguments)
 

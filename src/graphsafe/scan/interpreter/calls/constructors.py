@@ -26,6 +26,7 @@ from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.calls import validators
 from graphsafe.scan.interpreter.given_values import is_optimizer
+from graphsafe.scan.models import distributions, library
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import kept_names, parameters
 
@@ -60,6 +61,9 @@ def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
         if method is not None:
             _run(frame, node, method, made, Arguments())
         validators.check(frame, node, made)
+        if distributions.base_of(frame, made) is not None:
+            base = next(base for base in bases if base.startswith(distributions.DISTRIBUTIONS))
+            library.call(frame, node, base, arguments)  # the class has the constructor of its base
     return made
 
 
