@@ -72,6 +72,8 @@ class Included:
     "Whether the call is in a condition that does not affect the device's work. The callee's uses then do not count."
     once: bool = False
     "Whether the call runs only to fill a missing value. A graph that is captured in such a call is replayed later."
+    sure: bool = False
+    "Whether the call runs whenever the calling function does."
 
 
 Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Failure | Read | Use | Write

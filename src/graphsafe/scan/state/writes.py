@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from graphsafe.scan.domain.events import span_of
-from graphsafe.scan.domain.held import weights
+from graphsafe.scan.domain.held import is_free, weights
 from graphsafe.scan.domain.numbers import const_of, entry
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
@@ -22,7 +22,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.state import first_step
+from graphsafe.scan.state import first_step, straight_line
 from graphsafe.scan.state.cached_entries import may_drop_entries
 from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.state.provenance import (
@@ -300,5 +300,6 @@ def write(
             replaces=replaces,
             dropped=not (lazy and keyed) or may_drop_entries(frame, base),
             sources=sources(frame, assigned) if lazy else frozenset(),
+            resets=not (reads_self or keyed or lazy) and is_free(value) and straight_line.contains(frame, node),
         )
     )
