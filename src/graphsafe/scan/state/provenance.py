@@ -100,24 +100,6 @@ def is_module(frame: Frame, value: Value) -> bool:
     return type(value) is RuntimeObject and value.kind == "module"
 
 
-def is_put_back(frame: Frame, text: str) -> bool:
-    """Return whether a function restores an attribute: `old = self.scale; try: … finally: self.scale = old`."""
-    return frame.node is not None and text in _put_back(frame.node)
-
-
-@memoize_on_node
-def _put_back(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
-    ends = [part for node in inside(function, ast.Try) for part in node.finalbody]
-    stores = [node for part in ends for node in inside(part, ast.Assign)]
-    assigned = _assignments(function) if stores else {}
-    found = set()
-    for store in stores:
-        bound = assigned.get(store.value.id, ()) if isinstance(store.value, ast.Name) else ()
-        before = {dotted(old.value) for old in bound if old.value is not None}
-        found |= before.intersection(map(dotted, store.targets))
-    return frozenset(filter(None, found))
-
-
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
     """Return whether a write runs only if a test finds its target missing.
 

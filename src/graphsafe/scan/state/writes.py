@@ -33,11 +33,11 @@ from graphsafe.scan.state.provenance import (
     is_made_along,
     is_made_before_loops,
     is_plain_parameter,
-    is_put_back,
     is_rare,
     is_remade,
     sources,
 )
+from graphsafe.scan.state.put_back import is_put_back
 from graphsafe.scan.state.replaced_values import (
     converts,
     fills_if_missing,
