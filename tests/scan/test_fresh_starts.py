@@ -81,6 +81,8 @@ CARRIED = [
         ("if self.turns > 9:\n            self.turns, self.mark = 0, None", "self.dial.home()", CARRIED),
         (f"if len(self.__dict__) > 2:\n            return\n        {HOME}", "self.dial.home()", CARRIED),
         (HOME, "x = x * self.dial.turns\n        self.dial.home()", CARRIED[:1]),
+        (HOME, "reset = lambda: self.dial.home()\n        if again:\n            reset()", CARRIED),
+        (HOME, "def reset():\n            self.dial.home()\n        if again:\n            reset()", CARRIED),
         (HOME, "for _ in range(int(again)):\n            self.dial.home()", CARRIED),
     ],
 )
@@ -184,3 +186,61 @@ def test_a_reset_around_a_loop_of_steps_is_not_part_of_a_step(tmp_path: Path) ->
         return x
     """
     assert found(tmp_path, source) == [("GS702", "self.cache.seen += 1")]
+
+
+@pytest.mark.parametrize(
+    ("reset", "levels"),
+    [
+        # nobody but another graph can use the old tensor
+        ("self.sum = torch.zeros_like(self.sum)", [("warning", 1)]),
+        ("self.sum = self.sum.new_zeros(self.sum.shape)", [("warning", 1)]),
+        ("self.sum = torch.zeros_like(self.sum) + self.sum * 0.9", [("error", 1), ("error", 2)]),
+        ("before = self.sum\n        self.sum = torch.zeros_like(self.sum) + before", [("error", 2), ("error", 3)]),
+    ],
+)
+def test_a_reset_that_asks_for_the_form(tmp_path: Path, reset: str, levels: list[tuple[str, int]]) -> None:
+    source = f"""import torch
+
+class Loss:
+    def __init__(self, device):
+        self.sum = torch.zeros(4, device=device)
+    def run(self, x):
+        {reset}
+        self.sum = self.sum + x
+        return self.sum.exp()
+
+def build(device):
+    return Loss(device).run, (torch.randn(4, device=device),)
+"""
+    (tmp_path / "step.py").write_text(source, encoding="utf-8")
+    findings = scan_paths([tmp_path / "step.py"], Config(root=tmp_path)).findings
+    assert [(f.level, f.location.line - 6) for f in findings if f.code == "GS703"] == levels
+
+
+CLOSURES = """
+class Gauge:
+    def __init__(self):
+        self.count = 0
+
+def build(device):
+    gauge = Gauge()
+
+    def first(x):
+        gauge.count = 0
+        gauge.count += 1
+        return x * gauge.count
+
+    def second(x):
+        gauge.count += 1
+        return x / gauge.count
+
+    return {made}, (torch.randn(4, device=device),)
+"""
+
+
+def test_each_step_of_a_factory_is_followed_alone(tmp_path: Path) -> None:
+    assert found(tmp_path, CLOSURES.format(made="first")) == []
+    lines = CLOSURES.format(made="first if device.index else second")
+    assert found(tmp_path, lines) == [("GS702", "gauge.count += 1")]
+    (place,) = {f.location.line for f in scan_paths([tmp_path], Config(root=tmp_path)).findings if f.code == "GS702"}
+    assert "/ gauge.count" in (tmp_path / "step.py").read_text(encoding="utf-8").splitlines()[place]

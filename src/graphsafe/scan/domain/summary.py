@@ -109,6 +109,12 @@ class Effects:
                 item.without_uses = True
         self.items[since:end] = [item for item in condition if type(item) is not Use]
 
+    def forget_read(self, key: str) -> None:
+        """Drop the read of a tensor whose values were not read, but only its shape or dtype."""
+        dropped = [item for item in self.items if type(item) is Read and item.key == key]
+        self.noted.difference_update(map(id, dropped))
+        self.items = [item for item in self.items if item not in dropped]
+
 
 class Shared:
     """Keeps one object for several equal ones. A function that is read for different arguments records nearly the same

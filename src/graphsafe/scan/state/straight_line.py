@@ -15,7 +15,7 @@ _SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.
 
 def contains(frame: Frame, node: ast.AST) -> bool:
     """Return whether a hot line runs whenever its function does."""
-    if not frame.hot or frame.node is None or frame.step_loops or frame.unlikely or frame.guard is not None:
+    if not frame.hot or frame.node is None or frame.inlined or frame.step_loops or frame.unlikely or frame.guard:
         return False
     return getattr(node, "lineno", 0) in _lines(frame.node)
 

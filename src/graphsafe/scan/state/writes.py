@@ -41,6 +41,7 @@ from graphsafe.scan.state.put_back import is_put_back
 from graphsafe.scan.state.replaced_values import (
     converts,
     fills_if_missing,
+    first_asks_form,
     grows,
     keeps_largest,
     keeps_what_is_there,
@@ -268,6 +269,9 @@ def write(
     )
     # A graph keeps the old value even if a loop changes the attribute only occasionally.
     guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
+    resets = not (reads_self or keyed or lazy) and is_free(value) and straight_line.contains(frame, node)
+    if resets and first_asks_form(frame, assigned, text):
+        frame.engine.effects.forget_read(key)
     frame.engine.note(
         Write(
             key=key,
@@ -300,6 +304,6 @@ def write(
             replaces=replaces,
             dropped=not (lazy and keyed) or may_drop_entries(frame, base),
             sources=sources(frame, assigned) if lazy else frozenset(),
-            resets=not (reads_self or keyed or lazy) and is_free(value) and straight_line.contains(frame, node),
+            resets=resets,
         )
     )
