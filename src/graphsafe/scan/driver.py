@@ -36,6 +36,7 @@ from graphsafe.scan.hazards import made_twice, replay_site
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.learnt import NO_REASON, Learnt, Reason, whys_together
+from graphsafe.scan.linting.fresh_starts import FROM_FACTORY
 from graphsafe.scan.linting.gather import (
     constructions,
     gather,
@@ -200,8 +201,9 @@ class Driver:
     def outcome(self) -> Outcome:
         """Return the findings of this process and free its summaries. After that, nothing can be read."""
         steps = sorted(self._read, key=repr)
-        record = gather([self._read[step] for step in steps if not self._is_doubtful(step)])
-        include_uncertain(record, gather([self._read[step] for step in steps if self._is_doubtful(step)]))
+        named = [(FROM_FACTORY if step.kind in ("target", "factory") else step.ref, step) for step in steps]
+        record = gather([(name, self._read[step]) for name, step in named if not self._is_doubtful(step)])
+        include_uncertain(record, gather([(name, self._read[step]) for name, step in named if self._is_doubtful(step)]))
         for path in self._replaying:
             record.replays.update(replay_site.placed_events(self.project, path))
         for path in self._preparing:

@@ -218,7 +218,7 @@ def error_frames(error: BaseException | None, root: BaseException | None = None)
 
 
 _JUMPS = frozenset(op for op in (*dis.hasjrel, *dis.hasjabs) if not dis.opname[op].endswith("_NO_INTERRUPT"))
-"""The instructions that may go back to the beginning of a loop. Those without an interrupt wait for a generator, or
+"""The instructions that may go back to the beginning of a loop. Jumps without an interrupt wait for a generator, or
 leave an exception handler."""
 Way = tuple[tuple[CodeType, int], ...]
 """Code objects, each with the instruction that it is running. The first is the innermost code object; the last contains

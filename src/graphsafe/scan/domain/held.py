@@ -7,7 +7,18 @@ from functools import reduce
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.numbers import NO_STATE, both_states, entry
-from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Union, Unknown, Value
+from graphsafe.scan.domain.values import (
+    Dict,
+    Instance,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    options,
+)
 
 MAX_NESTED = 3
 "Number of levels of nested containers that keep separate names."
@@ -72,3 +83,18 @@ def state_of(value: Value) -> tuple[str, ...]:
     if type(value) is Sequence and value.held_by is None:
         return state_of(value.elem)
     return ()
+
+
+def is_free(value: Value) -> bool:
+    """Return whether a value certainly is not, and does not contain, state of an attribute or a global."""
+    for option in options(value):
+        kind = type(option)
+        if kind is Tensor:
+            if option.attr is not None and not option.fresh:  # type: ignore[union-attr]
+                return False
+        elif kind is Sequence or kind is Dict:
+            if option.held_by is not None or state_of(option):  # type: ignore[union-attr]
+                return False
+        elif kind is not NoneValue and (kind is not Number or state_of(option)):
+            return False
+    return True

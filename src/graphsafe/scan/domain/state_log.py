@@ -70,6 +70,8 @@ class Write:
     "Whether the write is in code that runs between steps."
     sources: frozenset[str] = frozenset()
     "For a lazy value: the attributes from whose tensors the value was computed."
+    resets: bool = False
+    "Whether the write runs whenever its function does, and sets a value that owes nothing to earlier steps."
 
     @property
     def ref(self) -> str:
@@ -130,3 +132,9 @@ class StateLog:
     "Attribute or global -> its reads."
     used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)
     "Place of a write -> the earlier uses of the written state in the same step."
+    continued: dict[Place, set[str]] = field(default_factory=dict)
+    "Place of a write that reads the old value -> the roots that have set this value anew in the same step."
+    carried: dict[Place, set[str]] = field(default_factory=dict)
+    "Place of a write that reads the old value -> the roots in which the old value may come from the step before."
+    fresh: set[Place] = field(default_factory=set)
+    "Places of writes to state that each step sets anew before it uses it (linting/fresh_starts.py)."

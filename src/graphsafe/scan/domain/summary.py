@@ -72,6 +72,8 @@ class Included:
     "Whether the call is in a condition that does not affect the device's work. The callee's uses then do not count."
     once: bool = False
     "Whether the call runs only to fill a missing value. A graph that is captured in such a call is replayed later."
+    sure: bool = False
+    "Whether the call runs whenever the calling function does."
 
 
 Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Failure | Read | Use | Write
@@ -106,6 +108,12 @@ class Effects:
             if type(item) is Included:
                 item.without_uses = True
         self.items[since:end] = [item for item in condition if type(item) is not Use]
+
+    def forget_read(self, key: str) -> None:
+        """Drop the read of a tensor whose values were not read, but only its shape or dtype."""
+        dropped = [item for item in self.items if type(item) is Read and item.key == key]
+        self.noted.difference_update(map(id, dropped))
+        self.items = [item for item in self.items if item not in dropped]
 
 
 class Shared:

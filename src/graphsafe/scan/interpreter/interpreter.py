@@ -59,7 +59,7 @@ from graphsafe.scan.interpreter.conditions import event_guards
 from graphsafe.scan.interpreter.module_level import ModuleLevel
 from graphsafe.scan.models import named_calls, platforms
 from graphsafe.scan.sources.node_memo import expression_text
-from graphsafe.scan.state import writes
+from graphsafe.scan.state import straight_line, writes
 from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step_tests import is_called_seldom
 from graphsafe.scan.symbols.custom_ops import CustomOps
@@ -206,17 +206,18 @@ class Interpreter:
         guarded = frame.guard is not None or bool(frame.unlikely)
         once = not guarded and bool(frame.lazy) and is_filled_here(frame)
         depth = 1 if frame.hot else frame.depth + 1
-        composes = frame.composes and not hot
-        between = frame.between and not hot
+        composes, between = frame.composes and not hot, frame.between and not hot
         loops, bound = self.loops_of(ref) if composes else None, function.bound
         if loops is not None:
             # A script that makes the objects for a step loop shows with which objects the loop runs.
             call = Call(ref, bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops))
         else:
             call = Call(ref, bound, arguments, hot, depth, frame.level, function.plain, captured, (), between, composes)
-        return self.read(call, guarded, once, out_of_scope)
+        return self.read(call, guarded, once, out_of_scope, straight_line.contains(frame, node))
 
-    def read(self, call: Call, guarded: bool = False, once: bool = False, out_of_scope: int = 0) -> Value:
+    def read(
+        self, call: Call, guarded: bool = False, once: bool = False, out_of_scope: int = 0, sure: bool = False
+    ) -> Value:
         """Return a function's result for these arguments. Its effects count as effects of the call."""
         bound = call.bound
         owner = ref = ""
@@ -230,7 +231,7 @@ class Interpreter:
         if summary is None:
             return self.declared(call.ref, call.arguments)
         if not summary.is_empty:
-            self.effects.items.append(Included(summary, guarded, once=once))
+            self.effects.items.append(Included(summary, guarded, once=once, sure=sure))
         if not call.hot:
             self.attributes.include(summary, owner, ref)
         return summary.value
@@ -344,9 +345,8 @@ class Interpreter:
         falls_through = statements.execute(frame, node.body)
         if frame.yields:
             return of_elements("iterator", join_all(frame.yields))
-        if falls_through:
-            frame.returns.append(NONE)
-        return join_all(frame.returns) if frame.returns else UNKNOWN
+        returns = [*frame.returns, NONE] if falls_through else frame.returns
+        return join_all(returns) if returns else UNKNOWN
 
     def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
         """Return the value that the annotation of a function promises, for a function that is not read."""

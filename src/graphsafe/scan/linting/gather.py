@@ -27,6 +27,8 @@ from graphsafe.scan.domain.summary import (
 )
 from graphsafe.scan.domain.values import Tensor, Value
 from graphsafe.scan.hazards import draws
+from graphsafe.scan.linting import fresh_starts
+from graphsafe.scan.linting.fresh_starts import FreshStarts
 from graphsafe.scan.symbols.project import Project
 
 
@@ -81,8 +83,10 @@ def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
     return {key: [values[text] for text in sorted(values)] for key, values in found.items()}
 
 
-def gather(steps: Sequence[Summary]) -> Record:
-    """Make the record from the summaries of the driver's steps. Its roots are functions that contain a capture."""
+def gather(named: Sequence[tuple[str, Summary]]) -> Record:
+    """Make the record from the summaries of the driver's steps, each with the name of its root. The record's roots are
+    functions that contain a capture."""
+    steps = [summary for _, summary in named]
     record = Record()
     writes: dict[WritePlace, dict[str, Write]] = {}
     between: dict[WritePlace, dict[str, Write]] = {}
@@ -113,7 +117,7 @@ def gather(steps: Sequence[Summary]) -> Record:
                 record.failures[item] = None
     record.state.writes = {place: _of_place(found) for place, found in writes.items()}
     record.state.between = {place: _of_place(found) for place, found in between.items()}
-    _order(record.state, steps)
+    _order(record.state, named)
     return record
 
 
@@ -144,6 +148,12 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
             _add_use(record, use)
         for written, uses in part.state.used_before.items():
             record.state.used_before.setdefault(written, set()).update(uses)
+        for ours, theirs in (
+            (record.state.continued, part.state.continued),
+            (record.state.carried, part.state.carried),
+        ):
+            for written, roots in theirs.items():
+                ours.setdefault(written, set()).update(roots)
         record.state.inputs |= part.state.inputs
         record.state.read_before |= part.state.read_before
         for key, reads in part.state.readers.items():
@@ -156,6 +166,7 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
     record.state.between = {place: _of_place(between[place]) for place in sorted(between)}
     record.failures = dict.fromkeys(sorted(record.failures, key=repr))
     record.edges = {callee: dict.fromkeys(sorted(edges, key=repr)) for callee, edges in sorted(record.edges.items())}
+    record.state.fresh = fresh_starts.places(record)
     draws_of_host = [place for place, event in record.events.items() if event.how == "host-random" and not event.guard]
     for at in draws_of_host:
         if draws.called_in_training(project, record, at.ref):
@@ -218,13 +229,14 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
 # the order of events in a step
 
 
-def _order(state: StateLog, steps: Iterable[Summary]) -> None:
+def _order(state: StateLog, named: Iterable[tuple[str, Summary]]) -> None:
     """For each root, record the places that write state which the step has read or used before."""
     keys = {write.key for writes in state.writes.values() for write in writes}
     state_items: dict[int, Sequence[Item]] = {}
-    for step in steps:
+    for root, step in named:
         if _state_items(step, keys, state_items):
             _order_in(state, step, state_items)
+            FreshStarts(state, root, lambda summary: _state_items(summary, keys, state_items)).follow(step)
 
 
 def _state_items(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:

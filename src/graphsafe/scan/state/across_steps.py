@@ -52,7 +52,9 @@ def events(log: StateLog) -> Iterator[Change]:
     """
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     flow = StateFlow(log)
-    for writes in log.writes.values():
+    for place, writes in log.writes.items():
+        if place in log.fresh:
+            continue
         found: list[tuple[Write, Event]] = []
         # If a test finds that a buffer is too small, the write that enlarges it is the most precise cause.
         for write in (

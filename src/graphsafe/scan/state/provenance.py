@@ -17,6 +17,8 @@ from graphsafe.scan.symbols.index import dotted
 CAPACITY = "capacity of "
 CONSTRUCTORS = ("__init__", "__post_init__", "__new__", "setup")
 FORM = frozenset("shape device dtype ndim size numel dim stride".split())
+_NEW = frozenset("new_zeros new_ones new_empty new_full new_tensor".split())
+_ALIKE = frozenset("zeros_like ones_like empty_like full_like rand_like randn_like randint_like".split())
 
 
 def bound_expression(frame: Frame, node: object) -> ast.expr | None:
@@ -124,24 +126,6 @@ def is_module(frame: Frame, value: Value) -> bool:
     if type(value) is Instance:
         return frame.attributes.is_module(value.ref)
     return type(value) is RuntimeObject and value.kind == "module"
-
-
-def is_put_back(frame: Frame, text: str) -> bool:
-    """Return whether a function restores an attribute: `old = self.scale; try: … finally: self.scale = old`."""
-    return frame.node is not None and text in _put_back(frame.node)
-
-
-@memoize_on_node
-def _put_back(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
-    ends = [part for node in inside(function, ast.Try) for part in node.finalbody]
-    stores = [node for part in ends for node in inside(part, ast.Assign)]
-    assigned = _assignments(function) if stores else {}
-    found = set()
-    for store in stores:
-        bound = assigned.get(store.value.id, ()) if isinstance(store.value, ast.Name) else ()
-        before = {dotted(old.value) for old in bound if old.value is not None}
-        found |= before.intersection(map(dotted, store.targets))
-    return frozenset(filter(None, found))
 
 
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
@@ -264,7 +248,7 @@ def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
     """Return the attributes whose tensors an expression reads."""
 
     found = set()
-    for inner in _read_for_values(node) if node is not None else ():
+    for inner in read_for_values(node) if node is not None else ():
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
             tensor, _ = as_tensor(frame.evaluate_quietly(inner))
             if tensor is not None and tensor.attr is not None:
@@ -276,14 +260,20 @@ def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
     return frozenset(found)
 
 
-def _read_for_values(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression, except tensors of which only the shape or dtype is read: `x` in
-    `x.shape[0]`."""
-    if isinstance(node, ast.Attribute) and node.attr in FORM:
+def read_for_values(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of an expression, except tensors of which only the shape or dtype is read: `x` in `x.shape[0]`,
+    `torch.zeros_like(x)` and `x.new_zeros(2)`."""
+    if isinstance(node, ast.Attribute) and (node.attr in FORM or node.attr in _NEW):
         return
     yield node
+    alike = node.args[:1] if isinstance(node, ast.Call) and _name(node.func) in _ALIKE else []
     for child in ast.iter_child_nodes(node):
-        yield from _read_for_values(child)
+        if child not in alike:
+            yield from read_for_values(child)
+
+
+def _name(node: ast.expr) -> str:
+    return (dotted(node) or "").rpartition(".")[2]
 
 
 def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

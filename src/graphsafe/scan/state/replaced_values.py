@@ -10,7 +10,13 @@ from graphsafe.scan.domain.values import Function, Value, as_tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state import first_step
-from graphsafe.scan.state.provenance import all_bound, bound_expression, bound_unless_missing, has_alternative
+from graphsafe.scan.state.provenance import (
+    all_bound,
+    bound_expression,
+    bound_unless_missing,
+    has_alternative,
+    read_for_values,
+)
 from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
@@ -31,7 +37,23 @@ def mentions(node: ast.expr, text: str) -> bool:
 def reads_old(frame: Frame, node: ast.expr, text: str) -> bool:
     """Return whether an expression is computed from the value that it replaces. It may read that value by its name, by
     a lookup, or through a local name."""
-    return any(mentions(part, text) or _looks_up(part, text) for part in _with_locals(frame, node))
+    return any(_reads(part, text) or _looks_up(part, text) for part in _with_locals(frame, node))
+
+
+@memoize_on_node
+def _reads(node: ast.expr, text: str) -> bool:
+    """Return whether an expression reads the values of `text`, and not only the shape or dtype."""
+    return mentions(node, text) and any(
+        isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) and source_text(inner) == text
+        for inner in read_for_values(node)
+    )
+
+
+def first_asks_form(frame: Frame, node: ast.expr | None, text: str) -> bool:
+    """Return whether an expression asks only for the form of `text`, and the function reads `text` nowhere before."""
+    if node is None or frame.node is None or not mentions(node, text):
+        return False
+    return all(inner.lineno >= node.lineno for inner in inside(frame.node, ast.Attribute) if source_text(inner) == text)
 
 
 def _with_locals(frame: Frame, node: ast.expr) -> Iterator[ast.expr]:

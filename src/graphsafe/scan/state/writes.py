@@ -7,7 +7,7 @@ from typing import Any
 
 from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import weights
+from graphsafe.scan.domain.held import is_free, weights
 from graphsafe.scan.domain.numbers import const_of, entry
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
@@ -23,7 +23,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.state import first_step
+from graphsafe.scan.state import first_step, straight_line
 from graphsafe.scan.state.cached_entries import may_drop_entries
 from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.state.provenance import (
@@ -34,14 +34,15 @@ from graphsafe.scan.state.provenance import (
     is_made_along,
     is_made_before_loops,
     is_plain_parameter,
-    is_put_back,
     is_rare,
     is_remade,
     sources,
 )
+from graphsafe.scan.state.put_back import is_put_back
 from graphsafe.scan.state.replaced_values import (
     converts,
     fills_if_missing,
+    first_asks_form,
     grows,
     is_same_tensor,
     keeps_largest,
@@ -290,6 +291,9 @@ def write(
     outgrown = first_step.too_small(frame, base)
     # A graph keeps the old value even if a loop changes the attribute only occasionally.
     guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
+    resets = not (reads_self or keyed or lazy) and is_free(value) and straight_line.contains(frame, node)
+    if resets and first_asks_form(frame, assigned, text):
+        frame.engine.effects.forget_read(key)
     frame.engine.note(
         Write(
             key=key,
@@ -323,5 +327,6 @@ def write(
             handed=handed,
             dropped=not (lazy and keyed) or may_drop_entries(frame, base),
             sources=sources(frame, assigned) if lazy else frozenset(),
+            resets=resets,
         )
     )

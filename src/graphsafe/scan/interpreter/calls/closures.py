@@ -10,7 +10,7 @@ from sys import intern
 from graphsafe.scan.domain.arguments import Arguments, arguments_of
 from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.record import Failure
-from graphsafe.scan.domain.summary import Summary
+from graphsafe.scan.domain.summary import Included, Summary
 from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Passed, Sequence, Value
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.execution.kinds import MANY_KINDS
@@ -80,7 +80,11 @@ class Closures:
         if file is None:
             return UNKNOWN
         outside = Frame(self._engine, file, f"{file.path}::", {}, hot=True)
-        return self._run(replace(self._frame(outside, function), depth=0), function.node, arguments_of(given))
+        frame = replace(self._frame(outside, function), depth=0)
+        # Each root has a summary of its own, because a step does not go on where another one ends.
+        summary = self._engine.collect(lambda: self._run(frame, function.node, arguments_of(given)), function.ref)
+        self._engine.effects.items.append(Included(summary, guarded=False))
+        return summary.value
 
     def _interpreted(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
         node = function.node
@@ -91,6 +95,7 @@ class Closures:
             arguments.open,
         )
         inner = self._frame(frame, function)
+        inner.inlined = True
         if frame.hot and function.ref != frame.ref:
             frame.note_call(call, function.ref, getattr(node, "lineno", 1))
         return self._run(inner, node, arguments)

@@ -1,0 +1,118 @@
+"""State that a function, or a context manager, changes only for a while: at the end, it has its old value again."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
+from graphsafe.scan.symbols.blocks import Definition, blocks_of, statements_within
+from graphsafe.scan.symbols.index import elements
+
+_INVERSE: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Sub: ast.Add}
+_OTHER_HALF = {"__enter__": "__exit__", "__aenter__": "__aexit__"}
+_OTHER_HALF |= {end: begin for begin, end in _OTHER_HALF.items()}
+
+
+def is_put_back(frame: Frame, text: str) -> bool:
+    """Return whether an attribute or a global gets its old value back: `old = self.scale; try: … finally: self.scale =
+    old`, `self.depth += 1; …; self.depth -= 1`, or the same in `__enter__` and `__exit__`."""
+    node = frame.node
+    if node is None:
+        return False
+    if text in _in_function(node):
+        return True
+    other = _OTHER_HALF.get(node.name)
+    half = frame.project.method_node(frame.owner, other) if other is not None else None
+    if half is None:
+        return False
+    begin, end = (half, node) if node.name in ("__exit__", "__aexit__") else (node, half)
+    changed = [*statements_within(begin), *statements_within(end)]
+    first, last = _before_exit(begin.body), _before_exit(end.body)
+    return text in {*_restored(first, last), *_undone(first, last, changed)}
+
+
+@memoize_on_node
+def _in_function(function: Definition) -> frozenset[str]:
+    counts = Counter(source_text(one.target) for one in inside(function, ast.AugAssign))
+    twice = {text for text, count in counts.items() if count == 2}
+    if not (twice or any(attempt.finalbody for attempt in inside(function, ast.Try))):
+        return frozenset()
+    changed = sorted(statements_within(function), key=lambda statement: statement.lineno)
+    found: set[str] = set()
+    for body in (function.body, *(block for statement in changed for block in blocks_of(statement))):
+        for index, statement in enumerate(body):
+            if isinstance(statement, ast.Try) and statement.finalbody:
+                before = [*_after_exit(body[:index]), *_before_exit(statement.body)]
+                stores = [one for part in statement.finalbody for one in inside(part, ast.Assign)]
+                found.update(_restored(changed, stores))
+                found.update(_undone(before, statement.finalbody, changed))
+            elif isinstance(statement, ast.AugAssign) and source_text(statement.target) in twice:
+                found.update(_undone(_after_exit(body[:index]), [statement], changed))
+    return frozenset(found)
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    leaving = (ast.Return, ast.Break, ast.Continue)
+    return any(isinstance(inner, leaving) for inner in (statement, *statements_within(statement)))
+
+
+def _before_exit(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
+    """Return the statements of a block that precede each way out of it."""
+    return body[: next((index for index, statement in enumerate(body) if _leaves(statement)), len(body))]
+
+
+def _after_exit(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
+    """Return the last statements of a block, between which and its end there is no way out of it."""
+    return body[max((index + 1 for index, statement in enumerate(body) if _leaves(statement)), default=0) :]
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    one = getattr(statement, "target", None)
+    return [*getattr(statement, "targets", ()), *([one] if one is not None else [])]
+
+
+def _pairs(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+    """Yield the targets and values of an assignment: `old`, `self.mode` for `old, self.mode = self.mode, 1`."""
+    for target in statement.targets if isinstance(statement, ast.Assign) else ():
+        targets, values = elements(target), elements(statement.value)  # type: ignore[attr-defined]
+        if len(targets) == len(values):
+            for to, value in zip(targets, values, strict=True):
+                if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
+                    yield source_text(to), source_text(value)
+
+
+def _restored(statements: Iterable[ast.stmt], end: Iterable[ast.stmt]) -> Iterator[str]:
+    """Yield the state that gets the value back which was saved before its first change, and the name or attribute that
+    kept this value."""
+    saved: set[tuple[str, str]] = set()
+    changed: set[str] = set()
+    for statement in statements:
+        saved.update((value, kept) for kept, value in _pairs(statement) if value not in changed)
+        changed.update(source_text(part) for target in _targets(statement) for part in elements(target))
+    for pair in (pair for statement in end for pair in _pairs(statement)):
+        if pair in saved:
+            yield from pair
+
+
+def _undone(begin: Iterable[ast.stmt], end: Iterable[ast.stmt], changed: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yield the numbers that are counted up at the beginning and down at the end, and change nowhere else."""
+    counted = {_change(one) for one in begin if isinstance(one, ast.AugAssign)}
+    for one in end if counted else ():
+        if isinstance(one, ast.AugAssign) and type(one.op) in _INVERSE:
+            text, step, writes = source_text(one.target), source_text(one.value), _writes(changed)
+            is_same = step not in writes and not any(name.id in writes for name in inside(one.value, ast.Name))
+            if (text, _INVERSE[type(one.op)], step) in counted and is_same and writes[text] == 2:
+                yield text
+
+
+def _change(node: ast.AugAssign) -> tuple[str, type[ast.operator], str]:
+    return source_text(node.target), type(node.op), source_text(node.value)
+
+
+def _writes(statements: Iterable[ast.stmt]) -> Counter[str]:
+    """Return how many statements assign each attribute or name."""
+    targets = (target for statement in statements for target in _targets(statement))
+    return Counter(source_text(part) for target in targets for part in elements(target))
