@@ -145,7 +145,9 @@ class Book:
             self.memories.captured(record, contents, names, present)
             results = storage_numbers(contents.outputs)
             record.gradients = Gradients(name for one in results for name in present.get(one, ()))
-            record.rotation = Rotation(before, present, {int(touch.storage._cdata) for touch in contents.touches})
+            record.rotation = Rotation(
+                before, present, {int(one.storage._cdata): one.access for one in contents.touches}
+            )
             record.key.sizes = sorted(use.memory.bytes for use in record.uses)
             record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:

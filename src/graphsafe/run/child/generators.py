@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import call_site
+from graphsafe.capture.shared.frames import call_site, is_user_file
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.assigning import assigning_line
 from graphsafe.run.child.frozen.origins import callee, is_seeding, running_in
@@ -186,9 +186,12 @@ def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
             before = [one.lineno for one in own if one.lineno < frame.f_lineno]
             return call_site(frame.f_code, max(before or [one.lineno for one in own]))
         scope = running_in(frame)
-        for known in (callee(scope.origin(call.func).value) for call in calls):
+        for call in calls:
+            known = callee(scope.origin(call.func).value)
             tree = None if known is None else function_of(known[0].__code__)
             inner = next(filter(is_seeding, ast.walk(tree)), None) if tree is not None else None
             if known is not None and isinstance(inner, ast.Call):
-                return call_site(known[0].__code__, inner.lineno)
+                code = known[0].__code__
+                is_ours = is_user_file(code.co_filename)
+                return call_site(code, inner.lineno) if is_ours else call_site(frame.f_code, call.lineno)
     return None

@@ -21,7 +21,6 @@ from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.arguments import ignores
 from graphsafe.run.child.frozen.numbers import Frozen, Walk
-from graphsafe.run.child.frozen.origins import attribute_or_property
 from graphsafe.run.child.frozen.variables import is_more
 from graphsafe.run.child.names import Name, locals_of, weak_to
 from graphsafe.run.child.source import chosen_at, is_read, parameters
@@ -167,7 +166,7 @@ class Key:
             code = frame.f_code
             objects = [(name, value) for name, value in locals_of(frame).items() if type(value) is one.carrier]
             for name, value in objects:
-                now = attribute_or_property(value, one.attribute)
+                now = one.of(value)
                 is_given = code in self._codes and name in parameters(code)
                 if not one.differs(now):
                     self._fitted.add((code, name, id(one)))

@@ -139,7 +139,7 @@ class GraphRecord:
             "held_outputs": {name: getattr(self.outputs, name) for name in _HELD},
             "key": self.key.texts(),
             "gradients": {"let_go": self.gradients.let_go, "skipped": self.gradients.skipped},
-            "rotated": self._rotated() if self.rotation.is_repeated else None,
+            "rotated": self._rotated() if self.rotation.when else None,
             "generators": self.draws.facts(self.key.seeded),
             "draws_from": self.draws.names,
             "replayed_by": [list(one) for one in self.replayers],
@@ -148,7 +148,7 @@ class GraphRecord:
 
     def _rotated(self) -> Facts:
         names = self.rotation.names
-        return {"names": [name.text for name in names], "at": self.key.rebinding(names)}
+        return {"names": [name.text for name in names], "at": self.key.rebinding(names), "when": self.rotation.when}
 
     def repeats(self, earlier: GraphRecord) -> bool:
         """Return whether both graphs do the same work, but one input is another tensor of equal size.

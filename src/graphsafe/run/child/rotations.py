@@ -1,51 +1,77 @@
-"""Finds buffers whose names captured code exchanges: `self.front, self.back = self.back, self.front`.
+"""Finds buffers whose names the program exchanges: `self.front, self.back = self.back, self.front`.
 
-Python exchanges the names once, at the capture, and each replay uses the buffers of the capture. So a second replay in
-a row begins with the same values as the first one, unless the program writes to the buffers in between. A program is
-correct if it has a graph for each order of the buffers and replays these graphs in turn.
+If captured code exchanges the names, Python does so once, at the capture, and each replay uses the buffers of the
+capture. So a second replay in a row begins with the same values as the first one, unless the program writes to the
+buffers in between. If the program exchanges the names between replays, a replay still reads and writes the buffers that
+had the names at the capture. In both cases a program is correct if it has a graph for each order of the buffers and
+replays these graphs in turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
+from graphsafe.report.ledger.model import Access
 from graphsafe.run.child.names import Name, storage_number
+
+When = Literal["captured", "replayed"]
 
 
 class Rotation:
-    """The names that exchanged their memory during one capture. Call the methods with torch functions disabled."""
+    """The names of the memory that a graph uses, if the program exchanges it. Call the methods with torch functions
+    disabled."""
 
     def __init__(
         self,
         before: Mapping[int, Sequence[Name]] | None = None,
         after: Mapping[int, Sequence[Name]] | None = None,
-        used: Collection[int] = (),
+        used: Mapping[int, Access] | None = None,
     ) -> None:
         """Find the names.
 
         `before` and `after` are the names of tensors, by storage number, before and after the capture. `used` are the
         storages outside its pool that the graph uses.
         """
+        self._used = used or {}
         old, new = (_numbers(names or {}) for names in (before, after))
-        moved = {text for text, number in new.items() if number in used and old.get(text, number) != number}
+        moved = {text for text, number in new.items() if number in self._used and old.get(text, number) != number}
         places = {new[text] for text in moved}
         known = {name.text: name for names in (after or {}).values() for name in names}
         self.names = [known[text] for text in sorted(moved) if old[text] in places]
         self._last: tuple[tuple[int | None, int | None], ...] | None = None
-        self.is_repeated = False
-        "Whether a replay began with the same values as the replay before it."
+        # Exchanging buffers that the graph only reads, or only writes, may be meant: it may compute the mean of them.
+        roles = set(self._used.values())
+        self._captured = {text: number for text, number in new.items() if number in self._used and len(roles) > 1}
+        self._known = known if self._captured else {}
+        self.when: When | None = None
+        "When the program exchanged the names without effect on the replays. None means that no replay has shown it."
 
     def replaying(self, is_again: bool) -> bool:
-        """Return whether this is the first replay that is known to repeat the previous one.
+        """Return whether this is the first replay that is known to use the memory of an old order.
 
         `is_again` says whether the previous replay was a replay of the same graph.
         """
-        if not self.names or self.is_repeated:
+        if self.when is not None:
             return False
-        now = tuple(map(_state, self.names))
-        self.is_repeated = is_again and now == self._last and all(None not in one for one in now)
-        self._last = now
-        return self.is_repeated
+        if self.names:
+            now = tuple(map(_state, self.names))
+            if is_again and now == self._last and all(None not in one for one in now):
+                self.when = "captured"
+            self._last = now
+        elif is_again:
+            self.names = self._exchanged()
+            self.when = "replayed" if self.names else None
+        return self.when is not None
+
+    def _exchanged(self) -> list[Name]:
+        """Return the names that hold each other's memory of the capture, if the graph writes only some of it."""
+        numbers = ((text, number, self._known[text].now()) for text, number in self._captured.items())
+        present = {text: (number, storage_number(now)) for text, number, now in numbers if now is not None}
+        moved = {text: pair for text, pair in present.items() if pair[0] != pair[1] and pair[1] in self._used}
+        then, now = ({pair[at] for pair in moved.values()} for at in (0, 1))
+        swaps_roles = any(self._used[old] != self._used.get(new or 0) for old, new in moved.values())
+        return [self._known[text] for text in moved] if then == now and swaps_roles else []
 
 
 def _numbers(names: Mapping[int, Sequence[Name]]) -> dict[str, int]:

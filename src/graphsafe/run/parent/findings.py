@@ -121,7 +121,7 @@ class _Findings(Writer):
             self.about(graph, "GS504", frame, {"expr": text_at(site(frame), None)}, region="captured")
 
     def rotated(self) -> None:
-        """Add findings for buffers that captured code exchanges, if two replays in a row began with the same values."""
+        """Add findings for buffers whose names the program exchanges, if a replay then used them in the old order."""
         for graph in self.process.graphs:
             told = graph.facts["rotated"]
             if told is None:
@@ -134,6 +134,11 @@ class _Findings(Writer):
                 "fix": "copy the result into the buffer that the step reads, or capture one graph for each order of "
                 "the buffers and replay them in turn",
             }
+            if told["when"] == "replayed":
+                text["message"] = f"{names} are swapped between replays of {named(graph)}, which uses the old order"
+                text["why"] = (
+                    "Each replay reads and writes the addresses of the capture, whatever the names refer to now."
+                )
             frame = told["at"] or last(graph.facts["frames"])
             self.about(graph, "GS703", frame, {}, {"names": told["names"]}, text=text)
 

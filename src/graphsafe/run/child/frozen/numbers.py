@@ -17,7 +17,15 @@ from typing import Any, Literal
 import torch
 
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.frozen.origins import MISSING, PLAIN, Origin, Scope, is_seeding, scope_of
+from graphsafe.run.child.frozen.origins import (
+    MISSING,
+    PLAIN,
+    Origin,
+    Scope,
+    attribute_or_property,
+    is_seeding,
+    scope_of,
+)
 from graphsafe.run.child.frozen.variables import Variable
 from graphsafe.run.child.host_draws import draws
 from graphsafe.run.child.names import elements_of
@@ -46,6 +54,8 @@ class Frozen:
     carrier: type | None
     "The class of the object that has the value as an attribute, if the program may pass another object to each call."
     attribute: str
+    computed: Callable[[Any], Any] | None
+    "Computes the value from the attribute, or None if both are the same."
     place: tuple[str, int, int]
     "The file of the statement, its first line and its last line."
     is_tied: bool | None = None
@@ -64,6 +74,11 @@ class Frozen:
     @property
     def present(self) -> Any:
         return MISSING if self.now is None else self.now()
+
+    def of(self, carrier: Any) -> Any:
+        """Return the value that another object of the carrier's class has."""
+        now = attribute_or_property(carrier, self.attribute)
+        return now if self.computed is None or now is MISSING else self.computed(now)
 
     def ran(self, line: int) -> None:
         """Record that a line runs eagerly. If the program has another value than the captured one then, that value
@@ -227,7 +242,9 @@ class Walk:
             return  # a graph for evaluation may be replayed while its model is in training mode
         text = origin.text or ast.unparse(node)
         carrier = type(owner) if is_handed else None
-        self.found.append(Frozen(text, kind, origin.value, origin.now, carrier, origin.attribute, place))
+        self.found.append(
+            Frozen(text, kind, origin.value, origin.now, carrier, origin.attribute, origin.computed, place)
+        )
 
 
 def _may_be_tensor(node: ast.expr, scope: Scope) -> bool:

@@ -64,6 +64,8 @@ class Origin:
     owner: Any = None
     "The object that has the value as an attribute."
     attribute: str = ""
+    computed: Callable[[Any], Any] | None = None
+    "Computes the value from the attribute, as in `request.mask is not None`. It is None if both are the same."
     variables: tuple[Variable, ...] = ()
     """The variables that hold the value, in the functions that led to the capture.
 
@@ -73,7 +75,9 @@ class Origin:
     @classmethod
     def of(cls, value: Any) -> Origin:
         """Return the origin of an object itself."""
-        return cls(value, None if isinstance(value, PLAIN) else weak_to(value))
+        held = None if isinstance(value, PLAIN) else weak_to(value)
+        # An object that is gone is unknown. It is not None.
+        return cls(value, None if held is None else lambda: MISSING if (live := held()) is None else live)
 
 
 class Scope:
@@ -135,8 +139,14 @@ class Scope:
             kind, parts = node.ops[0], [node.left, *node.comparators]
         else:
             kind, parts = node.op, [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
-        kinds = (object,) if isinstance(kind, (ast.Is, ast.IsNot)) else PLAIN
-        return _computed(node, _OPERATORS.get(type(kind)), [self.origin(one, depth) for one in parts], kinds)
+        origins, run = [self.origin(one, depth) for one in parts], _OPERATORS.get(type(kind))
+        if run is None or not isinstance(kind, (ast.Is, ast.IsNot)):
+            return _computed(node, run, origins, PLAIN)
+        found = _computed(node, run, origins)
+        first, other = origins
+        if first.owner is None or first.computed is not None or not isinstance(other.value, PLAIN):
+            return found
+        return replace(found, owner=first.owner, attribute=first.attribute, computed=lambda now: run(now, other.value))
 
     def _call(self, node: ast.Call, depth: int) -> Origin:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -241,17 +251,25 @@ def scope_of(frames: Sequence[FrameType]) -> Scope:
         return Scope({} if is_module else given, {}, frame.f_globals, code.co_filename, variables)
     stored = stored_in(function)
     passed = given_by(frames[1], code) if len(frames) > 1 else {}
+    known = [
+        (name, outer.origin(expression))
+        for name, expression in passed.items()
+        if name in parameters(code) and name not in stored
+    ]
+    own |= {name: (*own.get(name, ()), *one.variables) for name, one in known}
+    given |= _that_hold(known, shown)
     inner = Scope(given, {}, frame.f_globals, code.co_filename)
-    known = [(name, inner.origin(one)) for name, one in assigned_in(function, parameters(code)).items()]
-    for name, expression in passed.items():
-        if name in parameters(code) and name not in stored:
-            known.append((name, outer.origin(expression)))
-            own[name] = (*own.get(name, ()), *known[-1][1].variables)
-    given |= {
-        name: one for name, one in known if isinstance(one.value, PLAIN) and _same(one.value, shown.get(name, MISSING))
-    }
+    assigned = assigned_in(function, parameters(code)).items()
+    given |= _that_hold([(name, inner.origin(one)) for name, one in assigned], shown)
     given = {name: replace(one, variables=own.get(name, ())) for name, one in given.items()}
     return Scope(given, {}, frame.f_globals, code.co_filename, variables)
+
+
+def _that_hold(known: Iterable[tuple[str, Origin]], shown: Mapping[str, Any]) -> Mapping[str, Origin]:
+    """Return the origins of variables whose plain values are still those."""
+    return {
+        name: one for name, one in known if isinstance(one.value, PLAIN) and _same(one.value, shown.get(name, MISSING))
+    }
 
 
 def line_with(

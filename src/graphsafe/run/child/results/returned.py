@@ -88,6 +88,20 @@ def _repeated(items: Iterable[Any], storages: frozenset[int], is_deep: bool) -> 
     found: Counter[Any] = Counter()
     for item in islice(items, _MOST_ITEMS):
         for one in (item, *elements_of(item)) if is_deep else (item,):
-            if issubclass(type(one), torch.Tensor) and (number := storage_number(one)) in storages:
-                found[number, one.storage_offset(), one.shape, one.stride()] += 1
+            tensor = _tensor_of(one)
+            if tensor is not None and (number := storage_number(tensor)) in storages:
+                # A NumPy array may be another part of the memory than its tensor.
+                part = (tensor.storage_offset(), tensor.shape, tensor.stride()) if one is tensor else _array_part(one)
+                found[number, part] += 1
     return max(found.values(), default=0)
+
+
+def _tensor_of(value: Any) -> torch.Tensor | None:
+    """Return a tensor, or the tensor whose memory a NumPy array shows: `pinned.numpy()[:8]`."""
+    while type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
+        value = value.base
+    return value if issubclass(type(value), torch.Tensor) else None
+
+
+def _array_part(array: Any) -> tuple[Any, ...]:
+    return array.__array_interface__["data"], array.shape, array.strides
