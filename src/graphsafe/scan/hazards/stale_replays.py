@@ -13,19 +13,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphsafe.scan.hazards import kept_outputs
 from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
+    CaptureBlock,
     Function,
     Line,
+    called_name,
     is_host,
     is_plain_replay,
     loop_around,
     own_nodes,
     parents_in,
     place,
+    viewed,
+    written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 VIEWS = frozenset(
     "view view_as reshape flatten squeeze unsqueeze transpose permute t T mT expand expand_as narrow select detach"
@@ -34,6 +38,9 @@ VIEWS = frozenset(
     " to type cuda".split()
 )
 "Methods and attributes that share their tensor's memory, read only its shape or type, or copy it for a warm-up."
+EVALUATES = frozenset(
+    "argmax argmin argsort topk multinomial softmax log_softmax mean sum cumsum item tolist cpu numpy".split()
+)
 FORM_ALONE = frozenset("empty_like zeros_like ones_like full_like rand_like randn_like isinstance len type id".split())
 
 
@@ -156,20 +163,49 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
 
 
 def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
-    """Yield reads of an output between its capture and the first replay, in a function that also replays."""
-    for function in sorted(table.capturing & table.replaying):
+    """Yield uses of an output between its capture and the first replay."""
+    ends = {name.rpartition(".")[2] for name in table.replaying}
+    for function in sorted(table.capturing):
         parents = parents_in(table.functions[function])
+        replays = function in table.replaying
         for block in [block for block in table.blocks if block in parents]:
-            rest = _following(block, parents)
-            for statement in rest:
-                if any(map(is_plain_replay, ast.walk(statement))):
+            own = replays and _takes_arguments(table, table.functions[function], block)
+            for statement in _following(block, parents):
+                inner = [*ast.walk(statement)]
+                if any(map(is_plain_replay, inner)) or (not replays and _may_replay(inner, table, ends)):
                     break
-                read = _used(statement, table.outputs)
+                read = (_used if replays else _evaluated)(statement, table.outputs)
+                if read is None and own and isinstance(statement, ast.Return):
+                    read = next((part for part in _parts(statement.value) if viewed(part) in table.outputs), None)
                 if read is not None:
                     yield Line(function, "not-replayed", read, ast.unparse(read))
                     break
                 if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
                     break
+
+
+def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBlock) -> bool:
+    """Return whether the inputs of a capture are the arguments of the first call, whose caller needs a result."""
+    given = {one.arg for one in inside(function.args, ast.arg)} - {"self"}
+    for _, node in own_nodes(function):
+        target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+        if target is None or target.lineno > block.lineno or viewed(target) not in table.inputs:
+            continue
+        if any(name.id in given for name in inside(node, ast.Name)):
+            return True
+    return False
+
+
+def _may_replay(nodes: Sequence[ast.AST], table: GraphTensors, replaying: set[str]) -> bool:
+    """Return whether a statement captures once more, or calls a function that replays."""
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    return any(node in table.blocks for node in nodes) or any(
+        "replay" in (name := called_name(call)) or name in replaying for call in calls
+    )
+
+
+def _parts(value: ast.expr | None) -> Sequence[ast.expr]:
+    return elements(value) if value is not None else ()
 
 
 def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.stmt]:
@@ -186,12 +222,18 @@ def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast
         child = around
 
 
-def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
-    """Return the expression of a statement that uses an output.
+def _evaluated(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
+    """Return the expression of a statement that calls a method which only tensors have, to get a result from an
+    output."""
+    for call in inside(statement, ast.Call):
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr in EVALUATES and place(function.value) in outputs:
+            return call
+    return None
 
-    Returning an output does not count: an engine that captures with made-up inputs may return an output that nobody
-    uses.
-    """
+
+def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
+    """Return the expression of a statement that computes with an output."""
     for inner in ast.walk(statement):
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and place(inner.func.value) in outputs:
             if inner.func.attr not in VIEWS - {"clone", "to"}:
