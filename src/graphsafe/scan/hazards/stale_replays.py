@@ -8,9 +8,9 @@ computed it, or after the next replay has overwritten it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
-from graphsafe.scan.hazards import kept_outputs
+from graphsafe.scan.hazards import bucket_inputs, kept_outputs
 from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     CaptureBlock,
@@ -47,10 +47,12 @@ FORM_ALONE = frozenset("empty_like zeros_like ones_like full_like rand_like rand
 def lines(found: Tables) -> Iterator[Line]:
     around = {name: known for name, _, known in found.functions}
     makers = {name: node for name, node, _ in found.functions if "." not in name}
+    keys = bucket_inputs.refilled(found)
     for table in found.all:
         yield from _bound_later(table)
         for name in sorted(table.capturing):
-            yield from _derived_before(table, name, around[name], makers)
+            refreshed = bucket_inputs.names(table, table.functions[name], keys)
+            yield from _derived_before(table, name, around[name], makers, refreshed)
         yield from _read_before_replay(table)
         yield from _fed_to_itself(table)
     yield from kept_outputs.lines(found)
@@ -96,19 +98,26 @@ def _makes_tensor(value: ast.expr) -> bool:
 
 
 def _derived_before(
-    table: GraphTensors, function: str, known: Sequence[GraphTensors], makers: Mapping[str, Function]
+    table: GraphTensors,
+    function: str,
+    known: Sequence[GraphTensors],
+    makers: Mapping[str, Function],
+    in_buckets: Set[str],
 ) -> Iterator[Line]:
     """Yield values that a capture reads although they were computed, before the capture, from a tensor that is
     refilled.
 
     `known` are the tables of all names that are visible in the function. A local name may be computed from an
-    attribute.
+    attribute. `in_buckets` are the inputs that a replaying function refills under a key or an attribute.
     """
-    refreshed = {name for seen in known for name in seen.filled if seen.is_refreshed(name)}
+    refreshed = {name for seen in known for name in seen.filled if seen.is_refreshed(name)} | in_buckets
     for name in sorted(table.inputs - refreshed):
-        bound = table.bound.get(name, ())
+        # `e = Entry()` binds `e.half` too, before `e.half = e.lens // 2`.
+        bound = [one for one in table.bound.get(name, ()) if name in map(place, targets(one[1]))]
         if len(bound) != 1 or bound[0][0] != function or name in table.filled:
             continue
+        if in_buckets and bucket_inputs.is_kept(table.functions[function], name):
+            continue  # another method may refresh it
         _, made = bound[0]
         precedes = any(made.lineno < block.lineno for block in table.blocks)
         if precedes and any(_computes_from(made.value, text, makers) for text in refreshed):
