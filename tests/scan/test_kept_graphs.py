@@ -570,3 +570,49 @@ def test_a_value_computed_from_an_input_that_a_bucket_holds(
     for name, code in {**form, **changed}.items():
         text = text.replace(name, code)
     assert ("GS705" in {code for code, _ in found(tmp_path, text)}) is is_stale
+
+
+REPLACED = """
+    import copy
+
+    import torch
+
+    class Host:
+        def __init__(self, make, device, stream):
+            self.make, self.stream = make, stream
+            self.net = make(device)
+            self.x = torch.zeros(4, 8, device=device)
+            self.version = 0
+            self.net(self.x)
+            self.record()
+
+        def record(self):
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.y = self.net(self.x)
+
+        def reload(self, device):
+            self.version += 1
+            BODY
+
+        def run(self, x):
+            self.x.copy_(x, non_blocking=True)
+            self.graph.replay()
+            return self.y.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "constructor", "is_stale"),
+    [
+        ("self.net = self.make(device)  # replaced", "self.record()", True),
+        ("self.net = copy.deepcopy(self.net)", "self.record()", False),
+        ("self.net = self.make(device); self.record()", "self.record()", False),
+        ("self.net = self.make(device)", "self.version = 1", False),
+        ("self.head = self.make(device)", "self.record()", False),
+    ],
+)
+def test_another_module_replaces_the_captured_one(tmp_path: Path, body: str, constructor: str, is_stale: bool) -> None:
+    text = REPLACED.replace("BODY", body).replace("self.record()\n\n", f"{constructor}\n\n", 1)
+    assert (("GS711", "replaced") in found(tmp_path, text)) is is_stale
+    assert is_stale or "GS711" not in {code for code, _ in found(tmp_path, text)}

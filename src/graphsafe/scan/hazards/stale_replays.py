@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from graphsafe.scan.hazards import bucket_inputs, kept_outputs
+from graphsafe.scan.hazards import kept_outputs
 from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     CaptureBlock,
@@ -27,6 +27,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
+from graphsafe.scan.hazards.keys import bucket_inputs
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
