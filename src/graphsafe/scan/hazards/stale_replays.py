@@ -17,6 +17,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
     called_name,
+    head,
     is_host,
     is_plain_replay,
     loop_around,
@@ -29,7 +30,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys import bucket_inputs
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.blocks import matched
+from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted, elements
 
 VIEWS = frozenset(
@@ -55,6 +56,7 @@ def lines(found: Tables) -> Iterator[Line]:
             refreshed = bucket_inputs.names(table, table.functions[name], keys)
             yield from _derived_before(table, name, around[name], makers, refreshed)
         yield from _read_before_replay(table)
+        yield from _never_refreshed(found, table)
         yield from _fed_to_itself(table)
     yield from kept_outputs.lines(found)
 
@@ -170,6 +172,51 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
         value is not None and any(_computes_from(value, name, {}) for name in (parameter, *sorted(computed)))
         for value in results
     )
+
+
+def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
+    """Yield replays of functions that get a new value for an input, and for others beside it, but fill only the others:
+    the parameter `lens` beside `self.lens`, into which no line writes."""
+    written_to = {key for node in ast.walk(found.tree) if (key := _key_written(node)) is not None}
+    for function in sorted(table.replaying - table.capturing - table.preparing):
+        node = table.functions[function]
+        given = {one.arg for one in parameters(node)} - _used_for_values(node)
+        filled = {name for name in table.inputs if function in [where for where, _ in table.filled.get(name, ())]}
+        filled = {name for name in filled if _end(name) in {one.arg for one in parameters(node)}}
+        for name in sorted(table.inputs - table.overwritten - table.filled.keys()) if filled else ():
+            made = table.bound.get(name, ())
+            is_tensor = any(_makes_tensor(one.value) for _, one in made) or any(
+                head(name) == "self" and name.partition("[")[0] == other.partition("[")[0] for other in filled
+            )
+            if not is_tensor or _end(name) not in given - written_to:
+                continue
+            if all(where in table.preparing for where, _ in made):
+                replay = next(inner for _, inner in own_nodes(node) if is_plain_replay(inner))
+                yield Line(function, "not-refreshed", replay, name)
+
+
+def _end(name: str) -> str:
+    """Return the attribute or the key at the end of a name: `lens` for `self.lens` and for `self.buf['lens']`."""
+    return name.rpartition("[")[2].strip("']") if name.endswith("']") else name.rpartition(".")[2]
+
+
+def _key_written(node: ast.AST) -> str | None:
+    """Return the end of the name of a tensor into which a line writes."""
+    target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+    text = viewed(target) if target is not None else None
+    is_fill = isinstance(node, ast.Call) or (target is not None and text != place(target))
+    return _end(text) if text is not None and is_fill else None
+
+
+def _used_for_values(function: Function) -> set[str]:
+    """Return the names of which a function uses more than the form: `lens.shape[0]`, `len(lens)`."""
+    form = {
+        id(node.value)
+        for node in inside(function, ast.Attribute)
+        if node.attr in ("shape", "size", "dtype", "device", "ndim", "numel")
+    }
+    form |= {id(one) for call in inside(function, ast.Call) if dotted(call.func) == "len" for one in call.args}
+    return {one.id for one in inside(function, ast.Name) if isinstance(one.ctx, ast.Load) and id(one) not in form}
 
 
 def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
