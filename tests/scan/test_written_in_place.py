@@ -113,6 +113,19 @@ PROGRAMS = {
                 self.total = total
                 return x - self.mean + self.total
         """,
+    "a part of an entry, and the entry of each turn": """
+        class Rows(nn.Module):
+            def __init__(self, n, device):
+                super().__init__()
+                self.rows = [torch.zeros(n, device=device), torch.zeros(n, device=device)]
+                self.first, self.now, self.turn = self.rows[0][:2], self.rows[0], 0
+
+            def forward(self, x):
+                self.rows[0].mul_(0.5)
+                self.first = self.rows[0][:2]
+                self.now = self.rows[self.turn]  # expect: GS703
+                return x + self.first.sum() + self.now
+        """,
     "out= names another tensor": """
         class Mean(nn.Module):
             def __init__(self, n):

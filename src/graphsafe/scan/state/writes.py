@@ -50,6 +50,7 @@ from graphsafe.scan.state.replaced_values import (
     puts_back,
     reads_by_name,
     reads_old,
+    shows_entry,
 )
 from graphsafe.scan.symbols.index import dotted
 
@@ -281,6 +282,8 @@ def write(
         return
     if is_same_tensor(frame, value, written, text):
         return
+    if type(value) is Tensor and value.fresh and "[" not in text and shows_entry(frame, written):
+        value = replace(value, fresh=False)
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
     lazy = (
