@@ -241,6 +241,29 @@ PROGRAMS = {
         def build(device):
             return Fluid(Pair(4, device), Pair(4, device)).advance, (torch.rand(4, device=device),)
         """,
+    "a side that is flipped twice, and one that is flipped once": """
+        class Lanes:
+            def __init__(self, n, device):
+                self.lanes = [torch.zeros(n, device=device), torch.zeros(n, device=device)]
+                self.side, self.other = 0, 0
+
+            def turn(self, x):
+                self.lanes[self.side].add_(x)
+                self.side ^= 1
+
+            def turn_other(self, x):
+                self.lanes[self.other].add_(x)
+                self.other = 1 - self.other  # expect: GS702
+
+            def advance(self, x):
+                self.turn(x)
+                self.turn(x * 2)
+                self.turn_other(x)
+                return self.lanes[0] + self.lanes[1]
+
+        def build(device):
+            return Lanes(4, device).advance, (torch.rand(4, device=device),)
+        """,
     "swaps in a loop": """
         class Relax(nn.Module):
             def __init__(self, n):

@@ -1,4 +1,4 @@
-"""Two tensors that a step swaps an even number of times, so that each name has its first tensor again afterwards."""
+"""Two tensors that a step swaps, or a flag that it flips, an even number of times. Afterwards all is as before."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from graphsafe.scan.symbols.index import elements
 
 
 def are_undone(frame: Frame, node: ast.AST) -> bool:
-    """Return whether a line swaps two tensors, and runs an even number of times in a row: in a loop of its function, or
-    because each caller calls its function so often on one object."""
+    """Return whether a line swaps two tensors or flips a flag, and runs an even number of times in a row: in a loop of
+    its function, or because each caller calls its function so often on one object."""
     function = frame.node
-    if function is None or not _swaps(node):
+    if function is None or not (_swaps(node) or _flips(node)):
         return False
     if node not in function.body:
         return any(node in body for body in _even_loops(function))
@@ -35,6 +35,24 @@ def _swaps(node: ast.AST) -> bool:
     targets, values = elements(node.targets[0]), elements(node.value)
     texts = [*map(source_text, targets)]
     return len(texts) == 2 and texts[0] != texts[1] and [*map(source_text, reversed(values))] == texts
+
+
+def _flips(node: ast.AST) -> bool:
+    """Return whether a line is `self.side ^= 1`, `self.side = 1 - self.side` or `self.side = not self.side`."""
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.op, ast.BitXor) and _is_one(node.value)
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return False
+    value, old = node.value, None
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
+        old = value.operand
+    elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub) and _is_one(value.left):
+        old = value.right
+    return old is not None and source_text(old) == source_text(node.targets[0])
+
+
+def _is_one(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in (1, True)
 
 
 def _all_even(frame: Frame, name: str) -> bool:
