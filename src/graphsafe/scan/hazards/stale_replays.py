@@ -180,7 +180,10 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
     written_to = {key for node in ast.walk(found.tree) if (key := _key_written(node)) is not None}
     for function in sorted(table.replaying - table.capturing - table.preparing):
         node = table.functions[function]
-        given = {one.arg for one in parameters(node)} - _used_for_values(node)
+        # Other callers may leave out an argument that has a default.
+        optional = len(node.args.defaults)
+        required = [*node.args.posonlyargs, *node.args.args]
+        given = {one.arg for one in required[: len(required) - optional]} - _used_for_values(node)
         filled = {name for name in table.inputs if function in [where for where, _ in table.filled.get(name, ())]}
         filled = {name for name in filled if _end(name) in {one.arg for one in parameters(node)}}
         for name in sorted(table.inputs - table.overwritten - table.filled.keys()) if filled else ():
@@ -227,18 +230,25 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
         replays = function in table.replaying
         for block in [block for block in table.blocks if block in parents]:
             own = replays and _takes_arguments(table, table.functions[function], block)
+            outputs = set(table.outputs)
             for statement in _following(block, parents):
                 inner = [*ast.walk(statement)]
-                if any(map(is_plain_replay, inner)) or (not replays and _may_replay(inner, table, ends)):
+                may_replay = _may_replay(inner, table, block, ends)
+                if any(map(is_plain_replay, inner)) or (may_replay and not replays):
                     break
-                read = (_used if replays else _evaluated)(statement, table.outputs)
+                own = own and not may_replay
+                read = (_used if replays else _evaluated)(statement, outputs)
                 if read is None and own and isinstance(statement, ast.Return):
-                    read = next((part for part in _parts(statement.value) if viewed(part) in table.outputs), None)
+                    read = next((part for part in _parts(statement.value) if viewed(part) in outputs), None)
                 if read is not None:
                     yield Line(function, "not-replayed", read, ast.unparse(read))
                     break
                 if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
                     break
+                outputs -= {place(part) or "" for node in inner for part in targets(node)}  # an eager run may follow
+                outputs -= {
+                    viewed(one) or "" for node in inner if isinstance(node, ast.Call) and (one := written(node))
+                }
 
 
 def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBlock) -> bool:
@@ -253,11 +263,15 @@ def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBloc
     return False
 
 
-def _may_replay(nodes: Sequence[ast.AST], table: GraphTensors, replaying: set[str]) -> bool:
-    """Return whether a statement captures once more, or calls a function that replays."""
-    calls = (node for node in nodes if isinstance(node, ast.Call))
-    return any(node in table.blocks for node in nodes) or any(
-        "replay" in (name := called_name(call)) or name in replaying for call in calls
+def _may_replay(nodes: Sequence[ast.AST], table: GraphTensors, block: CaptureBlock, replaying: set[str]) -> bool:
+    """Return whether a statement captures once more, or calls a function that replays or receives the graph."""
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    around = [item.context_expr for item in block.items]
+    graphs = {place(one.args[0]) for one in around if isinstance(one, ast.Call) and one.args} - {None}
+    return (
+        any(node in table.blocks for node in nodes)
+        or any("replay" in (name := called_name(call)) or name in replaying for call in calls)
+        or any(place(one) in graphs for call in calls for one in call.args)
     )
 
 
