@@ -497,3 +497,122 @@ def test_a_handler_goes_on_unless_it_raises_ends_the_process_or_keeps_what_is_ra
     source = CAUGHT.replace("HANDLER", handler).replace("LATER", later or "pass")
     source = source.replace("self.record(fn, x, stream)", IN_PLACE) if here else source
     assert ("GS605" in {code for code, _ in found(tmp_path, source)}) is not ends
+
+
+BUCKETS = """
+    import torch
+
+    class Bucket:
+        def __init__(self, size):
+            self.size = size
+
+    class Sizes:
+        def __init__(self, net, device, stream):
+            self.net, self.device, self.stream = net, device, stream
+            self.buckets = {}
+
+        def record(self, size):
+            PREPARED
+            self.net(LENGTHS, starts)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                INSIDE
+                out = self.net(LENGTHS, starts)
+            KEPT
+            self.buckets[size] = bucket
+
+        def run(self, lengths):
+            bucket = self.buckets[lengths.shape[0]]
+            REFILLED
+            GRAPH.replay()
+            return OUT.clone()
+"""
+DICT = {
+    "PREPARED": """lengths = torch.ones(size, device=self.device)
+            starts = lengths.cumsum(0)  # derived""",
+    "LENGTHS": "lengths",
+    "INSIDE": "pass",
+    "KEPT": """bucket = {"lengths": lengths}
+            bucket["graph"], bucket["out"] = graph, out""",
+    "REFILLED": 'bucket["lengths"][:].copy_(lengths, non_blocking=True)',
+    "GRAPH": 'bucket["graph"]',
+    "OUT": 'bucket["out"]',
+}
+OBJECT_OF_SIZE = {
+    "PREPARED": """bucket = Bucket(size)
+            bucket.lengths = torch.ones(size, device=self.device)
+            starts = bucket.lengths.cumsum(0)  # derived""",
+    "LENGTHS": "bucket.lengths",
+    "INSIDE": "pass",
+    "KEPT": "bucket.graph, bucket.out = graph, out",
+    "REFILLED": "bucket.lengths.copy_(lengths, non_blocking=True)",
+    "GRAPH": "bucket.graph",
+    "OUT": "bucket.out",
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "changed", "is_stale"),
+    [
+        (DICT, {}, True),
+        (DICT, {"INSIDE": "starts = lengths.cumsum(0)"}, False),
+        (DICT, {"KEPT": 'bucket = {"lengths": lengths, "starts": starts, "graph": graph, "out": out}'}, False),
+        (DICT, {"REFILLED": "self.refresh(bucket, lengths)"}, False),
+        (DICT, {"REFILLED": "pass"}, False),
+        (OBJECT_OF_SIZE, {}, True),
+        (OBJECT_OF_SIZE, {"REFILLED": "bucket.refresh(lengths)"}, False),
+    ],
+)
+def test_a_value_computed_from_an_input_that_a_bucket_holds(
+    tmp_path: Path, form: dict[str, str], changed: dict[str, str], is_stale: bool
+) -> None:
+    text = BUCKETS
+    for name, code in {**form, **changed}.items():
+        text = text.replace(name, code)
+    assert ("GS705" in {code for code, _ in found(tmp_path, text)}) is is_stale
+
+
+REPLACED = """
+    import copy
+
+    import torch
+
+    class Host:
+        def __init__(self, make, device, stream):
+            self.make, self.stream = make, stream
+            self.net = make(device)
+            self.x = torch.zeros(4, 8, device=device)
+            self.version = 0
+            self.net(self.x)
+            self.record()
+
+        def record(self):
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.y = self.net(self.x)
+
+        def reload(self, device):
+            self.version += 1
+            BODY
+
+        def run(self, x):
+            self.x.copy_(x, non_blocking=True)
+            self.graph.replay()
+            return self.y.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "constructor", "is_stale"),
+    [
+        ("self.net = self.make(device)  # replaced", "self.record()", True),
+        ("self.net = copy.deepcopy(self.net)", "self.record()", False),
+        ("self.net = self.make(device); self.record()", "self.record()", False),
+        ("self.net = self.make(device)", "self.version = 1", False),
+        ("self.head = self.make(device)", "self.record()", False),
+    ],
+)
+def test_another_module_replaces_the_captured_one(tmp_path: Path, body: str, constructor: str, is_stale: bool) -> None:
+    text = REPLACED.replace("BODY", body).replace("self.record()\n\n", f"{constructor}\n\n", 1)
+    assert (("GS711", "replaced") in found(tmp_path, text)) is is_stale
+    assert is_stale or "GS711" not in {code for code, _ in found(tmp_path, text)}

@@ -23,6 +23,20 @@ HAZARDS = {
             def forward(self, x):
                 return torch.relu(self.norm(x))  # expect: GS106
         """,
+    "a running average of a student": """
+        class Encoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(8, momentum=None)
+
+            def forward(self, x):
+                return torch.relu(self.norm(x))  # expect: GS106
+
+        def learn(student, teacher, batches):
+            teacher.eval()
+            for x in batches:
+                (student(x) - teacher(x)).square().sum().backward()
+        """,
     "weights loaded from the host": """
         class Slow:
             def __init__(self, net):
@@ -478,6 +492,36 @@ SOUND = {
             def __init__(self):
                 super().__init__()
                 self.norm = nn.BatchNorm1d(8, momentum=None, track_running_stats=False)
+
+            def forward(self, x):
+                return torch.relu(self.norm(x))
+        """,
+    "a norm in evaluation mode": """
+        class Encoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(8, momentum=None)
+
+            def forward(self, x):
+                return torch.relu(self.norm(x))
+
+        def build(device):
+            net = Encoder().to(device)
+            net.eval()
+            return net, (torch.rand(2, 8, device=device),)
+        """,
+    "a norm that its module keeps in evaluation mode": """
+        class Frozen(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(8, momentum=None)
+
+            def train(self, mode=True):
+                super().train(mode)
+                for layer in self.modules():
+                    if isinstance(layer, nn.BatchNorm1d):
+                        layer.eval()
+                return self
 
             def forward(self, x):
                 return torch.relu(self.norm(x))

@@ -113,6 +113,175 @@ PROGRAMS = {
                 self.total = total
                 return x - self.mean + self.total
         """,
+    "a part of an entry, and the entry of each turn": """
+        class Rows(nn.Module):
+            def __init__(self, n, device):
+                super().__init__()
+                self.rows = [torch.zeros(n, device=device), torch.zeros(n, device=device)]
+                self.first, self.now, self.turn = self.rows[0][:2], self.rows[0], 0
+
+            def forward(self, x):
+                self.rows[0].mul_(0.5)
+                self.first = self.rows[0][:2]
+                self.now = self.rows[self.turn]  # expect: GS703
+                return x + self.first.sum() + self.now
+        """,
+    "two sweeps": """
+        class Sweeps:
+            def __init__(self, n, device):
+                self.old, self.new = torch.zeros(n, device=device), torch.zeros(n, device=device)
+
+            def sweep(self, b):
+                self.new.copy_(self.old * 0.5 + b)
+                self.old, self.new = self.new, self.old
+                return self.old
+
+            def solve(self, b):
+                self.sweep(b)
+                y = self.sweep(b)
+                return self.old.clone()
+
+        def build(device):
+            return Sweeps(4, device).solve, (torch.rand(4, device=device),)
+        """,
+    "three sweeps": """
+        class Sweeps:
+            def __init__(self, n, device):
+                self.old, self.new = torch.zeros(n, device=device), torch.zeros(n, device=device)
+
+            def sweep(self, b):
+                self.new.copy_(self.old * 0.5 + b)
+                self.old, self.new = self.new, self.old  # expect: GS703
+                return self.old
+
+            def solve(self, b):
+                self.sweep(b)
+                self.sweep(b)
+                self.sweep(b)
+                return self.old.clone()
+
+        def build(device):
+            return Sweeps(4, device).solve, (torch.rand(4, device=device),)
+        """,
+    "an even number of sweeps in a loop": """
+        class Sweeps:
+            def __init__(self, n, device):
+                self.old, self.new = torch.zeros(n, device=device), torch.zeros(n, device=device)
+
+            def sweep(self, b):
+                self.new.copy_(self.old * 0.5 + b)
+                self.old, self.new = self.new, self.old
+                return self.old
+
+            def solve(self, b):
+                for _ in range(6):
+                    self.sweep(b)
+                return self.old.clone()
+
+        def build(device):
+            return Sweeps(4, device).solve, (torch.rand(4, device=device),)
+        """,
+    "sweeps until the result is good": """
+        class Sweeps:
+            def __init__(self, n, device):
+                self.old, self.new = torch.zeros(n, device=device), torch.zeros(n, device=device)
+
+            def sweep(self, b):
+                self.new.copy_(self.old * 0.5 + b)
+                self.old, self.new = self.new, self.old  # expect: GS703
+                return self.old
+
+            def solve(self, b):
+                for _ in range(6):
+                    self.sweep(b)
+                    if len(b) < 3:
+                        break
+                return self.old.clone()
+
+        def build(device):
+            return Sweeps(4, device).solve, (torch.rand(4, device=device),)
+        """,
+    "sweeps that one branch continues": """
+        class Sweeps:
+            def __init__(self, n, device):
+                self.old, self.new = torch.zeros(n, device=device), torch.zeros(n, device=device)
+
+            def sweep(self, b):
+                self.new.copy_(self.old * 0.5 + b)
+                self.old, self.new = self.new, self.old  # expect: GS703
+                return self.old
+
+            def solve(self, b):
+                self.sweep(b)
+                if len(b) > 3:
+                    self.sweep(b)
+                return self.old.clone()
+
+        def build(device):
+            return Sweeps(4, device).solve, (torch.rand(4, device=device),)
+        """,
+    "one sweep in each of two objects": """
+        class Pair:
+            def __init__(self, n, device):
+                self.old, self.new = torch.zeros(n, device=device), torch.zeros(n, device=device)
+
+            def turn(self, x):
+                self.new.copy_(self.old * 0.5 + x)
+                self.old, self.new = self.new, self.old  # expect: GS703
+
+        class Fluid:
+            def __init__(self, u, v):
+                self.u, self.v = u, v
+
+            def advance(self, x):
+                self.u.turn(x)
+                self.v.turn(x)
+                return self.u.old + self.v.old
+
+        def build(device):
+            return Fluid(Pair(4, device), Pair(4, device)).advance, (torch.rand(4, device=device),)
+        """,
+    "a side that is flipped twice, and one that is flipped once": """
+        class Lanes:
+            def __init__(self, n, device):
+                self.lanes = [torch.zeros(n, device=device), torch.zeros(n, device=device)]
+                self.side, self.other = 0, 0
+
+            def turn(self, x):
+                self.lanes[self.side].add_(x)
+                self.side ^= 1
+
+            def turn_other(self, x):
+                self.lanes[self.other].add_(x)
+                self.other = 1 - self.other  # expect: GS702
+
+            def advance(self, x):
+                self.turn(x)
+                self.turn(x * 2)
+                self.turn_other(x)
+                return self.lanes[0] + self.lanes[1]
+
+        def build(device):
+            return Lanes(4, device).advance, (torch.rand(4, device=device),)
+        """,
+    "swaps in a loop": """
+        class Relax(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.register_buffer("a", torch.zeros(n))
+                self.register_buffer("b", torch.zeros(n))
+                self.register_buffer("c", torch.zeros(n))
+                self.register_buffer("d", torch.zeros(n))
+
+            def forward(self, x):
+                for _ in range(8):
+                    self.b.copy_(self.a * 0.5 + x)
+                    self.a, self.b = self.b, self.a
+                for _ in range(7):
+                    self.d.copy_(self.c * 0.5 + x)
+                    self.c, self.d = self.d, self.c  # expect: GS703
+                return self.a + self.c
+        """,
     "out= names another tensor": """
         class Mean(nn.Module):
             def __init__(self, n):

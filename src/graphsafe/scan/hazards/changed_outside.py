@@ -10,7 +10,6 @@ from functools import partial
 
 from graphsafe.scan.hazards.failure_handlers import Called, catches, swallows
 from graphsafe.scan.hazards.graph_syntax import (
-    LOOPS,
     Function,
     Line,
     called_name,
@@ -21,6 +20,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     parents_in,
     place,
+    runs_beside,
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.kept_outputs import called_objects
@@ -36,7 +36,6 @@ def lines(found: Tables) -> Iterator[Line]:
     for table in found.all:
         yield from _other_weights(table)
         yield from _other_memory(found, table)
-        yield from _other_modules(found, table)
         yield from _dropped_gradients(found, table)
     capturing = {name: node for name, node, _ in found.functions if captures_in(node)}
     if any(_steps_optimizer(found, node) for node in capturing.values()):
@@ -113,7 +112,7 @@ def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> 
     if not calling <= capturing | CONSTRUCTORS:
         return False  # another method captures again
     replaying = {one.rpartition(".")[2] for one in table.replaying}
-    return name in table.replaying or bool(calling & CONSTRUCTORS) or _runs_beside(found, last, replaying)
+    return name in table.replaying or bool(calling & CONSTRUCTORS) or runs_beside(found.tree, last, replaying)
 
 
 @memoize_on_node
@@ -194,28 +193,6 @@ def _weight_put(node: ast.AST) -> str | None:
 
 def _makes_parameter(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("Parameter")
-
-
-def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield lines that replace a module of the captured block, in a method that is called by a loop with replays:
-    `self.policy = copy.deepcopy(learner)`."""
-    called = {place(call.func) for call in table.captured_calls}
-    replaying = {name.rpartition(".")[2] for name in table.replaying}
-    for name, function in table.functions.items() if replaying else ():
-        if name in table.preparing or name in table.capturing or function in table.captured:
-            continue
-        for _, node in own_nodes(function):
-            text = place(node.targets[0]) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
-            if text is not None and text in called and _runs_beside(found, name.rpartition(".")[2], replaying):
-                assert isinstance(node, ast.Assign)
-                yield Line(name, "weights-rebound", node, ast.unparse(node))
-
-
-def _runs_beside(found: Tables, method: str, replaying: set[str]) -> bool:
-    """Return whether one loop of the file calls both this method and a replaying method."""
-    loops = [node for node in ast.walk(found.tree) if isinstance(node, LOOPS)]
-    called = [{called_name(call) for call in calls_in(loop.body)} for loop in loops]
-    return any(method in names and not replaying.isdisjoint(names) for names in called)
 
 
 def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:

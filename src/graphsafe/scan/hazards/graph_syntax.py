@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, TypeGuard
 
 from graphsafe.report.model import Confidence
@@ -84,6 +84,13 @@ def ancestors(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast
 def loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
     """Return the innermost loop around a node."""
     return next((one for one in ancestors(node, parents) if isinstance(one, LOOPS)), None)
+
+
+def runs_beside(tree: ast.Module, method: str, replaying: Set[str]) -> bool:
+    """Return whether one loop of the file calls both this method and a replaying method."""
+    loops = [node for node in ast.walk(tree) if isinstance(node, LOOPS)]
+    called = [{called_name(call) for call in calls_in(loop.body)} for loop in loops]
+    return any(method in names and not replaying.isdisjoint(names) for names in called)
 
 
 MEASURES = re.compile(r"bench|profil|warm|test", re.I)

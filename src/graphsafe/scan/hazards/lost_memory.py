@@ -15,7 +15,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     parents_in,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings
 from graphsafe.scan.hazards.kept_outputs import put
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
@@ -78,9 +78,10 @@ def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST,
     kept = [node.value for node in parents if isinstance(node, ast.Return) and node.value is not None]
     for node in parents:
         holder, held = put(node)
-        target = node.targets[0] if isinstance(node, ast.Assign) else holder
-        if (place(target) or entry(target) or "" if target is not None else "").startswith("self."):
-            kept += [node.value] if isinstance(node, ast.Assign) else held
+        pairs = [*bindings(node)] if isinstance(node, ast.Assign) else [(holder, part) for part in held]
+        for target, value in pairs:
+            if (place(target) or entry(target) or "" if target is not None else "").startswith("self."):
+                kept.append(value)
     returned = {one.id for value in kept for one in inside(value, ast.Name)}
     closures = [node for node in inside(function, ast.FunctionDef) if node.name in returned]
     return graph.startswith("self.") or any(
@@ -116,8 +117,11 @@ def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
 
 
 def _is_given(node: ast.AST, parents: Mapping[ast.AST, ast.AST], captured: set[str]) -> bool:
-    """Return whether a use passes the tensor to a function that the captured block also calls, as a warm-up does."""
+    """Return whether a use passes the tensor to a function that the captured block also calls, as a warm-up does, or
+    only adds it to another one."""
     parent = parents[node]
+    if isinstance(parent, ast.Compare) or (isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Add, ast.Sub))):
+        return True  # unlike a product, a sum keeps no operand for a backward pass
     if isinstance(parent, ast.Attribute) and isinstance(parents.get(parents[parent]), ast.AugAssign):
         return True  # `mask /= mask.sum()`
     return isinstance(parent, ast.Call) and ast.unparse(parent.func) in captured

@@ -22,6 +22,7 @@ from graphsafe.scan.hazards import (
     kept_outputs,
     lost_memory,
     made_twice,
+    other_modules,
     stale_replays,
     unproven_graphs,
 )
@@ -81,7 +82,15 @@ def events(
 
 def _changes(found: Tables) -> Iterator[Line]:
     """Yield the lines that conflict with a replay."""
-    for module in (changed_outside, graph_keys, captured_rounds, lost_memory, copy_streams, stale_replays):
+    for module in (
+        changed_outside,
+        other_modules,
+        graph_keys,
+        captured_rounds,
+        lost_memory,
+        copy_streams,
+        stale_replays,
+    ):
         yield from module.lines(found)
 
 

@@ -8,24 +8,30 @@ computed it, or after the next replay has overwritten it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from graphsafe.scan.hazards import kept_outputs
 from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
+    CaptureBlock,
     Function,
     Line,
+    called_name,
+    head,
     is_host,
     is_plain_replay,
     loop_around,
     own_nodes,
     parents_in,
     place,
+    viewed,
+    written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
+from graphsafe.scan.hazards.keys import bucket_inputs
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.blocks import matched
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.blocks import matched, parameters
+from graphsafe.scan.symbols.index import dotted, elements
 
 VIEWS = frozenset(
     "view view_as reshape flatten squeeze unsqueeze transpose permute t T mT expand expand_as narrow select detach"
@@ -34,17 +40,23 @@ VIEWS = frozenset(
     " to type cuda".split()
 )
 "Methods and attributes that share their tensor's memory, read only its shape or type, or copy it for a warm-up."
+EVALUATES = frozenset(
+    "argmax argmin argsort topk multinomial softmax log_softmax mean sum cumsum item tolist cpu numpy".split()
+)
 FORM_ALONE = frozenset("empty_like zeros_like ones_like full_like rand_like randn_like isinstance len type id".split())
 
 
 def lines(found: Tables) -> Iterator[Line]:
     around = {name: known for name, _, known in found.functions}
     makers = {name: node for name, node, _ in found.functions if "." not in name}
+    keys = bucket_inputs.refilled(found)
     for table in found.all:
         yield from _bound_later(table)
         for name in sorted(table.capturing):
-            yield from _derived_before(table, name, around[name], makers)
+            refreshed = bucket_inputs.names(table, table.functions[name], keys)
+            yield from _derived_before(table, name, around[name], makers, refreshed)
         yield from _read_before_replay(table)
+        yield from _never_refreshed(found, table)
         yield from _fed_to_itself(table)
     yield from kept_outputs.lines(found)
 
@@ -89,19 +101,26 @@ def _makes_tensor(value: ast.expr) -> bool:
 
 
 def _derived_before(
-    table: GraphTensors, function: str, known: Sequence[GraphTensors], makers: Mapping[str, Function]
+    table: GraphTensors,
+    function: str,
+    known: Sequence[GraphTensors],
+    makers: Mapping[str, Function],
+    in_buckets: Set[str],
 ) -> Iterator[Line]:
     """Yield values that a capture reads although they were computed, before the capture, from a tensor that is
     refilled.
 
     `known` are the tables of all names that are visible in the function. A local name may be computed from an
-    attribute.
+    attribute. `in_buckets` are the inputs that a replaying function refills under a key or an attribute.
     """
-    refreshed = {name for seen in known for name in seen.filled if seen.is_refreshed(name)}
+    refreshed = {name for seen in known for name in seen.filled if seen.is_refreshed(name)} | in_buckets
     for name in sorted(table.inputs - refreshed):
-        bound = table.bound.get(name, ())
+        # `e = Entry()` binds `e.half` too, before `e.half = e.lens // 2`.
+        bound = [one for one in table.bound.get(name, ()) if name in map(place, targets(one[1]))]
         if len(bound) != 1 or bound[0][0] != function or name in table.filled:
             continue
+        if in_buckets and bucket_inputs.is_kept(table.functions[function], name):
+            continue  # another method may refresh it
         _, made = bound[0]
         precedes = any(made.lineno < block.lineno for block in table.blocks)
         if precedes and any(_computes_from(made.value, text, makers) for text in refreshed):
@@ -155,21 +174,109 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
     )
 
 
+def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
+    """Yield replays of functions that get a new value for an input, and for others beside it, but fill only the others:
+    the parameter `lens` beside `self.lens`, into which no line writes."""
+    written_to = {key for node in ast.walk(found.tree) if (key := _key_written(node)) is not None}
+    for function in sorted(table.replaying - table.capturing - table.preparing):
+        node = table.functions[function]
+        # Other callers may leave out an argument that has a default.
+        optional = len(node.args.defaults)
+        required = [*node.args.posonlyargs, *node.args.args]
+        given = {one.arg for one in required[: len(required) - optional]} - _used_for_values(node)
+        filled = {name for name in table.inputs if function in [where for where, _ in table.filled.get(name, ())]}
+        filled = {name for name in filled if _end(name) in {one.arg for one in parameters(node)}}
+        for name in sorted(table.inputs - table.overwritten - table.filled.keys()) if filled else ():
+            made = table.bound.get(name, ())
+            is_tensor = any(_makes_tensor(one.value) for _, one in made) or any(
+                head(name) == "self" and name.partition("[")[0] == other.partition("[")[0] for other in filled
+            )
+            if not is_tensor or _end(name) not in given - written_to:
+                continue
+            if all(where in table.preparing for where, _ in made):
+                replay = next(inner for _, inner in own_nodes(node) if is_plain_replay(inner))
+                yield Line(function, "not-refreshed", replay, name)
+
+
+def _end(name: str) -> str:
+    """Return the attribute or the key at the end of a name: `lens` for `self.lens` and for `self.buf['lens']`."""
+    return name.rpartition("[")[2].strip("']") if name.endswith("']") else name.rpartition(".")[2]
+
+
+def _key_written(node: ast.AST) -> str | None:
+    """Return the end of the name of a tensor into which a line writes."""
+    target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+    text = viewed(target) if target is not None else None
+    is_fill = isinstance(node, ast.Call) or (target is not None and text != place(target))
+    return _end(text) if text is not None and is_fill else None
+
+
+def _used_for_values(function: Function) -> set[str]:
+    """Return the names of which a function uses more than the form: `lens.shape[0]`, `len(lens)`."""
+    form = {
+        id(node.value)
+        for node in inside(function, ast.Attribute)
+        if node.attr in ("shape", "size", "dtype", "device", "ndim", "numel")
+    }
+    form |= {id(one) for call in inside(function, ast.Call) if dotted(call.func) == "len" for one in call.args}
+    return {one.id for one in inside(function, ast.Name) if isinstance(one.ctx, ast.Load) and id(one) not in form}
+
+
 def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
-    """Yield reads of an output between its capture and the first replay, in a function that also replays."""
-    for function in sorted(table.capturing & table.replaying):
+    """Yield uses of an output between its capture and the first replay."""
+    ends = {name.rpartition(".")[2] for name in table.replaying}
+    for function in sorted(table.capturing):
         parents = parents_in(table.functions[function])
+        replays = function in table.replaying
         for block in [block for block in table.blocks if block in parents]:
-            rest = _following(block, parents)
-            for statement in rest:
-                if any(map(is_plain_replay, ast.walk(statement))):
+            own = replays and _takes_arguments(table, table.functions[function], block)
+            outputs = set(table.outputs)
+            for statement in _following(block, parents):
+                inner = [*ast.walk(statement)]
+                may_replay = _may_replay(inner, table, block, ends)
+                if any(map(is_plain_replay, inner)) or (may_replay and not replays):
                     break
-                read = _used(statement, table.outputs)
+                own = own and not may_replay
+                read = (_used if replays else _evaluated)(statement, outputs)
+                if read is None and own and isinstance(statement, ast.Return):
+                    read = next((part for part in _parts(statement.value) if viewed(part) in outputs), None)
                 if read is not None:
                     yield Line(function, "not-replayed", read, ast.unparse(read))
                     break
                 if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
                     break
+                outputs -= {place(part) or "" for node in inner for part in targets(node)}  # an eager run may follow
+                outputs -= {
+                    viewed(one) or "" for node in inner if isinstance(node, ast.Call) and (one := written(node))
+                }
+
+
+def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBlock) -> bool:
+    """Return whether the inputs of a capture are the arguments of the first call, whose caller needs a result."""
+    given = {one.arg for one in inside(function.args, ast.arg)} - {"self"}
+    for _, node in own_nodes(function):
+        target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+        if target is None or target.lineno > block.lineno or viewed(target) not in table.inputs:
+            continue
+        if any(name.id in given for name in inside(node, ast.Name)):
+            return True
+    return False
+
+
+def _may_replay(nodes: Sequence[ast.AST], table: GraphTensors, block: CaptureBlock, replaying: set[str]) -> bool:
+    """Return whether a statement captures once more, or calls a function that replays or receives the graph."""
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    around = [item.context_expr for item in block.items]
+    graphs = {place(one.args[0]) for one in around if isinstance(one, ast.Call) and one.args} - {None}
+    return (
+        any(node in table.blocks for node in nodes)
+        or any("replay" in (name := called_name(call)) or name in replaying for call in calls)
+        or any(place(one) in graphs for call in calls for one in call.args)
+    )
+
+
+def _parts(value: ast.expr | None) -> Sequence[ast.expr]:
+    return elements(value) if value is not None else ()
 
 
 def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.stmt]:
@@ -186,12 +293,18 @@ def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast
         child = around
 
 
-def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
-    """Return the expression of a statement that uses an output.
+def _evaluated(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
+    """Return the expression of a statement that calls a method which only tensors have, to get a result from an
+    output."""
+    for call in inside(statement, ast.Call):
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr in EVALUATES and place(function.value) in outputs:
+            return call
+    return None
 
-    Returning an output does not count: an engine that captures with made-up inputs may return an output that nobody
-    uses.
-    """
+
+def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
+    """Return the expression of a statement that computes with an output."""
     for inner in ast.walk(statement):
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and place(inner.func.value) in outputs:
             if inner.func.attr not in VIEWS - {"clone", "to"}:

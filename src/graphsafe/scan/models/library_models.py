@@ -26,6 +26,7 @@ from graphsafe.scan.domain.values import (
     holds_device,
 )
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards import evaluation
 from graphsafe.scan.models import named_calls
 
 
@@ -33,6 +34,8 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
     """Return the result of a call according to its model. An object that the call makes keeps the dotted `name`, by
     which its methods are looked up."""
     on_host = name.partition("[")[2].startswith("on the host") and not any(map(holds_device, arguments.values()))
+    if name.endswith("[momentum=None].forward") and evaluation.is_certain(frame):
+        on_host = True  # only training asks for the number of batches
     if model.waits and not on_host and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
         frame.emit("HostRead", "library", node, value=f"`{name}`")
     return returned(name, model, arguments)

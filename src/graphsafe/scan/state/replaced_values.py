@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.domain.values import Function, Value, as_tensor
+from graphsafe.scan.domain.values import Dict, Function, Sequence, Value, as_tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state import first_step
@@ -170,6 +170,18 @@ def _written(frame: Frame, node: ast.expr, text: str, known: frozenset[str]) -> 
                 yield None
             else:
                 yield from _written(frame, bound, text, known | {node.id})
+
+
+def shows_entry(frame: Frame, node: ast.expr | None) -> bool:
+    """Return whether an expression is a part of a tensor that a container holds under a fixed key:
+    `self.rows[0][:n]`."""
+    while isinstance(node, ast.Subscript):
+        if isinstance(node.slice, ast.Constant):
+            held = frame.evaluate_quietly(node.value)
+            if isinstance(held, (Sequence, Dict)) and held.held_by is not None:
+                return True
+        node = node.value
+    return False
 
 
 def converts(node: ast.expr | None, text: str) -> bool:

@@ -23,7 +23,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.state import first_step, straight_line
+from graphsafe.scan.state import even_turns, first_step, straight_line
 from graphsafe.scan.state.cached_entries import may_drop_entries
 from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.state.provenance import (
@@ -50,6 +50,7 @@ from graphsafe.scan.state.replaced_values import (
     puts_back,
     reads_by_name,
     reads_old,
+    shows_entry,
 )
 from graphsafe.scan.symbols.index import dotted
 
@@ -279,8 +280,10 @@ def write(
     assigned = bound_expression(frame, written)
     if assigned is not written and puts_back(assigned, text):
         return
-    if is_same_tensor(frame, value, written, text):
+    if is_same_tensor(frame, value, written, text) or even_turns.are_undone(frame, node):
         return
+    if type(value) is Tensor and value.fresh and "[" not in text and shows_entry(frame, written):
+        value = replace(value, fresh=False)
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
     lazy = (

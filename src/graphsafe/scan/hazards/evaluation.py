@@ -1,0 +1,33 @@
+"""Layers that certainly run in evaluation mode."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.source import Unreadable
+from graphsafe.scan.symbols.project_files import Files
+
+_EVALUATES = re.compile(r"\.eval\(\)|\.train\((?:mode=)?False\)")
+_TRAINS = re.compile(r"\.train\((?!(?:mode=)?False|mode)|\.backward\(")
+
+
+def is_certain(frame: Frame) -> bool:
+    """Return whether the layers that a function calls are in evaluation mode, because their module's own `train` keeps
+    them there, or because the project only evaluates."""
+    train = frame.project.method_node(frame.owner, "train")
+    if train is not None and _EVALUATES.search(ast.unparse(train)):
+        return True
+    files = frame.project.files
+    return files.table("evaluates", lambda: _searched(files, _EVALUATES) and not _searched(files, _TRAINS))
+
+
+def _searched(files: Files, pattern: re.Pattern[str]) -> bool:
+    for path in files.names:
+        try:
+            if files.search(path, pattern):
+                return True
+        except (KeyError, Unreadable):
+            continue
+    return False

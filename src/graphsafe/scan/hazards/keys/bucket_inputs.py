@@ -1,0 +1,93 @@
+"""Inputs of graphs that are kept by size: `self.graphs[n] = {"lens": lens}` or `entry.lens = lens`.
+
+The function that captures has a local name for such an input, and the function that replays has another one. The key or
+the attribute is the same in both.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Set
+
+from graphsafe.scan.hazards.graph_syntax import Function, entry, head, is_plain_replay, own_nodes, place, written
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.symbols.index import elements, takes_slice
+
+
+def refilled(found: Tables) -> Set[str]:
+    """Return the keys and attributes of a kept graph's tensors into which a replaying function writes:
+    `e["lens"].copy_(lens); e["graph"].replay()`."""
+    return {key for _, function, _ in found.functions for key in _refilled_in(function)}
+
+
+def _refilled_in(function: Function) -> Iterator[str]:
+    nodes = [node for _, node in own_nodes(function)]
+    replays = [node.func.value for node in nodes if is_plain_replay(node) and isinstance(node.func, ast.Attribute)]
+    holders = {part[0] for graph in replays if (part := _part(graph)) is not None} - {"self"}
+    if not holders or any(place(given) in holders for given in _passed(nodes)):
+        return  # a call that gets the whole entry may refresh all of it
+    for node in nodes:
+        target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+        is_slice = isinstance(target, ast.Subscript) and takes_slice(target)
+        if target is None or (isinstance(node, ast.Assign) and not is_slice):
+            continue
+        part = _part(target.value if isinstance(target, ast.Subscript) and is_slice else target)
+        if part is not None and part[0] in holders:
+            yield part[1]
+
+
+def _passed(nodes: list[ast.AST]) -> Iterator[ast.expr]:
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            yield from (*node.args, *(word.value for word in node.keywords))
+            if isinstance(node.func, ast.Attribute):
+                yield node.func.value
+
+
+def _part(node: ast.expr) -> tuple[str, str] | None:
+    """Return the object and the attribute or key of an expression: `e`, `lens` for `e.lens` and for `e["lens"]`."""
+    key = node.attr if isinstance(node, ast.Attribute) else None
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        key = str(node.slice.value)
+    if key is None or not isinstance(node, (ast.Attribute, ast.Subscript)):
+        return None
+    holder = place(node.value) or entry(node.value)
+    return (holder, key) if holder is not None else None
+
+
+def names(table: GraphTensors, function: Function, keys: Set[str]) -> Set[str]:
+    """Return a capturing function's names for inputs that are kept under these keys."""
+    if not keys:
+        return frozenset()
+    kept = _kept(function)
+    return {text for text in table.inputs if head(text) != "self" and kept.get(text, _key(text)) in keys}
+
+
+def _key(text: str) -> str | None:
+    """Return the attribute or key in the name of a tensor: `lens` for `e.lens` and for `e['lens']`."""
+    node = ast.parse(text, mode="eval").body
+    part = _part(node)
+    return part[1] if part is not None else None
+
+
+def _kept(function: Function) -> Mapping[str, str]:
+    """Map the names of tensors to the keys and attributes under which a function keeps them."""
+    found: dict[str, str] = {}
+    for _, node in own_nodes(function):
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(value, ast.Name):
+                    found[value.id] = str(key.value)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            found.update((node.value.id, part[1]) for one in node.targets if (part := _part(one)) is not None)
+    return found
+
+
+def is_kept(function: Function, name: str) -> bool:
+    """Return whether a function keeps a tensor somewhere: under a key, in an attribute, or in a container."""
+    return any(
+        isinstance(inner, ast.Name) and inner.id == name
+        for _, node in own_nodes(function)
+        if isinstance(node, ast.Assign) and not all(isinstance(target, ast.Name) for target in node.targets)
+        for inner in elements(node.value)
+    ) or name in _kept(function)

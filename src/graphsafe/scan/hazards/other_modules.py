@@ -1,0 +1,116 @@
+"""Finds modules that another module replaces after the capture. The graph keeps using the weights of the old one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from graphsafe.report.model import Confidence
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    Line,
+    called_name,
+    calls_in,
+    is_host,
+    is_plain_replay,
+    own_nodes,
+    place,
+    runs_beside,
+)
+from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables
+from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.index import dotted
+
+
+def lines(found: Tables) -> Iterator[Line]:
+    for table in found.all:
+        yield from _replaced(found, table)
+
+
+def _replaced(found: Tables, table: GraphTensors) -> Iterator[Line]:
+    """Yield lines that replace a module of the captured block: `self.policy = copy.deepcopy(learner)`. A loop calls
+    their method and a replaying method, or the constructor made the first module and their method keeps the graph."""
+    called = {place(call.func) for call in table.captured_calls}
+    replaying = {name.rpartition(".")[2] for name in table.replaying}
+    for name, function in table.functions.items() if replaying else ():
+        if name in table.preparing or name in table.capturing or function in table.captured:
+            continue
+        for _, node in own_nodes(function):
+            text = place(node.targets[0]) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
+            if text is None or text not in called:
+                continue
+            assert isinstance(node, ast.Assign)
+            if runs_beside(found.tree, name.rpartition(".")[2], replaying):
+                yield Line(name, "weights-rebound", node, ast.unparse(node))
+            elif (
+                _made_before(table, text)
+                and not any(place(part) == text for part in inside(node.value, ast.Attribute))
+                and not _drops_graph(table, function, text)
+                and _may_run_later(found, table, name.rpartition(".")[2])
+            ):
+                when = _captured(table)
+                if when is not None:
+                    yield Line(name, "weights-rebound", node, ast.unparse(node), when)
+
+
+def _captured(table: GraphTensors) -> Confidence | None:
+    """Return `likely` if a constructor captures, and `possible` if the first replaying call does, before which the
+    module may be replaced. Return None if the code does not show when captures happen."""
+    before: Confidence = "likely"
+    methods = {name.rpartition(".")[2] for name in table.capturing} - CONSTRUCTORS
+    for method in methods:
+        callers = [
+            name
+            for name, function in table.functions.items()
+            if any(dotted(call.func) == f"self.{method}" for call in calls_in([function]))
+        ]
+        if any(name.rpartition(".")[2] in CONSTRUCTORS for name in callers):
+            continue
+        if not any(name in table.replaying for name in (*callers, *table.capturing)):
+            return None
+        before = "possible"
+    return before
+
+
+def _made_before(table: GraphTensors, module: str) -> bool:
+    """Return whether a constructor makes the module, so that a later method replaces it."""
+    constructors = [node for name, node in table.functions.items() if name.rpartition(".")[2] in CONSTRUCTORS]
+    return any(
+        module in map(place, node.targets) and not is_host(node.value)
+        for function in constructors
+        for _, node in own_nodes(function)
+        if isinstance(node, ast.Assign)
+    )
+
+
+def _drops_graph(table: GraphTensors, function: Function, module: str) -> bool:
+    """Return whether a method may drop the graph or capture again: it changes state on which captures and replays
+    depend, or calls another method of its object."""
+    asked = {text for one in table.functions.values() for text in _asked(one)}
+    methods = {name.rpartition(".")[2] for name in table.functions}
+    for _, node in own_nodes(function):
+        is_changed = isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load)
+        if is_changed and any(place(part) in asked - {module} for part in inside(node, ast.Attribute)):
+            return True
+        holder, _, name = (dotted(node.func) or "").rpartition(".") if isinstance(node, ast.Call) else ("", "", "")
+        if holder in asked - {module} or (holder == "self" and name in methods):
+            return True
+    return False
+
+
+def _asked(function: Function) -> Iterator[str | None]:
+    """Yield the attributes in the conditions, the replays and the `with` statements of a function."""
+    for _, node in own_nodes(function):
+        parts: list[ast.expr] = [node.test] if isinstance(node, (ast.If, ast.While, ast.IfExp)) else []
+        parts += [item.context_expr for item in node.items] if isinstance(node, (ast.With, ast.AsyncWith)) else []
+        parts += [node.func] if is_plain_replay(node) else []
+        yield from (place(inner) for part in parts for inner in inside(part, ast.Attribute))
+
+
+def _may_run_later(found: Tables, table: GraphTensors, method: str) -> bool:
+    """Return whether a method may run after the capture: another file calls it, or a replaying method does."""
+    beside = [function for name, function in table.functions.items() if name in table.replaying]
+    everywhere = calls_in([found.tree])
+    return all(called_name(call) != method for call in everywhere) or any(
+        called_name(call) == method for call in calls_in(beside)
+    )
