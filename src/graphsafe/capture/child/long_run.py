@@ -22,7 +22,7 @@ from graphsafe.capture.answers.probes import LongRun, Point
 from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, Expected
 from graphsafe.capture.child.memory_use import memory_held
-from graphsafe.capture.child.session import REPLAYS, Session, host_values
+from graphsafe.capture.child.session import REPLAYS, Session, host_values, load_values
 from graphsafe.capture.child.state import Snapshot, Undo, copies_of, generators_of, inputs_of, reachable_state
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.state.snapshot import Bindings
@@ -78,7 +78,7 @@ class _LongRun:
         """Whether each replay is compared. With ranks it is not, because all ranks would have to agree on each eager
         step."""
         folder = session.channel.folder
-        expected = Expected.load(folder) if (folder / EXPECTED).exists() else None
+        expected: Expected | None = load_values(folder / EXPECTED) if (folder / EXPECTED).exists() else None
         self._noise = Spread() if expected is None else expected.noise
         self._rounding = (None if expected is None else expected.rounding) or Spread()
         self._prepare_replays()
@@ -107,7 +107,7 @@ class _LongRun:
         copies = []
         for k, values in enumerate(session.sets, start=1):
             session.put_inputs(k)
-            copies.append(dict(zip(values, copies_of(session.device, [inputs[path] for path in values]), strict=True)))
+            copies.append(copies_of(session.device, {path: inputs[path] for path in values}))
         session.sets = tuple(copies)
 
     def _what_changes(self) -> Undo:
@@ -165,8 +165,7 @@ class _LongRun:
         device.reuse_freed()
         self._recording.replay()
         device.synchronize()
-        ours = host_values(device, session.outputs_of(self._recording.outputs).tensors)
-        self._compare(number, ours, self._eager(number))
+        self._compare(number, session.results_of(self._recording.outputs), self._eager(number))
         self._compared += 0 if self._compares_each else 1
         self.right_until = number
         self._begun, self._since = time.perf_counter(), number
@@ -191,7 +190,7 @@ class _LongRun:
         bindings = Bindings(reachable_state(session.subject), clear_caches=False)
         self._undo.undo()
         session.seed(self._inputs_of(number))
-        outputs = host_values(session.device, session.outputs_of(session.path_step()).tensors)
+        outputs = session.results_of(session.path_step())
         bindings.put_back()
         return outputs
 

@@ -17,16 +17,13 @@ eager step fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import torch
 
 from graphsafe.capture.child.events import fire
 from graphsafe.capture.child.expected import Expected, StepResult
-from graphsafe.capture.child.session import PAIR, Session, host_values, load_values
+from graphsafe.capture.child.session import PAIR, Session, host_values
 from graphsafe.capture.child.state import copies_of, reachable_state
 
 ROUNDS = "rounds.pt"
@@ -59,11 +56,6 @@ class Rounds:
     late: Sequence[StepResult] = ()
     "The rounds in which the device was behind the host, with their outputs only."
 
-    @staticmethod
-    def load(folder: Path) -> Rounds:
-        found: Rounds = load_values(folder / ROUNDS)
-        return found
-
 
 class DeviceStateCopy:
     """A copy of state on the device, made when this object is created."""
@@ -72,22 +64,18 @@ class DeviceStateCopy:
         self._session = session
         reached = reachable_state(session.subject).tensors
         # Keep no other tensors alive, so that a tensor which a refresh drops is freed.
-        self._tensors = [reached[path] for path in paths if path in reached]
-        self._copies = copies_of(session.device, self._tensors)
+        tensors = {path: reached[path] for path in paths if path in reached}
+        self._pairs = [(tensors[path], values) for path, values in copies_of(session.device, tensors).items()]
 
-    def put_back(self) -> None:
-        self._put_back(zip(self._tensors, self._copies, strict=True))
-
-    def put_back_in_order(self) -> None:
-        """Put back what the device itself can put back, after the work that is still pending there. Memory of the host
-        stays as it is, because pending work may write it."""
-        pairs = zip(self._tensors, self._copies, strict=True)
-        self._put_back(pair for pair in pairs if all(self._session.device.is_on_device(one) for one in pair))
-
-    def _put_back(self, pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        for tensor, values in pairs:
+    def put_back(self, in_order: bool = False) -> None:
+        """Put the values back. With `in_order`, put back only what the device itself can put back, after the work that
+        is still pending there. Memory of the host stays as it is, because pending work may write it."""
+        device = self._session.device
+        for tensor, values in self._pairs:
+            if in_order and not (device.is_on_device(tensor) and device.is_on_device(values)):
+                continue
             if tensor.shape == values.shape:  # the refresh may have changed the size
-                self._session.device.store(tensor, values)
+                device.store(tensor, values)
 
 
 def late_rounds(session: Session, kept: DeviceStateCopy, run: Callable[[], Any]) -> list[StepResult]:
@@ -97,7 +85,7 @@ def late_rounds(session: Session, kept: DeviceStateCopy, run: Callable[[], Any])
     nothing if the device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
-        kept.put_back_in_order()
+        kept.put_back(in_order=True)
         meets_refresh = number % 2 == 0
         if meets_refresh and not session.device.keep_busy():
             return []

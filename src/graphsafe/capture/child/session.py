@@ -114,6 +114,10 @@ class Session:
     def outputs_of(self, outputs: Any) -> ReachableState:
         return walk({"output": outputs})
 
+    def results_of(self, outputs: Any) -> dict[str, torch.Tensor]:
+        """Return the tensors in a step's outputs, copied to the host."""
+        return host_values(self.device, self.outputs_of(outputs).tensors)
+
     def of_bucket(self, axes: Mapping[str, Any], folder: Path) -> Session:
         """Build another bucket of the target in this process, from the same seed. Raises TargetError."""
         assert self.factory is not None

@@ -11,7 +11,7 @@ import torch
 
 from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected
-from graphsafe.capture.child.session import Session, host_values
+from graphsafe.capture.child.session import Session, host_values, load_values
 from graphsafe.capture.child.state import ReachableState, inputs_of, reachable_state
 from graphsafe.capture.child.state.snapshot import Bindings
 from graphsafe.capture.device.protocol import Recording
@@ -72,7 +72,8 @@ class Member:
         built = session.device.digests(reach.tensors)
         if not (folder / EXPECTED).exists() or not (folder / GIVEN).exists():
             return Member(session, axes, Spread(), built, hosts=dict(reach.hosts))
-        expected, given = Expected.load(folder), ConstructedState.load(folder)
+        expected: Expected = load_values(folder / EXPECTED)
+        given: ConstructedState = load_values(folder / GIVEN)
         alike = all(given.digests.get(path) == digest for path, digest in built.items())
         alike = alike and all(reach.hosts.get(path, text) == text for path, text in given.hosts.items())
         fresh = expected.steps[0].outputs
@@ -106,13 +107,12 @@ class Member:
         device.reuse_freed()
         self.recording.replay()
         device.synchronize()
-        return host_values(device, self.outputs())
+        return self.session.results_of(self.recording.outputs)
 
     def step(self, k: int) -> dict[str, torch.Tensor]:
         """Run an eager step on the inputs of replay `k`; return the results, on the host. Raises TargetError."""
         self.session.put_inputs(k)
-        outputs = self.session.outputs_of(self.session.path_step())
-        return host_values(self.session.device, outputs.tensors)
+        return self.session.results_of(self.session.path_step())
 
     def differing_outputs(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
         """Return the outputs that are repeatable and differ by more than `noise`. The default is the bucket's own

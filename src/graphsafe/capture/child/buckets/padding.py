@@ -12,7 +12,7 @@ alone shows which filling gives the right results.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map
 from graphsafe.capture.child.buckets.members import Member, SavedBindings
 from graphsafe.capture.child.compare import Spread
 from graphsafe.capture.child.state import inputs_of
-from graphsafe.capture.child.targets import TargetError, describe, users_code
+from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.axes import batch_axis
 from graphsafe.report.pool import Padded
@@ -201,16 +201,11 @@ class _Rows:
         args, kwargs = tree_map(replaced, (subject.args, dict(subject.kwargs)))
         if not found >= live.keys():
             return None
-        results = []
+        alone = replace(session, subject=replace(subject, args=args, kwargs=kwargs))
         try:
-            for _ in range(2):
-                with users_code("step", "the step failed"), session.device.as_if_capturing(lambda asked: None):
-                    outputs = session.outputs_of(subject.fn(*args, **kwargs))
-                    session.device.synchronize()
-                    results.append({path: session.device.to_host(one) for path, one in outputs.tensors.items()})
+            return [alone.results_of(alone.path_step()) for _ in range(2)]
         except TargetError:
             return None
-        return results
 
     def _put_back(self) -> None:
         for one in self._held:

@@ -19,7 +19,7 @@ from graphsafe.capture.answers.probes import EscapedWork, Refused
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, incomparable_check, worse_check
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected, StepResult
 from graphsafe.capture.child.probes.twin import compare_captures
-from graphsafe.capture.child.session import CAPTURE_SEED, FIRST_SEED, PAIR, REPLAYS, Session, opened
+from graphsafe.capture.child.session import CAPTURE_SEED, FIRST_SEED, PAIR, REPLAYS, Session, load_values, opened
 from graphsafe.capture.child.state import ReachableState, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.device.protocol import NotComparable, Recording, Replayable
@@ -95,7 +95,7 @@ def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) ->
     which these values are missing."""
     if not wait_for_file(session, GIVEN):
         return []
-    given = ConstructedState.load(session.channel.folder)
+    given: ConstructedState = load_values(session.channel.folder / GIVEN)
     unmatched = []
     digests = session.device.digests(built)
     for name, tensor in built.items():
@@ -117,7 +117,7 @@ def wait_for_file(session: Session, name: str, child: str = REFERENCE) -> bool:
 
 
 def reference_of(session: Session) -> Expected | None:
-    return Expected.load(session.channel.folder) if wait_for_file(session, EXPECTED) else None
+    return load_values(session.channel.folder / EXPECTED) if wait_for_file(session, EXPECTED) else None
 
 
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:

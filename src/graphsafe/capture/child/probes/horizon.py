@@ -119,8 +119,7 @@ class _Ahead:
             session.generators = generators_of(session.subject)
             after = session.device.digests(self._alive)
             changed = [path for path, digest in after.items() if before[path] != digest]
-            copies = copies_of(session.device, [self._alive[path] for path in changed])
-            self._put_back = dict(zip(changed, copies, strict=True))
+            self._put_back = copies_of(session.device, {path: self._alive[path] for path in changed})
             return self._go_on()
         finally:
             session.capture_path = False

@@ -46,7 +46,7 @@ def run(job: Job, channel: Channel) -> None:
         channel.phase("wait for the eager rounds")
         if not wait_for_file(session, ROUNDS, EAGER_ROUNDS):
             return
-        rounds = Rounds.load(channel.folder)
+        rounds: Rounds = load_values(channel.folder / ROUNDS)
         if not all(check.equal for check in first.result.checks or ()):
             rounds = replace(rounds, is_whole=False)  # tiny differences would grow in continued rounds
         channel.phase("further rounds")

@@ -153,8 +153,8 @@ def watched(session: Session, ran: Executed | None = None) -> list[StepEvent]:
     """Run a step and return its events. The lines that ran are added to `ran`, if it is given. Raises TargetError."""
     events: list[StepEvent] = []
     tracing = nullcontext() if ran is None else lines_traced(ran)
-    with users_code("step", "the step failed"), session.device.watch(events.append), tracing:
-        session.subject()
+    with session.device.watch(events.append), tracing:
+        session.step(wait=False)
     with users_code("step", "the step failed"):
         session.device.synchronize()
     return events

@@ -228,9 +228,7 @@ class Twins:
         graphs, because it may read what a replay left."""
         snapshot.put_back()
         self._session.put_inputs(k)
-        changed = snapshot.changed()
-        copies = copies_of(self._session.device, [snapshot.tensors[path] for path in changed])
-        return dict(zip(changed, copies, strict=True))
+        return copies_of(self._session.device, {path: snapshot.tensors[path] for path in snapshot.changed()})
 
     def _result(
         self, recording: Recording, snapshot: Snapshot, refreshed: Mapping[str, torch.Tensor], k: int
@@ -245,8 +243,7 @@ class Twins:
         session.device.synchronize()
         outputs = session.outputs_of(recording.outputs).tensors
         state = {f"state {path}": snapshot.tensors[path] for path in snapshot.changed()}
-        found = {**outputs, **state}
-        copies = dict(zip(found, copies_of(session.device, list(found.values())), strict=True))
+        copies = copies_of(session.device, {**outputs, **state})
         return _Result(copies, session.device.digests(copies))
 
     def explained(self, found: list[Difference], start: PreCaptureState, seed: int) -> Explained:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -24,11 +24,11 @@ _SHARE_OF_FREE = 0.25
 "Copies stay on the host if they would take more than this share of the device's free memory."
 
 
-def copies_of(device: Device, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def copies_of(device: Device, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Copy tensors. The copies are on the device if they fit there."""
     free = device.memory().free
-    fit = free is None or sum(tensor.nbytes for tensor in tensors) < _SHARE_OF_FREE * free
-    return [device.copied(tensor) if fit else device.to_host(tensor) for tensor in tensors]
+    fit = free is None or sum(tensor.nbytes for tensor in tensors.values()) < _SHARE_OF_FREE * free
+    return {path: device.copied(tensor) if fit else device.to_host(tensor) for path, tensor in tensors.items()}
 
 
 class Undo:
@@ -38,11 +38,9 @@ class Undo:
         """Find what has changed since `before`, and put it back for the first time. Raises StateError."""
         changed = [path for path in before.changed() if path in before.values]
         before.put_back_values(changed)
-        tensors = [before.tensors[path] for path in changed]
+        copies = copies_of(device, {path: before.tensors[path] for path in changed})
         self._device = device
-        self._kept: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = [
-            (weakref.ref(tensor), value) for tensor, value in zip(tensors, copies_of(device, tensors), strict=True)
-        ]
+        self._kept = [(weakref.ref(before.tensors[path]), values) for path, values in copies.items()]
 
     def undo(self) -> None:
         for reference, values in self._kept:
