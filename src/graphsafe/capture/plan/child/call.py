@@ -91,13 +91,15 @@ class BreakValues:
     `private`: variables whose memory belongs to the target and changes from step to step; each gets its own buffer.
     `slots`: paths of state that the break binds to new tensors and that captured code reads. `returns`: whether only
     other breaks and the step's caller use the break's return value. `takes`: variables that are bound to another
-    break's return value, each with the line that binds it.
+    break's return value, each with the line that binds it. `beyond`: variables of the break that are neither its
+    arguments nor its results.
     """
 
     private: frozenset[str] = frozenset()
     slots: tuple[str, ...] = ()
     returns: bool = False
     takes: frozenset[tuple[str, int]] = frozenset()
+    beyond: frozenset[str] = frozenset()
 
     def with_parts(self, parts: Iterable[BreakValues]) -> BreakValues:
         """Return these values together with those of breaks that have become part of this one."""
@@ -107,6 +109,7 @@ class BreakValues:
             tuple(dict.fromkeys(path for one in held for path in one.slots)),
             any(one.returns for one in held),
             frozenset(pair for one in held for pair in one.takes),
+            self.beyond,
         )
 
 
@@ -120,8 +123,6 @@ class Call:
     handed: BreakValues
     session: Session
     frames: tuple[CallSite, ...]
-    beyond: frozenset[str] = frozenset()
-    "Variables of the break that are neither its arguments nor its results."
     latest: Any = None
     taken: dict[str, Call] = field(default_factory=dict)
     "Variables that are bound to the return value of an earlier break -> the visit of that break."
@@ -139,7 +140,7 @@ class Call:
     def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
         """Run the break for the first time. `earlier` are the visits before it. `handing` is called before the values
         that the break passes on are copied."""
-        cells = cells_of(self.eager, self.beyond)
+        cells = cells_of(self.eager, self.handed.beyond)
         self._inputs = {name: cell.read() for name, cell in cells.items()}
         for name, line in self.handed.takes:
             giver = next((one for one in reversed(earlier) if one.gives(self.frames[:-1], line)), None)
@@ -175,7 +176,7 @@ class Call:
         return self.handed.returns and self.frames[:at] == frames and self.frames[at].line == line
 
     def replay(self) -> None:
-        cells = cells_of(self.eager, self.beyond)
+        cells = cells_of(self.eager, self.handed.beyond)
         for name, value in self._inputs.items():
             cells[name].put(self.taken[name].latest if name in self.taken else value)
         with self._surroundings():

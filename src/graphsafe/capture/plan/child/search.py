@@ -16,7 +16,7 @@ from graphsafe.capture.plan.child.freezes import Need, needs
 from graphsafe.capture.plan.child.rewrite import Uncuttable
 from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import Log, watched
-from graphsafe.capture.plan.shared.passed import occurrences, receivers
+from graphsafe.capture.plan.shared.passed import beyond, occurrences, receivers
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, merged, region_of
 from graphsafe.capture.shared.places import line_text
 from graphsafe.optable import OpTable
@@ -60,12 +60,12 @@ class Search:
     _rounds: int = 0
 
     @property
-    def handed(self) -> dict[int, BreakValues]:
-        """Number of a region -> the values that it and all regions inside it pass on."""
-        return {
-            number: BreakValues().with_parts(handed for inner, handed in self._handed.items() if _holds(region, inner))
-            for number, region in enumerate(self.regions)
-        }
+    def handed(self) -> tuple[BreakValues, ...]:
+        """For each region, the values that it and all regions inside it pass on."""
+        return tuple(
+            BreakValues(beyond=names).with_parts(one for part, one in self._handed.items() if _holds(region, part))
+            for region, names in zip(self.regions, beyond(self.regions), strict=True)
+        )
 
     def blame(self, causes: Sequence[Cause]) -> None:
         """Make the line of each cause run eagerly. Raises TargetError. Raises Unplannable if a line cannot be

@@ -24,7 +24,6 @@ from graphsafe.capture.plan.child.copies import storage_address
 from graphsafe.capture.plan.child.modules import ModuleStack
 from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.child.values import cells_of, flat, shallow
-from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import Region, function_with
 from graphsafe.capture.shared.frames import frames_under
 from graphsafe.optable import OpTable
@@ -126,13 +125,13 @@ class Log:
     "Storage -> number of the operation that made it."
 
 
-def watched(session: Session, regions: Sequence[Region], handed: Mapping[int, BreakValues], ops: OpTable) -> Log:
+def watched(session: Session, regions: Sequence[Region], handed: Sequence[BreakValues], ops: OpTable) -> Log:
     """Run one step on the current inputs, and return its log."""
     return _Watch(session, handed, ops).run(regions)
 
 
 class _Watch:
-    def __init__(self, session: Session, handed: Mapping[int, BreakValues], ops: OpTable) -> None:
+    def __init__(self, session: Session, handed: Sequence[BreakValues], ops: OpTable) -> None:
         self._session = session
         self._handed = handed
         self._table = ops
@@ -144,13 +143,12 @@ class _Watch:
         self._before: dict[int, str] = {}
         self._containers: set[int] = set()
         self._regions: Sequence[Region] = ()
-        self._beyond: Sequence[frozenset[str]] = ()
         self._calls: list[Call] = []
         self._thread = threading.get_ident()
 
     def run(self, regions: Sequence[Region]) -> Log:
         session = self._session
-        self._regions, self._beyond = regions, beyond(regions)
+        self._regions = regions
         with outside_modes():
             reach = reachable_state(session.subject)
             self._before = {key: path for path, tensor in reach.tensors.items() for key in self._keys(tensor)}
@@ -170,8 +168,8 @@ class _Watch:
     def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
         if self._inside is not None:
             return eager()
-        beyond = self._beyond[number]
-        cells = cells_of(eager, beyond)
+        handed = self._handed[number]
+        cells = cells_of(eager, handed.beyond)
         before = {name: cell.read() for name, cell in cells.items()}
         frames = frames_under(self._thread)
         region = self._regions[number]
@@ -181,8 +179,7 @@ class _Watch:
         self._inside = len(self.log.visits)
         self.log.visits.append(visit)
         try:
-            handed = self._handed.get(number, BreakValues())
-            call = Call(number, eager, outputs, handed, self._session, frames, beyond)
+            call = Call(number, eager, outputs, handed, self._session, frames)
             self._calls.append(call)
             result = call.run(self._calls[:-1], self._handing)
             visit.taken = frozenset(call.taken)
