@@ -54,14 +54,19 @@ def difference(left: torch.Tensor | None, right: torch.Tensor | None) -> Differe
             return INCOMPARABLE
         if left.numel() == 0:
             return EQUAL
-        same = left == right
-        if left.is_floating_point() or left.is_complex():
-            same = same | (torch.isnan(left) & torch.isnan(right))
+        same = same_elements(left, right)
         if bool(same.all()):
             return EQUAL
         wide = torch.complex128 if left.is_complex() else torch.float64
         largest = float((left[~same].to(wide) - right[~same].to(wide)).abs().max())
         return Difference(False, largest if math.isfinite(largest) else None)
+
+
+def same_elements(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return which elements are equal, with NaN equal to NaN."""
+    same = left == right
+    is_float = left.is_floating_point() or left.is_complex()
+    return same | (left.isnan() & right.isnan()) if is_float else same
 
 
 @dataclass(slots=True)

@@ -96,16 +96,12 @@ def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) ->
     if not wait_for_file(session, GIVEN):
         return []
     given: ConstructedState = load_values(session.channel.folder / GIVEN)
-    unmatched = []
     digests = session.device.digests(built)
-    for name, tensor in built.items():
-        if digests[name] == given.digests.get(name):
-            continue
-        if name not in given.values:
-            unmatched.append(name)
-            continue
-        session.device.store(tensor, given.values[name])
-    return unmatched
+    differing = [name for name in built if digests[name] != given.digests.get(name)]
+    for name in differing:
+        if name in given.values:
+            session.device.store(built[name], given.values[name])
+    return [name for name in differing if name not in given.values]
 
 
 def wait_for_file(session: Session, name: str, child: str = REFERENCE) -> bool:
@@ -315,16 +311,9 @@ class Replays:
     def _reported(self) -> tuple[Check, ...]:
         """Return a check for each output and for each tensor of state that differs, and one check for all other
         state."""
-        reported = []
-        same = 0
-        for name, check in self._checks.items():
-            if name.startswith("state ") and check.equal:
-                same += 1
-            else:
-                reported.append(check)
-        if same:
-            reported.append(Check(f"state ({same} tensors)"))
-        return tuple(reported)
+        same = {name for name, check in self._checks.items() if name.startswith("state ") and check.equal}
+        reported = tuple(check for name, check in self._checks.items() if name not in same)
+        return (*reported, Check(f"state ({len(same)} tensors)")) if same else reported
 
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> tuple[Law, Advances]:
         """Check that replays advance the generator as far as eager steps do, and that two successive replays differ if

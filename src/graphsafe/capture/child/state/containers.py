@@ -21,28 +21,17 @@ from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.values import are_scalars
 
 _SEQUENCES: tuple[Any, ...] = ([], (), "", "é", b"", range(0), range(1 << 70))
-_OVER_SEQUENCES = tuple(type(iter(sequence)) for sequence in _SEQUENCES)
+OVER_SEQUENCES = tuple(type(iter(sequence)) for sequence in _SEQUENCES)
+"Classes of iterators whose position can be read and set."
 _UNORDERED: tuple[Any, ...] = ({}, {}.values(), {}.items(), set())
-_OPAQUE = (
+OPAQUE = (
     *(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
     queue.SimpleQueue,
     *(type(iter(view)) for view in _UNORDERED),
     *(map, filter, zip, enumerate, reversed, type(reversed([])), type(iter(int, 1))),
     *(made for made in vars(itertools).values() if isinstance(made, type) and made is not itertools.count),
 )
-
-
-def is_count(kind: type) -> bool:
-    return kind is itertools.count
-
-
-def is_over_sequence(kind: type) -> bool:
-    return kind in _OVER_SEQUENCES
-
-
-def is_opaque(kind: type) -> bool:
-    """Return whether objects of this class have a position that cannot be read."""
-    return kind in _OPAQUE
+"Classes whose objects have a position that cannot be read."
 
 
 def count_text(counter: Any) -> str | None:
@@ -141,7 +130,7 @@ def contents(container: Any) -> Any:
         return {name: held_at(container.of, name) for name in container.names}
     if kind is Slot:
         return container.read()
-    if is_over_sequence(kind):
+    if kind in OVER_SEQUENCES:
         return position_of(container)
     if kind is functools._lru_cache_wrapper:
         return None
@@ -164,7 +153,7 @@ def refill(container: Any, before: Any) -> None:
                 put_at(container.of, name, value)
     elif kind is Slot:
         container.put(before)
-    elif is_over_sequence(kind):
+    elif kind in OVER_SEQUENCES:
         set_position(container, before)
     elif kind is functools._lru_cache_wrapper:
         container.cache_clear()
@@ -206,7 +195,7 @@ def put_back_host(reach: ReachableState, path: str, value: Any) -> None:
     """Put back one host value at the place where `reach` found it. MISSING removes the value. Raises StateError if the
     place refuses."""
     container, key = reach.owners[path]
-    if is_count(type(value)):
+    if type(value) is itertools.count:
         value = count_from(count_text(value) or "")
     try:
         if issubclass(type(container), tuple):

@@ -4,6 +4,7 @@ changes, many times and quickly, for measurements and long runs."""
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.state import generators
-from graphsafe.capture.child.state.containers import StateError, contents, is_count, put_back_host, refill
+from graphsafe.capture.child.state.containers import StateError, contents, put_back_host, refill
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.reachable import reach_with_refresh, reachable_state
@@ -72,7 +73,7 @@ class Bindings:
         for container, before in self._containers:
             _refill(container, before)
         for path, value in self._reach.values.items():
-            if is_count(type(value)) and path in self._reach.owners:
+            if type(value) is itertools.count and path in self._reach.owners:
                 put_back_host(self._reach, path, value)
         for path, state in self._generators.items():
             generators.set_state(self._reach.host_generators[path], state)

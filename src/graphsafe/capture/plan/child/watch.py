@@ -235,6 +235,7 @@ class _Watch:
         entry = self._table.aten(name, func._overloadname)
         views = bool(outputs) and all(key in reads for tensor in outputs for key in self._keys(tensor))
         mutable = func._schema.is_mutable
+        written = [value for argument, value in by_schema(func, args, kwargs) if mutable and is_written(argument)]
         launches = (entry is None or entry.launches) and (mutable or not views)
         self.log.ops.append(
             Op(
@@ -250,18 +251,12 @@ class _Watch:
                 on_device=on_device,
                 elsewhere=elsewhere,
                 reads=reads,
-                writes=self._written(func, args, kwargs) if mutable else (),
+                writes=tuple(self._keys_in(written)),
                 random=torch.Tag.nondeterministic_seeded in func.tags,
                 recorded=torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.tensors),
                 backward=torch._C._current_graph_task_id() != -1,
             )
         )
-
-    def _written(self, func: Any, args: Any, kwargs: Any) -> tuple[int, ...]:
-        found: list[int] = []
-        for argument, value in by_schema(func, args, kwargs):
-            found += self._keys_in([value]) if is_written(argument) else ()
-        return tuple(found)
 
     def argument(self, tensor: torch.Tensor) -> Argument:
         try:

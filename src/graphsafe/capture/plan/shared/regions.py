@@ -76,16 +76,18 @@ class Function:
         "Returns whether the region may read the variable before it assigns the variable."
 
     @functools.cached_property
+    def _blocks(self) -> list[tuple[list[ast.stmt], ast.stmt | None]]:
+        """All blocks, outermost first, each with the statement around it."""
+        found: list[tuple[list[ast.stmt], ast.stmt | None]] = [(self.body, None)]
+        for block, _ in found:
+            found += [(inner, statement) for statement in block for inner in blocks_of(statement)]
+        return found
+
+    @functools.cached_property
     def _outer(self) -> dict[int, tuple[list[ast.stmt], int, ast.stmt | None]]:
         """`id` of a statement -> its block, its index there, and the statement around that block."""
-        found: dict[int, tuple[list[ast.stmt], int, ast.stmt | None]] = {}
-        left: list[tuple[list[ast.stmt], ast.stmt | None]] = [(self.body, None)]
-        while left:
-            block, around = left.pop()
-            for index, statement in enumerate(block):
-                found[id(statement)] = (block, index, around)
-                left += [(inner, statement) for inner in blocks_of(statement)]
-        return found
+        places = ((block, index, around) for block, around in self._blocks for index in range(len(block)))
+        return {id(block[index]): (block, index, around) for block, index, around in places}
 
     @functools.cached_property
     def nonlocals(self) -> frozenset[str]:
@@ -110,21 +112,14 @@ class Function:
         return Region(self.path, self.name, self.line, begin(chosen[0]), begin(chosen[-1]))
 
     def _place(self, region: Region) -> Place | None:
-        for statement_block in self._blocks():
-            starts = [begin(statement) for statement in statement_block]
+        for block, _ in self._blocks:
+            starts = [begin(statement) for statement in block]
             if region.first in starts and region.last in starts:
-                return Place(statement_block, starts.index(region.first), len(starts) - starts[::-1].index(region.last))
+                return Place(block, starts.index(region.first), len(starts) - starts[::-1].index(region.last))
         return None
 
-    def _blocks(self) -> Iterator[list[ast.stmt]]:
-        left = [self.body]
-        while left:
-            block = left.pop(0)
-            yield block
-            left += [inner for statement in block for inner in blocks_of(statement)]
-
     def statements(self) -> Iterator[ast.stmt]:
-        return (statement for block in self._blocks() for statement in block)
+        return (statement for block, _ in self._blocks for statement in block)
 
     def region_at(self, statement: ast.stmt) -> Region:
         block, index, _ = self._outer[id(statement)]
