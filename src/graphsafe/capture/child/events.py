@@ -12,8 +12,7 @@ from graphsafe.report.model import CallSite
 
 
 def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
-    """Run the events in order, and call `then` after each with the number of the next inputs. Return the first
-    failure."""
+    """Run the events in order, and call `then` after each with the number of the next inputs. Return a failure."""
     for number, name in enumerate(session.subject.events):
         try:
             fire(session, number, name)

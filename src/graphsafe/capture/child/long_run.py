@@ -68,15 +68,13 @@ class _LongRun:
         self.stopped: str | None = None
         "The failure of the user's code that stopped the run early."
         self.right_until = 0
-        """The last replay that is known to have succeeded. The device runs behind the host, so later ones are not known
-        yet."""
+        "The last replay known to have succeeded. The device runs behind the host, so later ones are unknown."
         self._session = session
         self._recording = recording
         self._inputs_return = session.subject.refresh is None
         "Whether the same inputs return periodically."
         self._compares_each = self._inputs_return and session.ranks.size == 1
-        """Whether each replay is compared. With ranks it is not, because all ranks would have to agree on each eager
-        step."""
+        "Whether each replay is compared. With ranks it is not: all ranks would have to agree on each eager step."
         folder = session.channel.folder
         expected: Expected | None = load_values(folder / EXPECTED) if (folder / EXPECTED).exists() else None
         self._noise = Spread() if expected is None else expected.noise
@@ -97,8 +95,7 @@ class _LongRun:
         "State that moved to other memory -> the replay after which the move was noticed."
 
     def _prepare_replays(self) -> None:
-        """Find the generators to seed, and copy the inputs to the device, once. Replays then need no search and no copy
-        from the host."""
+        """Find the generators to seed, and copy the inputs to the device. Replays then need no search and no copy."""
         session = self._session
         session.generators = generators_of(session.subject)
         if not self._inputs_return:
@@ -134,8 +131,7 @@ class _LongRun:
             self._compare_with_before(number)
 
     def _compare_with_before(self, number: int) -> None:
-        """Compare with the earlier outputs for the same inputs. A different result is wrong only if it also differs
-        from an eager step."""
+        """Compare with earlier outputs for these inputs. A new result is wrong only if an eager step differs too."""
         session, k = self._session, self._inputs_of(number)
         outputs = session.outputs_of(self._recording.outputs).tensors
         digests = session.device.digests(outputs)

@@ -123,7 +123,6 @@ def inputs_of_rounds(session: Session, kept: DeviceStateCopy) -> Iterator[int]:
 
 
 def inputs_of_continued_rounds(kept: DeviceStateCopy) -> Iterator[int]:
-    """Yield the number of the inputs of each continued round. The device's state is put back only once, before the
-    first round."""
+    """Yield the number of the inputs of each continued round. Only before the first, the state is put back."""
     kept.put_back()
     yield from INPUTS_GOING_ON

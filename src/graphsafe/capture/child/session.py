@@ -1,5 +1,4 @@
-"""A target that a child has built on its device. All children build, seed and step it, and give it inputs, in the same
-way."""
+"""A target that a child has built on its device. All children build, seed and step it, and set inputs, alike."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ class Session:
     "Called when the user's code asks, in `path_step`, whether a capture is under way."
     factory: Callable[..., Any] | None = None
     generators: ReachableState | None = None
-    """All generators to seed. None means that each step searches for them; a search takes time, so this is set before
-    many steps."""
+    "All generators to seed, to be set before many steps. None means that each step searches for them."
     ranks: Ranks = field(default_factory=Ranks)
     "The ranks that run this child side by side. They decide together whether further steps run."
 

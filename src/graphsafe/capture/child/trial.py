@@ -126,8 +126,7 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """Return proposal number `kind` for replay `k`. Return None if there are fewer proposals, or if the input is
-        another rank's."""
+        """Return proposal number `kind` for replay `k`; None if there is none, or the input is another rank's."""
 
         if path not in self.original:
             return None

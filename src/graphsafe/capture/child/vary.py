@@ -145,8 +145,7 @@ def _redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return the elements in another order if possible. A random permutation of two elements changes nothing half of
-    the time."""
+    """Return the elements in another order if possible. Half of the permutations of two elements change nothing."""
     drawn = flat[torch.randperm(flat.numel(), generator=generator)]
     return flat.roll(1) if drawn.equal(flat) else drawn
 

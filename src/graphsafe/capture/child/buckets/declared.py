@@ -31,8 +31,7 @@ _REFUSES = "NotImplementedError"
 
 
 def declaration_of(subject: Subject) -> Declaration | None:
-    """Return the declaration of the lowest level among the classes used by the step. An engine uses the lowest level
-    too."""
+    """Return the lowest declaration among the classes that the step uses. An engine uses the lowest level too."""
     found = list(_declarations(objects_of(subject)))
     known = [one for one in found if one.level is not None]
     lowest = min(known, key=lambda one: LEVELS.index(one.level or LEVELS[0]), default=None)
@@ -130,8 +129,7 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
 
 
 def _line_in(file: str, qualname: str, name: str) -> int | None:
-    """Return the line of an attribute in the body of a class. If `name` is empty, return the line of the class
-    itself."""
+    """Return the line of an attribute in the body of a class, or of the class itself if `name` is empty."""
     tree: ast.AST = tree_of(file_lines(file))
     for part in qualname.replace("<locals>.", "").split("."):
         found = next((node for node in ast.walk(tree) if _is_called(node, part)), None)

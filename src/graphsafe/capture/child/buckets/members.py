@@ -21,8 +21,7 @@ Values = Mapping[str, torch.Tensor]
 
 
 class SavedBindings:
-    """The objects to which the step's names are bound, and the values of the tensors that have changed since
-    construction."""
+    """The objects to which the step's names are bound, and the values of tensors that changed since construction."""
 
     def __init__(self, session: Session, built: Mapping[str, str]) -> None:
         """`built` has the digests of the tensors after construction. Raises StateError."""
@@ -58,8 +57,7 @@ class Member:
     alone: dict[int, Values] = field(default_factory=dict)
     "Replay -> its results from before the next bucket was captured."
     fresh: Values | None = None
-    """The outputs of the reference's step on the inputs of replay 1. The reference built only this bucket, in its own
-    process."""
+    "The outputs of the reference's step on the inputs of replay 1. The reference built only this bucket."
     built_alike: bool = False
     "Whether the state after construction is the same here as in the reference."
     hosts: Mapping[str, Any] = field(default_factory=dict)
@@ -115,8 +113,7 @@ class Member:
         return self.session.results_of(self.session.path_step())
 
     def differing_outputs(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
-        """Return the outputs that are repeatable and differ by more than `noise`. The default is the bucket's own
-        noise."""
+        """Return the repeatable outputs that differ by more than `noise`, by default the bucket's own noise."""
         differing = []
         for name, value in theirs.items():
             floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)

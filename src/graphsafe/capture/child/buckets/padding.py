@@ -36,8 +36,7 @@ class Rows:
     "Number of rows for each request in this dimension."
 
     def at(self, first: int, end: int | None) -> tuple[slice, ...]:
-        """Return the index of the rows of the requests from `first` up to `end`, which is excluded. None means up to
-        the last request."""
+        """Return the index of the rows of the requests from `first` up to `end`, excluded; None means the last one."""
         rows = slice(first * self.each, None if end is None else end * self.each)
         return (*[slice(None)] * self.dimension, rows)
 
@@ -59,8 +58,7 @@ def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> 
 
 
 def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the smallest number of requests for which an engine uses this bucket. Return None if the bucket then has
-    no padding rows."""
+    """Return the smallest number of requests for which an engine uses this bucket; None without padding rows."""
     name = batch_axis(axes)
     if name is None:
         return None
@@ -84,8 +82,7 @@ def _beside(axes: Mapping[str, Any], other: Mapping[str, Any], name: str) -> boo
 
 STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
 FILLS = (ZEROS, DUMMY, STALE, NAN)
-"""The fillings in the order in which they are tried. An index or a NaN may break the process, so fillings with these
-come late."""
+"The fillings in the order in which they are tried. An index or a NaN may break the process, so these come late."
 _ROUNDING = Spread(units=64.0)
 "The tolerance for a step on fewer rows, which may use other kernels than a step on all rows."
 
@@ -141,7 +138,6 @@ class _Rows:
                 self._right[tried] = wrong
 
     def answer(self) -> Padded:
-        """Return the results so far."""
         nan = self._results.get(NAN)
         # The error may come from the filling, for example from an index that no live row has.
         breaks_with_others = self.error is not None and DUMMY in self._results

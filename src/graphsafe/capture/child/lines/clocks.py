@@ -20,8 +20,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 A_DAY = 90_061.0
-"""Number of seconds by which clocks are set ahead: a day, an hour, a minute and a second, so that the time of day
-changes too."""
+"Seconds by which clocks are set ahead: a day, an hour, a minute and a second, to change the time of day too."
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
 "Functions that turn a number of seconds into another form. Without an argument, they use the current time."
@@ -29,8 +28,7 @@ _CALENDARS = ("localtime", "gmtime", "ctime")
 
 @contextmanager
 def clocks_ahead(seconds: float) -> Iterator[None]:
-    """Let the clocks of `time` and `datetime` run `seconds` ahead in this block. Pending timers fire before the block
-    runs."""
+    """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs."""
     put_back: list[Callable[[], object]] = []
     replacements = _functions_ahead(seconds)
     ahead: dict[int, Any] = {id(original): new for original, new in replacements}
@@ -83,8 +81,7 @@ def _date_classes() -> tuple[type, ...]:
 
 
 class _Ahead:
-    """A function that is set ahead. It is an object and not a function, because Python turns a function in a class
-    variable into a method."""
+    """A function that is set ahead: an object, because Python turns a function in a class variable into a method."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call

@@ -12,8 +12,7 @@ from graphsafe.report.probes.twin import Cause
 
 
 class PreCaptureState:
-    """Everything that the step can reach right before a capture. It is used to compare with a later capture, and to put
-    bindings back."""
+    """Everything that the step can reach right before a capture, to compare with a later one and put bindings back."""
 
     def __init__(self, session: Session) -> None:
         self.reach: ReachableState = reachable_state(session.subject)
@@ -24,8 +23,7 @@ class PreCaptureState:
 
 
 def changes_between(earlier: PreCaptureState, later: PreCaptureState) -> list[Cause]:
-    """Return what changed between two captures: host values, tensors that are in other memory, and the lengths of
-    containers."""
+    """Return what changed between two captures: host values, the memory of tensors, and the lengths of containers."""
     before, after = earlier.reach, later.reach
     found = [
         Cause("attribute", path, before.hosts[path], text)

@@ -145,7 +145,6 @@ def replayed(session: Session) -> Replays | None:
 
 
 def captured(session: Session, answer: Recording | CaptureFailure) -> Capture:
-    """Return the probe `capture`."""
     unknown = tuple(session.device.unknown_operations())
     if isinstance(answer, CaptureFailure):
         return Capture("fail", phase="capture", nodes={}, first_error=answer, unknown_operations=unknown)
@@ -172,8 +171,7 @@ class Replays:
     recording: Replayable
     reference: Expected
     restart: Callable[[], None] = lambda: None
-    """Puts back state of construction that is not memory but that a replay may read. A plain graph reads only
-    memory."""
+    "Puts back state of construction other than memory that a replay may read. A plain graph reads only memory."
     on_result: Callable[[Replay], None] = lambda replay: None
     "Called with the probe each time that there is a new result."
     result: Replay = field(default_factory=Replay)
@@ -186,8 +184,7 @@ class Replays:
         "Whether the reference consists of plain eager steps. If so, rounding differences are allowed."
 
     def against(self, what: str) -> str | None:
-        """Return the reason why replays do not match the eager steps, or None. `what` names the replays in that
-        reason."""
+        """Return the reason why replays do not match the eager steps, or None. `what` names the replays."""
         if self.error is not None:
             return f"a replay of {what} failed: {describe(self.error)}"
         if not self.result.checks:
@@ -309,8 +306,7 @@ class Replays:
         self._checks[name] = worse_check(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:
-        """Return a check for each output and for each tensor of state that differs, and one check for all other
-        state."""
+        """Return a check for each output and each tensor of state that differs, and one check for all other state."""
         same = {name for name, check in self._checks.items() if name.startswith("state ") and check.equal}
         reported = tuple(check for name, check in self._checks.items() if name not in same)
         return (*reported, Check(f"state ({len(same)} tensors)")) if same else reported
@@ -337,8 +333,7 @@ class Replays:
         return "pass" if advances.eager_differ == advances.replays_differ else "fail", advances
 
     def _first_step(self, built: Mapping[str, torch.Tensor], expected: StepResult) -> Literal["pass", "fail"]:
-        """Compare a replay that starts from the state of construction with the first eager step. This comparison is the
-        last one."""
+        """Compare a replay from the state of construction with the first eager step. This comes last."""
         session = self.session
         with users_code("step", "the state could not be restored"):
             for path, value in self.reference.start.items():

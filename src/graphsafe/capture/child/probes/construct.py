@@ -74,7 +74,6 @@ def send_built(session: Session, attempts: list[Attempt], threads: set[threading
 
 
 def construct(session: Session, attempts: Sequence[Attempt], threads: set[threading.Thread]) -> Construct:
-    """Return the probe `construct`."""
     device = session.device
     states = device.random_states()
     draws = {name: device.draw(name) for name in states}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import torch
@@ -33,8 +34,7 @@ _SECONDS = 20.0
 _MOST_BYTES = 256 * 2**20
 "The largest number of bytes of outputs and state that are saved for all rounds together."
 _STATE_BYTES = 2**20
-"""The largest number of bytes of state that are compared, with the smallest tensors first. A change in a larger tensor
-shows in the outputs."""
+"The most bytes of state that are compared, the smallest tensors first. Outputs show changes of larger tensors."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -62,7 +62,8 @@ def run(job: Job, channel: Channel) -> None:
         kept = DeviceStateCopy(session, rounds.put_back)
         rounds.steps, rounds.is_whole = _rounds(session, inputs_of_rounds(session, kept))
         if rounds.is_whole:
-            rounds.late = _late_rounds(session, kept)
+            with contextlib.suppress(TargetError):
+                rounds.late = late_rounds(session, kept, lambda: session.path_step(wait=False))
         save_values(channel, ROUNDS, rounds)
         # The file above is saved first, so that a device that fails from here on takes nothing away.
         if rounds.is_whole and can_compare_continued(session, reference):
@@ -98,21 +99,13 @@ def _round(session: Session, number: int) -> StepResult | None:
     except TargetError:
         return None
     state = _compared(session)
-    values = host_values(session.device, state)
-    values = {path: value for path, value in values.items() if not _holds_addresses(value)}
+    values = {
+        path: value
+        for path, value in host_values(session.device, state).items()
+        if value.dtype != torch.int64 or bool((value <= ADDRESS).all())  # addresses differ in each process
+    }
     digests = session.device.digests({path: state[path] for path in values})
     return StepResult(host_values(session.device, outputs.tensors), dict(outputs.hosts), digests, values)
-
-
-def _holds_addresses(value: torch.Tensor) -> bool:
-    return value.dtype == torch.int64 and bool((value > ADDRESS).any())
-
-
-def _late_rounds(session: Session, kept: DeviceStateCopy) -> list[StepResult]:
-    try:
-        return late_rounds(session, kept, lambda: session.path_step(wait=False))
-    except TargetError:
-        return []
 
 
 def _compared(session: Session) -> dict[str, torch.Tensor]:

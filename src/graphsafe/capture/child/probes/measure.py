@@ -72,7 +72,6 @@ def eager_times(session: Session, state: Snapshot) -> Times:
 
 
 def times_of(session: Session, call: Callable[[], Any], state: Snapshot) -> Times:
-    """Time one call."""
     return interleaved_times(session, [call], state)[0]
 
 

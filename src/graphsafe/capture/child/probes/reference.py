@@ -33,8 +33,7 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.replay import Check
 
 _GIVEN_BYTES = 256 << 20
-"""Up to this total size all values after construction are shared. Above it, only values that differ between builds are
-shared."""
+"Up to this total size all values after construction are shared, above it only those that differ between builds."
 _AGAIN = 3
 """Number of times that the same steps are run again. With so many runs, it is unlikely that the results of float
 atomics agree in all of them by chance."""
@@ -105,7 +104,6 @@ class _Runs:
         self.events = self._events()
 
     def answer(self) -> Reference:
-        """Return the answer for the parent."""
         lazy, caches, checks = tuple(self.lazy), tuple(self.lazy_caches), tuple(self.checks)
         asked, counts = tuple(dict.fromkeys(self.asked)), tuple(sorted(self.host_counts))
         return Reference(
@@ -113,7 +111,6 @@ class _Runs:
         )
 
     def expected(self) -> Expected:
-        """Return the results with which replays are compared."""
         start = {path: values for path, values in self._start.values.items() if path in self.first.changed}
         return Expected(
             self.first.steps,
@@ -254,8 +251,7 @@ def add_run(spread: Spread, left: Series, right: Series) -> None:
 
 
 def compared(path: Series, plain: Series, noise: Spread, rounding: Spread) -> list[Check]:
-    """Compare the steps along the path of captures with plain eager steps: their outputs, and the state that
-    differs."""
+    """Compare the steps along the path of captures with plain eager steps: their outputs, and state that differs."""
     checks: dict[str, Check] = {}
 
     def add(name: str, step: int, apart: Difference, value: torch.Tensor | None) -> None:

@@ -40,7 +40,7 @@ _MOST_CAPTURES = 7
 _SECONDS = 2.0
 "After the minimum number of captures, no capture starts after this many seconds."
 MAY_BE_CHANCE = ("scalar", "address")
-"""Kinds of differences that may come from unwritten bytes between arguments, which keep old contents."""
+"Kinds of differences that may come from unwritten bytes between arguments, which keep old contents."
 _REPEATS = 3
 "Number of replays of each graph on the same inputs. It is more than one, since float atomics do not differ every time."
 _REPEATS_OF_CHANCE = 12
@@ -153,8 +153,7 @@ class Twins:
         )
 
     def _not_again(self, failure: CaptureFailure) -> Twin:
-        """Return the answer for a second capture that failed. If it ran out of memory, that says nothing about the
-        step."""
+        """Return the answer for a second capture that failed. Running out of memory says nothing about the step."""
         short = "out of memory" in failure.message.lower() or failure.type == "OutOfMemoryError"
         why = f"a second capture failed: {failure.type}: {failure.message}"
         return replace(self._answer("skipped" if short else "fail", ()), reason=why, first_error=failure)
@@ -296,8 +295,7 @@ class Twins:
         return causes, None if causes else "elsewhere"
 
     def _rebound_by_refresh(self, keys: set[Key]) -> list[Cause]:
-        """Return the tensors that a refresh rebinds, if captures before and after the refresh differ in one of
-        `keys`."""
+        """Return the tensors that a refresh rebinds, if captures before and after it differ in one of `keys`."""
         session = self._session
         if session.subject.refresh is None:
             return []
@@ -316,8 +314,7 @@ class Twins:
         return [Cause("input", path, None, None, frames) for path in rebound[:_MOST_NAMED]] if keys & again else []
 
     def _chance(self) -> set[Key]:
-        """Return the differences between captures from the same state and seed. They come from unwritten bytes, a
-        clock, and the like."""
+        """Return the differences between captures from the same state and seed: unwritten bytes, a clock and so on."""
         return self._differing(lambda: None, self._before, self._seed) or set()
 
     def _outside_bindings(self, found: list[Difference], start: PreCaptureState, seed: int) -> Explained:
@@ -368,8 +365,7 @@ class Twins:
 
 
 def _is_of_ranks(one: Difference) -> bool:
-    """Return whether the difference is in NCCL's arguments. They contain a count of launches, which another rank may
-    have changed."""
+    """Return whether the difference is in NCCL's arguments: their count of launches may follow from another rank."""
     return one.op.startswith("nccl") and one.what in MAY_BE_CHANCE
 
 
@@ -382,8 +378,7 @@ def _key(one: Difference) -> Key:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Stop garbage collection in this block. If blocks were freed in the middle of only one capture, the two pools
-    would differ."""
+    """Stop garbage collection in this block. Blocks freed in the middle of one capture would change its pool."""
     gc.collect()
     gc.disable()
     try:

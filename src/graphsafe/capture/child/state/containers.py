@@ -46,8 +46,7 @@ def count_from(text: str) -> Any:
 
 
 def position_of(iterator: Any) -> int | None:
-    """Return the number of elements that were taken. Return None at the end, where the iterator has dropped its
-    sequence."""
+    """Return the number of elements taken; None at the end, where the iterator has dropped its sequence."""
     reported = iterator.__reduce__()
     return reported[2] if len(reported) > 2 else 0 if len(reported[1][0]) else None
 
@@ -192,8 +191,7 @@ def _base(kind: type) -> Any:
 
 
 def put_back_host(reach: ReachableState, path: str, value: Any) -> None:
-    """Put back one host value at the place where `reach` found it. MISSING removes the value. Raises StateError if the
-    place refuses."""
+    """Put back a host value where `reach` found it. MISSING removes it. Raises StateError if the place refuses."""
     container, key = reach.owners[path]
     if type(value) is itertools.count:
         value = count_from(count_text(value) or "")
@@ -224,8 +222,7 @@ def held_at(container: Any, key: Any) -> Any:
 
 
 def put_at(container: Any, key: Any, value: Any) -> None:
-    """Store a value where `held_at` reads it. Tuples are not supported. Raises the container's own error if it
-    refuses."""
+    """Store a value where `held_at` reads it, except in tuples. Raises the container's error if it refuses."""
     kind = type(container)
     if kind is Slot:
         container.put(value)

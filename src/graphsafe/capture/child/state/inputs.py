@@ -1,5 +1,4 @@
-"""Finds the inputs of a step: tensors, arrays and numbers in its arguments. Paths are the same as in
-`reachable_state`."""
+"""Finds the inputs of a step: tensors, arrays and numbers in its arguments, by the paths of `reachable_state`."""
 
 from __future__ import annotations
 
@@ -97,8 +96,7 @@ def numbers_of(subject: Subject) -> list[str]:
 
 
 def _arguments(subject: Subject, in_objects: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield each value inside the arguments, each object only once. With `in_objects`, also yield values inside plain
-    objects."""
+    """Yield each value inside the arguments once. With `in_objects`, also yield values inside plain objects."""
     seen: set[int] = set()
     todo: deque[Item] = deque([("args", subject.args, None, None), ("kwargs", subject.kwargs, None, None)])
     while todo and len(seen) < MOST_OBJECTS:

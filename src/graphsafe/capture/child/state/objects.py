@@ -78,8 +78,7 @@ class Layout:
 
 
 def cached_per_class(find: Callable[[type], Result]) -> Callable[[type], Result]:
-    """Cache a function's result for each class. The key is the class's address, because hashing a class may run code of
-    its metaclass."""
+    """Cache a result for each class, by its address: hashing a class may run code of its metaclass."""
     known: dict[int, tuple[type, Result]] = {}
 
     def ask(kind: type) -> Result:
@@ -133,8 +132,7 @@ def function_of(item: Any) -> types.FunctionType | None:
 
 
 def code_of(called: Any) -> types.CodeType | None:
-    """Return the code object that a call runs. For a decorated function it is that of the function inside, for a module
-    that of `forward`."""
+    """Return the code that a call runs: of the function inside decorators, or of a module's `forward`."""
     if issubclass(type(called), functools.partial):
         return code_of(functools.partial.func.__get__(called))
     if type(called) is types.MethodType:

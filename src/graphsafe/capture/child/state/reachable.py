@@ -27,8 +27,7 @@ def _with_refresh(subject: Subject) -> dict[str, Any]:
 
 
 def reach_with_refresh(subject: Subject) -> ReachableState:
-    """Return what `reachable_state` returns, with everything that `refresh` refers to: it may keep state of its own
-    from call to call."""
+    """Return `reachable_state` with all that `refresh` refers to, since it may keep state from call to call."""
     return walk(_with_refresh(subject))
 
 

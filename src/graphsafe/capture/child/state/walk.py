@@ -147,8 +147,7 @@ class ObjectWalk:
 
 
 def _is_code(item: Any) -> bool:
-    """Return whether the object is a module, a function written in C, or a class that no file of the project
-    defines."""
+    """Return whether the object is a module, a function written in C, or a class from outside of the project."""
     if issubclass(type(item), (types.ModuleType, types.BuiltinFunctionType)):
         return True
     if not issubclass(type(item), type):

@@ -170,8 +170,7 @@ class Call:
             self._pairs(name, first, later._first[name])
 
     def gives(self, frames: tuple[CallSite, ...], line: int) -> bool:
-        """Return whether the break returned a value to a call on this line. The line is in the function to which
-        `frames` lead."""
+        """Return whether the break returned a value to a call on this line of the function to which `frames` lead."""
         at = len(frames)
         return self.handed.returns and self.frames[:at] == frames and self.frames[at].line == line
 

@@ -63,8 +63,7 @@ def _visits(base: Log, other: Log, handed: Sequence[BreakValues]) -> Iterator[Ne
 
 
 def _flows(base: Log, other: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
-    """Yield the needs of variables that differ. Results come first, since the inputs of the next break follow from
-    them."""
+    """Yield the needs of variables that differ. Results come first: the inputs of the next break follow from them."""
     given = list(_left(base, other, handed))
     yield from given
     for one, two in () if given else zip(base.visits, other.visits, strict=True):
@@ -164,8 +163,7 @@ def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ..
 
 
 def _first_apart(frames: tuple[CallSite, ...], there: Set[tuple[CallSite, ...]]) -> tuple[CallSite, ...]:
-    """Return the frames up to the first call that the other step does not make. If it makes every call, return all
-    frames."""
+    """Return the frames up to the first call that the other step does not make, or all frames."""
     return next((frames[:depth] for depth in range(1, len(frames)) if frames[:depth] not in there), frames)
 
 
@@ -176,8 +174,7 @@ def _other_view(one: Op, two: Op) -> bool:
 def _rebound(
     log: Log, op: Op, left: Argument, right: Argument, assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> Iterator[Need]:
-    """Yield the needs of lines that rebind state to new memory. They have to run eagerly, and write into a fixed
-    buffer."""
+    """Yield the needs of lines that rebind state to new memory: they run eagerly and write into a fixed buffer."""
     path = next((one.memory.path for one in (left, right) if one.memory and one.memory.path), None)
     if path is None:
         yield Need("statement", "GS703", "it reads other memory in each step", op.frames)
@@ -199,8 +196,7 @@ def _rebound(
 
 
 def _unhanded(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
-    """Yield the needs of tensors that a break makes and a later operation reads, although the break does not pass them
-    on."""
+    """Yield the needs of tensors that a break makes and a later operation reads, but that it does not pass on."""
     given = {key for visit in log.visits for key in visit.handed}
     for op in log.ops:
         if op.visit is not None or not op.on_device:
@@ -222,8 +218,7 @@ def _unhanded(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
 
 
 def _beside(log: Log) -> Iterator[Need]:
-    """Yield the needs of work that a capture would miss: work on other GPUs, random numbers on the host, and writes on
-    the host."""
+    """Yield the needs of work that a capture would miss: on other GPUs, and random numbers and writes on the host."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it runs on another device", op.frames)
@@ -263,8 +258,7 @@ def _kept(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
 
 
 def _apart(one: Sequence[object], two: Sequence[object]) -> Iterator[tuple[slice, slice]]:
-    """Yield the parts in which two sequences differ. A common beginning and a common end are skipped before difflib
-    compares."""
+    """Yield the parts in which two sequences differ. difflib does not compare a common beginning and end."""
     head = 0
     while head < min(len(one), len(two)) and one[head] == two[head]:
         head += 1

@@ -168,7 +168,6 @@ def _judged(search: Search) -> Marks:
 
 
 def _code(session: Session, search: Search, plan: Plan) -> Emitted:
-    """Return the code that applies the plan, or the reason why there is none."""
     try:
         return Emitted(emitted(session, search, headline(plan)))
     except Unemittable as error:

@@ -86,8 +86,7 @@ def record(
 
 
 def _caller_of_backward(frame: FrameType) -> FrameType:
-    """Return the frame of the outermost call of autograd's engine around `frame`. Return `frame` itself if there is
-    none."""
+    """Return the frame of the outermost call of autograd's engine around `frame`, or `frame` itself."""
     found, at = frame, frame
     while at.f_back is not None:
         if at.f_code.co_name == "_engine_run_backward":

@@ -31,8 +31,7 @@ class Unplannable(Exception):
 
 @dataclass
 class Search:
-    """The search for breaks. `find()` finds them. `widen(...)` adds a need that a replay has shown, for the next
-    search."""
+    """The search for breaks. `find()` finds them, and `widen(...)` adds a need that a replay has shown."""
 
     session: Session
     start: Snapshot
@@ -68,8 +67,7 @@ class Search:
         )
 
     def blame(self, causes: Sequence[Cause]) -> None:
-        """Make the line of each cause run eagerly. Raises TargetError. Raises Unplannable if a line cannot be
-        cut out."""
+        """Make the line of each cause run eagerly. Raises TargetError, and Unplannable if a line cannot be cut out."""
         self._bare = self._logs()
         for cause in self.split.moved(causes, self._running()):
             self.causes.append(cause)
@@ -177,8 +175,7 @@ class Search:
             self._take(one, roots)
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Note that these regions use the value of a break, which has this cause. `above` are the calls that lead to
-        the regions."""
+        """Note that these regions, to which the calls `above` lead, use the value of a break with this cause."""
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 
@@ -206,8 +203,7 @@ class Search:
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function eager. Its code cannot be changed, because each step creates a new function
-        object."""
+        """Make the calls of a function eager whose code cannot be changed, since each step makes it anew."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))

@@ -20,7 +20,7 @@ class Flat:
 
     tensors: tuple[torch.Tensor, ...]
     hosts: tuple[Any, ...]
-    """Pairs `(path, text)` for plain values and for the structure. Other objects are compared only by their type."""
+    "Pairs `(path, text)` for plain values and for the structure. Other objects are compared only by their type."
 
 
 def flat(value: Any) -> Flat:

@@ -268,7 +268,8 @@ class _Watch:
         if not self._session.device.is_on_device(tensor):
             small = tensor.numel() <= _SHOWN_VALUES and not tensor.is_meta and tensor.layout == torch.strided
             from_before = bool(keys) and keys[0] in self._before
-            values = str(tensor.detach().tolist()) if small and not from_before and _is_host(tensor) else None
+            is_host = tensor.device.type == "cpu" and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+            values = str(tensor.detach().tolist()) if small and not from_before and is_host else None
             return Argument(size, strides, offset, None, values)
         if not keys:
             return Argument(size, strides, offset, None)
@@ -283,10 +284,6 @@ class _Watch:
             return ()
         self._alive.append(storage)
         return (int(storage._cdata),)
-
-
-def _is_host(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu" and type(tensor) in (torch.Tensor, torch.nn.Parameter)
 
 
 class _Ops(OperationMode):  # type: ignore[no-untyped-call]

@@ -231,8 +231,7 @@ class Function:
         return True
 
     def outputs(self, place: Place) -> tuple[str, ...]:
-        """Return the variables that the region assigns and that are read outside of it, or in the next iteration of a
-        loop around it."""
+        """Return the variables that the region assigns, and that are read outside or in a loop's next iteration."""
         inside = {id(node): node for node in within(place.statements)}
         read = loads_of(node for node in ast.walk(self.node) if id(node) not in inside)
         around: ast.stmt | None = self._outer[id(place.statements[0])][2]
@@ -267,7 +266,6 @@ def function_with(region: Region) -> Function:
 
 
 def grouped(regions: Mapping[int, Region]) -> dict[Function, dict[int, Region]]:
-    """Return the regions of each function, with their numbers."""
     found: dict[Function, dict[int, Region]] = {}
     for number, region in regions.items():
         found.setdefault(function_with(region), {})[number] = region
