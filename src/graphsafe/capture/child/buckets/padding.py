@@ -155,14 +155,12 @@ class _Rows:
         """Return the outputs of live requests that differ between the fillings that have been replayed."""
         zeros = self._results[ZEROS]
         tried = [fill for fill in (DUMMY, STALE) if fill in self._results]
-        names = [self._differing(self._results[fill], zeros, self.member.noise) for fill in tried]
-        return tuple(sorted({name for found in names for name in found}))
+        found = (self._differing(self._results[fill], zeros, self.member.noise) for fill in tried)
+        return tuple(sorted(set[str]().union(*found)))
 
     def _differing(self, found: Sequence[Values], expected: Sequence[Values], noise: Spread) -> tuple[str, ...]:
-        names = [
-            self.member.differing_outputs(ours, theirs, noise) for ours, theirs in zip(found, expected, strict=True)
-        ]
-        return tuple(sorted({name for found in names for name in found}))
+        pairs = zip(found, expected, strict=True)
+        return tuple(sorted(set[str]().union(*(self.member.differing_outputs(*pair, noise) for pair in pairs))))
 
     def _replays(self, fill: str) -> list[dict[str, torch.Tensor]]:
         """Replay twice with this filling, and return the live rows of the outputs."""

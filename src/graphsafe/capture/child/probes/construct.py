@@ -31,7 +31,15 @@ def run(job: Job, channel: Channel) -> None:
     attempts: list[Attempt] = []
     threads = set(threading.enumerate())
     try:
-        _examine(job, channel, attempts, threads)
+        with opened(job, channel, attempts) as session:
+            channel.phase("look at what construction left")
+            send_built(session, attempts, threads)
+            filled = fill_zero_parameters(session.device, session.subject)
+            snapshot = Snapshot(session.device, session.subject)
+            channel.send(Constructed(snapshot.digests, reachable_state(session.subject).unreadable))
+            with own_graphs_watched(session) as own:
+                _vary(session, snapshot, _filled(filled))
+            channel.send(session.device.memory(), own())
     except TargetError as error:
         # A constructor that leaves a capture open often fails later, on another line, because the capture is open.
         if attempts and error.stage != "step":
@@ -39,26 +47,16 @@ def run(job: Job, channel: Channel) -> None:
         raise
 
 
-def _examine(job: Job, channel: Channel, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
-    with opened(job, channel, attempts) as session:
-        channel.phase("look at what construction left")
-        device = session.device
-        send_built(session, attempts, threads)
-        filled = fill_zero_parameters(device, session.subject)
-        snapshot = Snapshot(device, session.subject)
-        channel.send(Constructed(snapshot.digests, reachable_state(session.subject).unreadable))
-        with own_graphs_watched(session) as own:
-            try:
-                tried = try_inputs(session, snapshot)
-                channel.send(
-                    Limits((*_filled(filled), *tried.limits)), Varied(tuple(tried.unvaried), tuple(tried.unvaried_host))
-                )
-            except Broken as broken:
-                channel.send(BrokenBy(broken.path))
-                session.ranks.gone = True
-            except StateError as error:
-                channel.send(Limits((Limit("not-varied", "all inputs", str(error)),)))
-        channel.send(device.memory(), own())
+def _vary(session: Session, snapshot: Snapshot, limits: list[Limit]) -> None:
+    try:
+        tried = try_inputs(session, snapshot)
+        varied = Varied(tuple(tried.unvaried), tuple(tried.unvaried_host))
+        session.channel.send(Limits((*limits, *tried.limits)), varied)
+    except Broken as broken:
+        session.channel.send(BrokenBy(broken.path))
+        session.ranks.gone = True
+    except StateError as error:
+        session.channel.send(Limits((Limit("not-varied", "all inputs", str(error)),)))
 
 
 def send_built(session: Session, attempts: list[Attempt], threads: set[threading.Thread]) -> None:

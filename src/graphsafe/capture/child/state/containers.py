@@ -6,6 +6,7 @@ import ast
 import functools
 import gc
 import itertools
+import operator
 import queue
 import types
 from array import array
@@ -162,22 +163,23 @@ def refill(container: Any, before: Any) -> None:
 
 def _refill_base(base: Any, container: Any, before: Any) -> None:
     if base in (dict, OrderedDict):
-        now = list(base.items(container))
-        if len(now) != len(before) or any(
-            key is not old or value is not kept for (key, value), (old, kept) in zip(now, before, strict=True)
-        ):
+        flat = itertools.chain.from_iterable
+        if not _are_the_same(list(flat(base.items(container))), list(flat(before))):
             base.clear(container)
             for key, value in before:
                 base.__setitem__(container, key, value)
     elif base in (deque, set):
-        now = list(base.__iter__(container))
-        if len(now) != len(before) or any(left is not right for left, right in zip(now, before, strict=True)):
+        if not _are_the_same(list(base.__iter__(container)), before):
             base.clear(container)
             (deque.extend if base is deque else set.update)(container, before)
     elif base in (list, bytearray, array):
         base.__setitem__(container, slice(None), before)
     else:
         base.__setitem__(container, ..., before)
+
+
+def _are_the_same(now: list[Any], before: list[Any]) -> bool:
+    return len(now) == len(before) and all(map(operator.is_, now, before))
 
 
 def _base(kind: type) -> Any:

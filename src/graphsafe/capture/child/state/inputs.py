@@ -83,9 +83,7 @@ def numbers_of(subject: Subject) -> list[str]:
     """Return the paths of Python and NumPy numbers among the step's arguments. A graph holds them as constants. For
     numbers in a set, the path is that of the set."""
     numpy: Any = sys.modules.get("numpy")
-    numbers: tuple[type, ...] = (
-        (bool, int, float, complex) if numpy is None else (bool, int, float, complex, numpy.generic)
-    )
+    numbers: tuple[type, ...] = (bool, int, float, complex, *([] if numpy is None else [numpy.generic]))
     found = []
     for path, value in _arguments(subject, in_objects=True):
         kind = type(value)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import held_at, put_at, put_back_host, reachable_state
+from graphsafe.capture.child.state import ReachableState, held_at, put_at, put_back_host, reachable_state
 from graphsafe.capture.child.state.containers import MISSING
 from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.device.bits import layout_text
@@ -37,13 +37,10 @@ class Slots:
     def __init__(self, subject: Subject, paths: Sequence[str]) -> None:
         self._subject = subject
         self._paths = paths
-        reach = reachable_state(subject) if paths else None
-        self.before: Mapping[str, torch.Tensor | None] = {}
+        reach = reachable_state(subject) if paths else ReachableState()
+        self.before = {path: reach.tensors.get(path) for path in paths}
         "The tensors that were in these places at the first visit of the break."
-        self._places: dict[str, tuple[Any, Any]] = {}
-        if reach is not None:
-            self.before = {path: reach.tensors.get(path) for path in paths}
-            self._places = {path: reach.owners[path] for path in paths if path in reach.owners}
+        self._places = {path: reach.owners[path] for path in paths if path in reach.owners}
         self._moving = False
 
     def look(self) -> None:
