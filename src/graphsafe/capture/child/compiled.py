@@ -76,7 +76,6 @@ _COUNTERS = ("cudagraph_skips", "cudagraph_partitions", "cudagraph_recorded_non_
 def run(job: Job, channel: Channel) -> None:
     messages: list[str] = []
     with _log_collected(messages), _compiled_anew(), opened(job, channel) as session:
-        session.load_sets()
         with session.device.capture_stream():
             session.warm_up()
             captures: list[Attempt] = []

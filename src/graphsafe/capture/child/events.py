@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from graphsafe.capture.child.session import REPLAYS, Session
-from graphsafe.capture.child.state.objects import code_of
+from graphsafe.capture.child.state import defined_at
 from graphsafe.capture.child.targets import TargetError, users_code
-from graphsafe.capture.shared.frames import written_at
-from graphsafe.report.model import CallSite
 
 
 def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
@@ -29,14 +27,10 @@ def fire(session: Session, number: int, name: str) -> None:
     """Run an event. Raises TargetError."""
     session.channel.phase(f"event {name}")
     session.seed(inputs_of_event(number))
-    with users_code("step", f"the event {name!r} failed", place_of_event(session, name)):
-        session.subject.events[name]()
+    event = session.subject.events[name]
+    with users_code("step", f"the event {name!r} failed", defined_at(event)):
+        event()
         session.device.synchronize()
-
-
-def place_of_event(session: Session, name: str) -> CallSite | None:
-    """Return where the event is written; None if its code is not the user's, as for `gc.collect`."""
-    return written_at(code_of(session.subject.events[name]))
 
 
 def inputs_of_event(number: int) -> int:

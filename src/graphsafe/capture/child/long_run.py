@@ -23,12 +23,18 @@ from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, Expected
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.session import REPLAYS, Session, host_values, load_values
-from graphsafe.capture.child.state import Snapshot, Undo, copies_of, generators_of, inputs_of, reachable_state
-from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.snapshot import Bindings
+from graphsafe.capture.child.state import (
+    Bindings,
+    Snapshot,
+    Undo,
+    copies_of,
+    defined_at,
+    generators_of,
+    inputs_of,
+    reachable_state,
+)
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.protocol import Recording
-from graphsafe.capture.shared.frames import written_at
 from graphsafe.report.probes.memory import Drift, Growth, Keeping, LateFailure, Moved
 
 _POINTS = 10
@@ -42,7 +48,6 @@ _STATM = "/proc/self/statm"
 
 
 def long_run(session: Session, recording: Recording, replays: int) -> LongRun:
-    session.load_sets()
     session.capture_path = True
     run = _LongRun(session, recording)
     marks = {max(1, round(replays * point / _POINTS)) for point in range(1, _POINTS + 1)}
@@ -200,7 +205,6 @@ class _LongRun:
 
     def answer(self, replays: int) -> LongRun:
         """Return the measurements. Each drift lists the state that has moved since the check before."""
-        refresh = self._session.subject.refresh
         moved = tuple(Moved(path, replay) for path, replay in self._moved.items())
         growth = Growth(
             replays=replays,
@@ -215,7 +219,7 @@ class _LongRun:
             failure=self.failure,
             stopped=self.stopped,
         )
-        return LongRun(growth, tuple(self._points), None if refresh is None else written_at(code_of(refresh)))
+        return LongRun(growth, tuple(self._points), defined_at(self._session.subject.refresh))
 
 
 def _host_bytes() -> int | None:

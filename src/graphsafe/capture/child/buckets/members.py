@@ -12,8 +12,7 @@ import torch
 from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected
 from graphsafe.capture.child.session import Session, host_values, load_values
-from graphsafe.capture.child.state import ReachableState, inputs_of, reachable_state
-from graphsafe.capture.child.state.snapshot import Bindings
+from graphsafe.capture.child.state import Bindings, ReachableState, inputs_of, reachable_state
 from graphsafe.capture.device.protocol import Recording
 from graphsafe.report.text import bucket_name
 
@@ -88,10 +87,10 @@ class Member:
 
     def static_outputs(self) -> set[str]:
         """Return the outputs whose memory is older than the capture, so that it is not in the graph's pool."""
-        kept = {
-            tensor.untyped_storage().data_ptr() for tensor in reachable_state(self.session.subject).tensors.values()
-        }
-        return {name for name, tensor in self.outputs().items() if tensor.untyped_storage().data_ptr() in kept}
+        assert self.recording is not None
+        kept = set(reachable_state(self.session.subject).places().values())
+        outputs = self.session.outputs_of(self.recording.outputs).places()
+        return {name for name, place in outputs.items() if place in kept}
 
     def replay(self, k: int) -> dict[str, torch.Tensor]:
         """Replay on the inputs of replay `k`; return the results, on the host."""

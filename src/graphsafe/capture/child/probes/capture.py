@@ -33,7 +33,6 @@ from graphsafe.report.probes.twin import Twin
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        session.load_sets()
         built = reachable_state(session.subject).tensors
         channel.phase("wait for the reference to be built")
         unmatched = copy_reference_state(session, built)
@@ -119,7 +118,6 @@ def reference_of(session: Session) -> Expected | None:
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:
     """Return the tensors that construction left, with the reference's values, and the reference. Return None if there
     is no usable reference. This is for children that replay something other than the plain capture."""
-    session.load_sets()
     built = reachable_state(session.subject).tensors
     unmatched = copy_reference_state(session, built)
     reference = reference_of(session)
@@ -261,10 +259,11 @@ class Replays:
         """Replay once, after other allocations and with poisoned outputs. Return how far the generator advanced."""
         session, device = self.session, self.session.device
         device.churn()
-        kept = {_storage(tensor) for tensor in reachable_state(session.subject).tensors.values()}
-        for tensor in session.outputs_of(self.recording.outputs).tensors.values():
-            if _storage(tensor) not in kept and device.is_on_device(tensor):
-                device.poison(tensor)
+        kept = set(reachable_state(session.subject).places().values())
+        outputs = session.outputs_of(self.recording.outputs)
+        for path, place in outputs.places().items():
+            if place not in kept and device.is_on_device(outputs.tensors[path]):
+                device.poison(outputs.tensors[path])
         before = session.offset()
         self.recording.replay()
         device.synchronize()
@@ -347,7 +346,3 @@ class Replays:
         self._outputs(1, session.outputs_of(self.recording.outputs), expected)
         differs = any(check.result == "different" for check in self._checks.values())
         return "fail" if differs else "pass"
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()

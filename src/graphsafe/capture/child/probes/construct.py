@@ -13,13 +13,11 @@ from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits
 from graphsafe.capture.child.buckets.declared import declaration_of
 from graphsafe.capture.child.own_graphs.probe import own_graphs_watched
 from graphsafe.capture.child.session import Session, opened
-from graphsafe.capture.child.state import Snapshot, StateError, reachable_state
-from graphsafe.capture.child.state.objects import code_of
+from graphsafe.capture.child.state import Snapshot, StateError, defined_at, reachable_state
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.trial import Broken, try_inputs
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
 from graphsafe.capture.device.protocol import Device, RandomState
-from graphsafe.capture.shared.frames import written_at
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.model import Limit
 from graphsafe.report.probes.construct import Attempt, Construct
@@ -63,7 +61,7 @@ def send_built(session: Session, attempts: list[Attempt], threads: set[threading
     """Report the built target, and the state that construction left."""
     device = session.device
     declared = declaration_of(session.subject)
-    entry = written_at(code_of(session.subject.fn))
+    entry = defined_at(session.subject.fn)
     platform = Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())
     session.channel.send(
         construct(session, attempts, threads),

@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphsafe.capture.answers.probes import Fired, FiredEvents
-from graphsafe.capture.child.events import fire, inputs_of_event, place_of_event
+from graphsafe.capture.child.events import fire, inputs_of_event
 from graphsafe.capture.child.probes.capture import Replays, replayed
 from graphsafe.capture.child.session import opened
-from graphsafe.capture.child.state import reachable_state
-from graphsafe.capture.child.state.reach import moved_tensors
+from graphsafe.capture.child.state import defined_at, moved_tensors, reachable_state
 from graphsafe.capture.shared.job import Channel, Job
 
 
@@ -35,5 +34,5 @@ def run(job: Job, channel: Channel) -> None:
                 return  # the reference has already reported the failure
             steps = replace(reference, steps=reference.events)
             checks = Replays(session, recording, steps).once(number + 1, inputs_of_event(number))
-            found += (Fired(name, place_of_event(session, name), moved_tensors(before, after), checks),)
+            found += (Fired(name, defined_at(session.subject.events[name]), moved_tensors(before, after), checks),)
             channel.send(FiredEvents(found))

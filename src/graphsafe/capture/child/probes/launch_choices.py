@@ -29,7 +29,6 @@ _SLOWER = 1.2
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        session.load_sets()
         with session.device.capture_stream():
             session.warm_up()
         session.seed(CAPTURE_SEED)

@@ -47,7 +47,6 @@ _UNITS_OF_CPU = 2.0
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         channel.phase("share what construction left")
-        session.load_sets()
         start = Snapshot(session.device, session.subject)
         _save_given(session, start)
         runs = _Runs(session, start)

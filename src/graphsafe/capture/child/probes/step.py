@@ -46,15 +46,19 @@ class StepEvents:
     def send(self, session: Session) -> None:
         """Report the probe `step` and the events."""
         syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
-        allocations, unknown = _count(self.warm, {"allocation"}), tuple(session.device.unknown_operations())
-        step = Step("fail" if syncs or copies else "pass", ran=True, syncs=syncs, copies=copies)
-        step = replace(step, allocations=allocations, unknown_operations=unknown)
+        step = Step(
+            "fail" if syncs or copies else "pass",
+            ran=True,
+            syncs=syncs,
+            copies=copies,
+            allocations=_count(self.warm, {"allocation"}),
+            unknown_operations=tuple(session.device.unknown_operations()),
+        )
         session.channel.send(step, Watched(_aggregated(self.warm, self.first, self.captured)))
 
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        session.load_sets()
         decides_later = observe(session).changes_host or session.subject.refresh is not None
         channel.send(held_by_step(session))
         if session.device.evidence == "predicted":

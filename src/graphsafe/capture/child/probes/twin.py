@@ -24,13 +24,19 @@ from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.probes.before import PreCaptureState, changes_between
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, host_values
-from graphsafe.capture.child.state import Snapshot, StateError, copies_of, put_back_host, reachable_state
-from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.reach import Constants, moved_tensors
+from graphsafe.capture.child.state import (
+    Snapshot,
+    StateError,
+    copies_of,
+    defined_at,
+    moved_tensors,
+    put_back_host,
+    reachable_state,
+)
+from graphsafe.capture.child.state.reach import Constants
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import NotComparable, Recording
-from graphsafe.capture.shared.frames import written_at
 from graphsafe.report.probes.probe import ProbeStatus
 from graphsafe.report.probes.twin import Cause, Difference, Twin
 
@@ -309,7 +315,7 @@ class Twins:
         if isinstance(before, CaptureFailure) or isinstance(after, CaptureFailure) or after is None:
             return []
         again = {_key(one) for one in before.differences(after)}
-        frame = written_at(code_of(session.subject.refresh))
+        frame = defined_at(session.subject.refresh)
         frames = () if frame is None else (frame,)
         return [Cause("input", path, None, None, frames) for path in rebound[:_MOST_NAMED]] if keys & again else []
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from graphsafe.capture.shared.frames import is_user_file
+from graphsafe.capture.shared.frames import is_user_file, written_at
+from graphsafe.report.model import CallSite
 
 Result = TypeVar("Result")
 
@@ -145,6 +146,11 @@ def code_of(called: Any) -> types.CodeType | None:
         wrapped = None if function is None else function_of(function.__dict__.get("__wrapped__"))
         function = wrapped or function
     return None if function is None else function.__code__
+
+
+def defined_at(called: Any) -> CallSite | None:
+    """Return where the code of a function or a module is written; None if it is not the user's, as for `gc.collect`."""
+    return written_at(code_of(called))
 
 
 def is_own_file(file: str) -> bool:

@@ -13,13 +13,12 @@ import torch
 
 from graphsafe.capture.child.state import generators
 from graphsafe.capture.child.state.containers import StateError, contents, put_back_host, refill
-from graphsafe.capture.child.state.objects import code_of
+from graphsafe.capture.child.state.objects import defined_at
 from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.reachable import reach_with_refresh, reachable_state
 from graphsafe.capture.child.targets import Subject, users_code
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Device
-from graphsafe.capture.shared.frames import written_at
 
 _SHARE_OF_FREE = 0.25
 "Copies stay on the host if they would take more than this share of the device's free memory."
@@ -121,7 +120,7 @@ class Snapshot:
         self._bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         if self._subject.reset is not None:
-            with users_code("step", "reset failed", written_at(code_of(self._subject.reset))):
+            with users_code("step", "reset failed", defined_at(self._subject.reset)):
                 self._subject.reset()
 
     def changed(self, paths: Iterable[str] | None = None) -> list[str]:

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import ReachableState, held_at, put_at, put_back_host, reachable_state
-from graphsafe.capture.child.state.containers import MISSING
+from graphsafe.capture.child.state import MISSING, ReachableState, held_at, put_at, put_back_host, reachable_state
 from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.device.bits import layout_text
 from graphsafe.capture.plan.child.copies import (

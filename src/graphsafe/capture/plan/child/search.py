@@ -147,10 +147,8 @@ class Search:
     def _answer(self, need: Need, regions: Sequence[Region]) -> None:
         region = None if need.region is None else regions[need.region]
         if need.kind in ("private", "slot") and region is not None and need.name is not None:
-            self._hand(
-                region,
-                BreakValues(frozenset([need.name])) if need.kind == "private" else BreakValues(slots=(need.name,)),
-            )
+            private, slots = (frozenset([need.name]), ()) if need.kind == "private" else (frozenset(), (need.name,))
+            self._hand(region, BreakValues(private, slots))
             return
         cause = Cause(need.code, need.reason, need.frames, derived=any(not one.derived for one in self.causes))
         self.causes.append(cause)

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import reachable_state
-from graphsafe.capture.child.state.containers import MISSING
+from graphsafe.capture.child.state import MISSING, reachable_state
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_written
 from graphsafe.capture.plan.child.call import BreakValues, Call
