@@ -180,8 +180,7 @@ class Call:
         for name, first in self._first.items():
             new = result if name == "return" else cells[name].read()
             pairs += self._pairs(name, first, new)
-        copy_all([*pairs, *self._state_pairs()])
-        self._bind()
+        self._hand_over(pairs)
 
     def _pairs(self, name: str, first: Any, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
         if (first is MISSING) != (new is MISSING):
@@ -203,19 +202,6 @@ class Call:
             found.append((old, tensor))
         return found
 
-    def _state_pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        now = self._slots.tensors()
-        found = []
-        for path, held in self.held.items():
-            new = now.get(path)
-            if held is None or new is None or new is held:
-                continue
-            if _alike(held, new):
-                found.append((held, new))
-            elif path in self._settled:
-                raise GuardBroken(self.number, path, f"{layout_text(new)} where {layout_text(held)} was captured")
-        return found
-
     def settle(self) -> None:
         """Copy rebound state into the captured tensors. State whose size the break changed is left out; code that reads
         it has to run eagerly too."""
@@ -223,13 +209,21 @@ class Call:
         for path, held in self.held.items():
             if held is not None and path in now and _alike(held, now[path]):
                 self._settled.add(path)
-        copy_all(self._state_pairs())
-        self._bind()
+        self._hand_over([])
 
-    def _bind(self) -> None:
+    def _hand_over(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Copy these pairs and rebound state into the captured tensors, and bind the state to these again."""
         now = self._slots.tensors()
-        for path, held in self.held.items():
-            if held is not None and path in self._settled and now.get(path) is not held:
+        rebound = {path: held for path, held in self.held.items() if held is not None and now.get(path) is not held}
+        for path, held in rebound.items():
+            new = now.get(path)
+            if new is not None and _alike(held, new):
+                pairs.append((held, new))
+            elif new is not None and path in self._settled:
+                raise GuardBroken(self.number, path, f"{layout_text(new)} where {layout_text(held)} was captured")
+        copy_all(pairs)
+        for path, held in rebound.items():
+            if path in self._settled:
                 self._slots.bind(path, held)
 
 

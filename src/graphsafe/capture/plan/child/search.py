@@ -243,9 +243,9 @@ class Search:
 def _grown(function: Function, region: Region, need: Need) -> Region | None:
     if need.kind == "around":
         return function.around(region)
-    if need.name is None or need.kind not in ("defined", "used"):
-        return None
-    return function.defined(region, need.name) if need.kind == "defined" else function.used(region, need.name)
+    if need.name is not None and (need.kind == "defined" or need.kind == "used"):
+        return function.grown(region, need.name, need.kind)
+    return None
 
 
 def _holds(outer: Region, inner: Region) -> bool:

@@ -10,6 +10,7 @@ import ast
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Literal
 
 from graphsafe.capture.plan.shared.statements import (
     LOOPS,
@@ -194,27 +195,17 @@ class Function:
         """Return whether the function ends with this range."""
         return place.block is self.body and place.stop == len(self.body)
 
-    def defined(self, region: Region, name: str) -> Region | None:
-        """Return the region, grown to the last statement before it that assigns `name`, else to the last one anywhere.
-        Return None if no statement assigns `name`, as for an argument."""
-        return self._with_last(region, lambda one: name in own_stores(one), lambda one: begin(one) < region.first)
-
-    def used(self, region: Region, name: str) -> Region | None:
-        """Return the region, grown to the last statement after it that reads `name`, else to the last one anywhere.
-        Return None if no statement reads `name`."""
-        return self._with_last(region, lambda one: name in own_loads(one), lambda one: begin(one) > region.last)
-
-    def _with_last(
-        self, region: Region, wanted: Callable[[ast.stmt], bool], preferred: Callable[[ast.stmt], bool]
-    ) -> Region | None:
-        """Return the region, grown to the last wanted statement outside of it. Preferred statements are taken first."""
+    def grown(self, region: Region, name: str, to: Literal["defined", "used"]) -> Region | None:
+        """Return the region, grown to the last statement before it that assigns `name`, or after it that reads `name`.
+        If there is none on that side, take the last one anywhere. Return None if there is none, as for an argument."""
         place = self.place(region)
         if place is None:
             return None
-        chosen = {id(node) for node in within(place.statements)}
-        found = [statement for statement in self.statements() if id(statement) not in chosen and wanted(statement)]
-        found = list(filter(preferred, found)) or found
-        return self.hull(region, self.region_at(max(found, key=begin))) if found else None
+        inside = {id(node) for node in within(place.statements)}
+        names_of = own_stores if to == "defined" else own_loads
+        found = [one for one in self.statements() if id(one) not in inside and name in names_of(one)]
+        near = [one for one in found if (begin(one) < region.first if to == "defined" else begin(one) > region.last)]
+        return self.hull(region, self.region_at(max(near or found, key=begin))) if found else None
 
     def _reads(self, region: Region, name: str) -> bool:
         place = self.place(region)
