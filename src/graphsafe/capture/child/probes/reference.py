@@ -57,12 +57,10 @@ def run(job: Job, channel: Channel) -> None:
 def _save_given(session: Session, start: Snapshot) -> None:
     built = read_answers(session.channel.folder, "build")[Constructed].digests
     reach = reachable_state(session.subject)
-    tensors = reach.tensors
-    small = sum(tensor.nbytes for tensor in tensors.values()) <= _GIVEN_BYTES
-    differing = [path for path in tensors if small or built.get(path) != start.digests[path]]
-    given = {path: tensors[path] for path in differing}
+    small = sum(tensor.nbytes for tensor in reach.tensors.values()) <= _GIVEN_BYTES
+    given = {path: one for path, one in reach.tensors.items() if small or built.get(path) != start.digests[path]}
     values = host_values(session.device, given)
-    save_values(session.channel, GIVEN, ConstructedState(dict(start.digests), dict(reach.hosts), values))
+    save_values(session.channel, GIVEN, ConstructedState(start.digests, reach.hosts, values))
 
 
 class _Runs:

@@ -9,9 +9,12 @@ import itertools
 import operator
 import queue
 import types
+import weakref
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from contextlib import suppress
+from contextvars import Context, ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +36,7 @@ OPAQUE = (
     *(made for made in vars(itertools).values() if isinstance(made, type) and made is not itertools.count),
 )
 "Classes whose objects have a position that cannot be read."
+WEAK_TABLES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
 def count_text(counter: Any) -> str | None:
@@ -97,12 +101,45 @@ class Slot:
             self.descriptor.__delete__(self.of)
 
 
+class _InContext:
+    """Reads and sets a context variable, in the way that a descriptor reads and sets an attribute."""
+
+    def __get__(self, variable: ContextVar[Any], kind: Any = None) -> Any:
+        return variable.get(MISSING)
+
+    def __set__(self, variable: ContextVar[Any], value: Any) -> None:
+        variable.set(value)
+
+    def __delete__(self, variable: ContextVar[Any]) -> None:
+        try:
+            # A context variable cannot be unset again. Setting it to its default has the same effect for readers.
+            variable.set(Context().run(variable.get))
+        except LookupError:
+            raise ValueError("a context variable without a default cannot be unset again") from None
+
+
 _CELL: Any = types.CellType.cell_contents
+_CONTEXT = _InContext()
 
 
 def cell_slot(cell: types.CellType) -> Slot:
     """Return the place of the content of a closure's cell."""
     return Slot(cell, _CELL)
+
+
+def context_slot(variable: ContextVar[Any]) -> Slot:
+    """Return the place in which the current context stores the variable."""
+    return Slot(variable, _CONTEXT)
+
+
+def referent_of(reference: Any) -> Any:
+    """Return the object of a weak reference or a weak proxy; None if the object no longer exists."""
+    if isinstance(reference, weakref.ReferenceType):
+        return weakref.ReferenceType.__call__(reference)
+    with suppress(ReferenceError, AttributeError):
+        # Python has no function that returns a proxy's object, but a bound method of the proxy is bound to that object.
+        return reference.__init__.__self__
+    return None
 
 
 def tensors_kept_by(cache: Any) -> Iterator[torch.Tensor]:

@@ -21,12 +21,15 @@ from graphsafe.capture.child.state.containers import (
     MISSING,
     OPAQUE,
     OVER_SEQUENCES,
+    WEAK_TABLES,
     Slot,
     Variables,
     cell_slot,
+    context_slot,
     count_from,
     count_text,
     position_of,
+    referent_of,
 )
 from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import (
@@ -38,7 +41,6 @@ from graphsafe.capture.child.state.objects import (
     module_name,
     names_in,
 )
-from graphsafe.capture.child.state.references import WEAK_TABLES, context_slot, referent_of
 from graphsafe.capture.child.state.tensors import is_in_parts
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
 from graphsafe.capture.child.state.walk import Handler, Item, ObjectWalk, below

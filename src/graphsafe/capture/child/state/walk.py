@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.state.containers import Variables
+from graphsafe.capture.child.state.containers import WEAK_TABLES, Variables
 from graphsafe.capture.child.state.objects import (
     bases_of,
     file_of,
@@ -25,7 +25,6 @@ from graphsafe.capture.child.state.objects import (
     variables_of,
 )
 from graphsafe.capture.child.state.reach import ReachableState
-from graphsafe.capture.child.state.references import WEAK_TABLES
 from graphsafe.capture.child.state.tensors import Unreadable, parts_of
 from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted
 
