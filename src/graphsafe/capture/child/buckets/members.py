@@ -80,17 +80,15 @@ class Member:
     def name(self) -> str:
         return bucket_name(self.axes)
 
-    def outputs(self) -> dict[str, torch.Tensor]:
-        """Return the tensors into which replays write."""
+    def outputs(self) -> ReachableState:
+        """Return the outputs, into whose tensors replays write."""
         assert self.recording is not None
-        return self.session.outputs_of(self.recording.outputs).tensors
+        return self.session.outputs_of(self.recording.outputs)
 
     def static_outputs(self) -> set[str]:
         """Return the outputs whose memory is older than the capture, so that it is not in the graph's pool."""
-        assert self.recording is not None
         kept = set(reachable_state(self.session.subject).places().values())
-        outputs = self.session.outputs_of(self.recording.outputs).places()
-        return {name for name, place in outputs.items() if place in kept}
+        return {name for name, place in self.outputs().places().items() if place in kept}
 
     def replay(self, k: int) -> dict[str, torch.Tensor]:
         """Replay on the inputs of replay `k`; return the results, on the host."""

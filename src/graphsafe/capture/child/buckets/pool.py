@@ -179,7 +179,7 @@ def _order(count: int) -> list[tuple[int, int]]:
 
 
 def _digests(member: Member) -> dict[str, str]:
-    return member.session.device.digests(member.outputs())
+    return member.session.device.digests(member.outputs().tensors)
 
 
 def _put_back(held: Sequence[SavedBindings]) -> None:
