@@ -6,7 +6,6 @@ from typing import Any
 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Bindings, ReachableState, reachable_state
-from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.structures import memory_key
 from graphsafe.report.probes.twin import Cause
 
@@ -17,9 +16,7 @@ class PreCaptureState:
     def __init__(self, session: Session) -> None:
         self.reach: ReachableState = reachable_state(session.subject)
         self.bindings = Bindings(self.reach, clear_caches=False)
-        # A detached view keeps the current memory, even if the tensor is later given other memory (`.data =`).
-        with outside_modes():
-            self.views = {path: tensor.detach() for path, tensor in self.reach.tensors.items()}
+        self.views = self.reach.views()
 
 
 def changes_between(earlier: PreCaptureState, later: PreCaptureState) -> list[Cause]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.answers.probes import LaunchChoice, LaunchChoices
-from graphsafe.capture.child.events import fire, inputs_of_event
 from graphsafe.capture.child.probes.before import PreCaptureState
+from graphsafe.capture.child.probes.events import fire, inputs_of_event
 from graphsafe.capture.child.probes.measure import interleaved_times
 from graphsafe.capture.child.probes.twin import MAY_BE_CHANCE, Twins
 from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened

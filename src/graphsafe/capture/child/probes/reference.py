@@ -22,8 +22,8 @@ from graphsafe.capture.answers.build import Constructed
 from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.answers.probes import Reference
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, Spread, difference, worse_check
-from graphsafe.capture.child.events import fire_all
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected, StepResult
+from graphsafe.capture.child.probes.events import fire_all
 from graphsafe.capture.child.series import Series, born
 from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reachable_state

@@ -1,4 +1,4 @@
-"""Replays after each round of the target's refresh, and compares with the eager rounds; see `child/rounds.py`."""
+"""Replays after each round of the target's refresh, and compares with the eager rounds; see `eager_rounds.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from graphsafe.capture.answers.probes import ComparedRounds, Fired
 from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.probes.capture import Replays, replayed, wait_for_file
-from graphsafe.capture.child.rounds import (
+from graphsafe.capture.child.probes.eager_rounds import (
     GOING_ON,
     ROUNDS,
     DeviceStateCopy,

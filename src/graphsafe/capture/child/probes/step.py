@@ -20,7 +20,6 @@ from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.state import ReachableState, reachable_state
 from graphsafe.capture.child.targets import TargetError, users_code
-from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite
@@ -145,11 +144,8 @@ def _marks(ran: Executed) -> tuple[CallSite, ...]:
 
 
 def _reached(session: Session) -> ReachableState:
-    """Return everything that the step reaches, with detached views of the tensors. A view keeps its memory even if the
-    tensor is later given other memory (`.data =`)."""
     reach = reachable_state(session.subject)
-    with outside_modes():
-        reach.tensors = {path: tensor.detach() for path, tensor in reach.tensors.items()}
+    reach.tensors = reach.views()
     return reach
 
 
