@@ -250,7 +250,6 @@ def _import_file(path: Path) -> Any:
 
 
 def module_of(name: str, path: Path) -> Any:
-    """Import a file under this name."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -53,17 +53,12 @@ def _vllm(kind: type, value: Any) -> Declaration | None:
     owner, stored = _stored(kind, _VLLM)
     if owner is None:
         return None
-    level = _level(stored)
-    words = f"{_VLLM} = {getattr(stored, 'name', stored)} of {kind.__name__}"
-    where = owner
+    words, where = f"{_VLLM} = {getattr(stored, 'name', stored)} of {kind.__name__}", owner
     asked = _asked(kind, value)
-    if asked is not None:
-        level = _level(asked)
-        method_owner, _ = _stored(kind, _VLLM_METHOD)
-        if level != _level(stored):
-            words = f"{_VLLM_METHOD}() = {getattr(asked, 'name', asked)} of {kind.__name__}"
-            where = method_owner or owner
-    return Declaration(level, words, *_place(kind, where, _VLLM if where is owner else _VLLM_METHOD))
+    if asked is not None and _level(asked) != _level(stored):
+        stored, words = asked, f"{_VLLM_METHOD}() = {getattr(asked, 'name', asked)} of {kind.__name__}"
+        where = _stored(kind, _VLLM_METHOD)[0] or owner
+    return Declaration(_level(stored), words, *_place(kind, where, _VLLM if where is owner else _VLLM_METHOD))
 
 
 def _asked(kind: type, value: Any) -> Any:

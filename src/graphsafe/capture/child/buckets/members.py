@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ class SavedBindings:
         self._bindings.put_back()
         for path, tensor in self.tensors.items():
             self._device.store(tensor, self._values[path])
+
+
+def put_back_all(held: Sequence[SavedBindings]) -> None:
+    for one in held:
+        one.put_back()
 
 
 @dataclass

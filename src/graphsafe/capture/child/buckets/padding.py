@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from graphsafe.capture.child.buckets.members import Member, SavedBindings
+from graphsafe.capture.child.buckets.members import Member, SavedBindings, put_back_all
 from graphsafe.capture.child.compare import Spread
 from graphsafe.capture.child.state import inputs_of
 from graphsafe.capture.child.targets import TargetError, describe
@@ -165,7 +165,7 @@ class _Rows:
     def _replays(self, fill: str) -> list[dict[str, torch.Tensor]]:
         """Replay twice with this filling, and return the live rows of the outputs."""
         session = self.member.session
-        self._put_back()
+        put_back_all(self._held)
         session.put_inputs(2)
         others = {path: session.device.to_host(self._inputs[path]) for path in self.rows}
         session.put_inputs(1)
@@ -180,7 +180,7 @@ class _Rows:
     def _eager(self) -> list[dict[str, torch.Tensor]] | None:
         """Run two eager steps on the live requests alone. Return None if the step does not accept other shapes."""
         session, subject = self.member.session, self.member.session.subject
-        self._put_back()
+        put_back_all(self._held)
         session.put_inputs(1)
         live = {
             id(self._inputs[path]): self._inputs[path].detach()[rows.at(0, self.live)].clone()
@@ -200,10 +200,6 @@ class _Rows:
             return [alone.results_of(alone.path_step()) for _ in range(2)]
         except TargetError:
             return None
-
-    def _put_back(self) -> None:
-        for one in self._held:
-            one.put_back()
 
     def _live(self, outputs: Values) -> dict[str, torch.Tensor]:
         with outside_modes():

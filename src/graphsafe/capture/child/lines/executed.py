@@ -110,7 +110,6 @@ def lines_traced(ran: Executed) -> Iterator[None]:
 
 
 def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], Any]:
-    """Return the trace function for the lines of one file."""
     file = absolute(filename)
     stores, lines = stores_of(file), ran.lines.setdefault(file, set())
 

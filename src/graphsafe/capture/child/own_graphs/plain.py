@@ -35,7 +35,6 @@ class Mark:
     function: str | None
 
     def holds(self, frames: Iterable[CallSite]) -> bool:
-        """Return whether one of these frames is inside the marked function."""
         return any(
             (frame.path, frame.function) == (self.path, self.function) and self.line <= frame.line <= self.last
             for frame in frames

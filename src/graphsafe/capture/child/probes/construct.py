@@ -119,6 +119,5 @@ _LIBRARIES = (
 
 
 def _libraries() -> dict[str, str]:
-    """Return the versions of libraries that the target has imported."""
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
     return {name: version for name, version in versions.items() if isinstance(version, str)}

@@ -231,7 +231,6 @@ class _Runs:
 
 
 def spread_of(runs: list[Series]) -> Spread:
-    """Return the spread of several runs of the same steps."""
     spread = Spread()
     for left, right in itertools.combinations(runs, 2):
         add_run(spread, left, right)

@@ -43,7 +43,6 @@ class StepEvents:
     "Whether the steps change state on the host, or may change it (an iterator whose position cannot be read)."
 
     def send(self, session: Session) -> None:
-        """Report the probe `step` and the events."""
         syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
         step = Step(
             "fail" if syncs or copies else "pass",

@@ -123,7 +123,6 @@ _CONTEXT = _InContext()
 
 
 def cell_slot(cell: types.CellType) -> Slot:
-    """Return the place of the content of a closure's cell."""
     return Slot(cell, _CELL)
 
 

@@ -67,7 +67,6 @@ def elements_of(path: str, value: Any) -> Iterator[Item]:
 
 
 def stored_in(path: str, value: Any) -> Iterator[Item]:
-    """Yield the attributes of an object."""
     dot = below(path)
     attributes = attributes_of(value)
     if attributes is not None:

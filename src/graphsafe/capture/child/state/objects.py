@@ -93,7 +93,6 @@ def cached_per_class(find: Callable[[type], Result]) -> Callable[[type], Result]
 
 @cached_per_class
 def layout_of(kind: type) -> Layout:
-    """Return where the instances of a class store their attributes."""
     attributes = None
     slots: list[tuple[str, Any]] = []
     for base in bases_of(kind):

@@ -52,7 +52,6 @@ class Slots:
         self._moving = not same or in_tuple or len(self._places) < len(self._paths)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that are in the places now."""
         if self._moving:
             now = reachable_state(self._subject).tensors
             return {path: now[path] for path in self._paths if path in now}

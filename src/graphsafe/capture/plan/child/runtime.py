@@ -67,7 +67,6 @@ class PlannedRecording:
                 item.settle()
 
     def pool_bytes(self) -> int | None:
-        """Return the bytes of the pool that all segments share."""
         first = next((item for item in self.items if isinstance(item, Graph)), None)
         return 0 if first is None else first.recording.pool_bytes()
 
