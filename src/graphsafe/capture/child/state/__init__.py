@@ -16,7 +16,6 @@ from graphsafe.capture.child.state.inputs import numbers_of as numbers_of
 from graphsafe.capture.child.state.inputs import opaque_inputs_of as opaque_inputs_of
 from graphsafe.capture.child.state.inputs import with_objects as with_objects
 from graphsafe.capture.child.state.objects import defined_at as defined_at
-from graphsafe.capture.child.state.reach import HostValue as HostValue
 from graphsafe.capture.child.state.reach import ReachableState as ReachableState
 from graphsafe.capture.child.state.reach import moved_tensors as moved_tensors
 from graphsafe.capture.child.state.reachable import generators_of as generators_of
