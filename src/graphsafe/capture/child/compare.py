@@ -12,8 +12,7 @@ from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.probes.replay import Check, Outcome
 
 _MOST_UNITS = 256.0
-"""Results that differ by more units in the last place than this are not repeatable: the order of a sum cannot explain a
-larger difference."""
+"If results differ by more units in the last place, they do not repeat: no order of a sum explains that."
 _MOST_SHARE = 0.05
 """Results that differ by more than this share of their largest value are not repeatable either. (256 units of bfloat16
 are as large as the value itself.)"""
@@ -36,8 +35,7 @@ class Difference:
     largest: float | None
 
     def exceeds(self, floor: float | None) -> bool:
-        """Return whether the difference is larger than `floor`, the most that chance explains. Return False if `floor`
-        is None."""
+        """Return whether the difference is larger than `floor`, the most that chance explains; False if it is None."""
         return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
 
 
@@ -54,14 +52,19 @@ def difference(left: torch.Tensor | None, right: torch.Tensor | None) -> Differe
             return INCOMPARABLE
         if left.numel() == 0:
             return EQUAL
-        same = left == right
-        if left.is_floating_point() or left.is_complex():
-            same = same | (torch.isnan(left) & torch.isnan(right))
+        same = same_elements(left, right)
         if bool(same.all()):
             return EQUAL
         wide = torch.complex128 if left.is_complex() else torch.float64
         largest = float((left[~same].to(wide) - right[~same].to(wide)).abs().max())
         return Difference(False, largest if math.isfinite(largest) else None)
+
+
+def same_elements(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return which elements are equal, with NaN equal to NaN."""
+    same = left == right
+    is_float = left.is_floating_point() or left.is_complex()
+    return same | (left.isnan() & right.isnan()) if is_float else same
 
 
 @dataclass(slots=True)
@@ -75,8 +78,7 @@ class Spread:
 
     units: float = 0.0
     unbounded: set[str] = field(default_factory=set)
-    """Results whose differences rounding does not explain: integers, shapes or host values that differ, or floats that
-    differ too much."""
+    "Results whose differences rounding does not explain: integers, shapes, host values, or floats far apart."
 
     def add(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> None:
         apart = difference(left, right)
@@ -123,7 +125,6 @@ def worse_check(
 
 
 def incomparable_check(name: str) -> Check:
-    """Return the check of a result that could not be compared."""
     return Check(name, None, False, None, None)
 
 

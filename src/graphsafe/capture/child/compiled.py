@@ -1,5 +1,4 @@
-"""Runs a compiled step unchanged. Reads from Inductor's log how it uses CUDA graphs, and which code it leaves out of
-them."""
+"""Runs a compiled step unchanged. Reads from Inductor's log how it uses CUDA graphs, and what it leaves out of them."""
 
 from __future__ import annotations
 
@@ -61,7 +60,6 @@ def _sentence(reason: str) -> str:
 
 
 def _frames(texts: Iterable[str]) -> tuple[CallSite, ...]:
-    """Return the user's frames in formatted stacks."""
     found = [match for text in texts for match in _FRAME.finditer(text)]
     return tuple(
         CallSite(absolute(match["path"]), int(match["line"]), match["function"])
@@ -78,7 +76,6 @@ _COUNTERS = ("cudagraph_skips", "cudagraph_partitions", "cudagraph_recorded_non_
 def run(job: Job, channel: Channel) -> None:
     messages: list[str] = []
     with _log_collected(messages), _compiled_anew(), opened(job, channel) as session:
-        session.load_sets()
         with session.device.capture_stream():
             session.warm_up()
             captures: list[Attempt] = []

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
 from graphsafe.capture.child.compare import Spread
-from graphsafe.capture.child.session import load_values
 
 GIVEN, EXPECTED = "given.pt", "reference.pt"
 
@@ -21,11 +19,6 @@ class ConstructedState:
     digests: Mapping[str, str]
     hosts: Mapping[str, str]
     values: Mapping[str, torch.Tensor]
-
-    @staticmethod
-    def load(folder: Path) -> ConstructedState:
-        found: ConstructedState = load_values(folder / GIVEN)
-        return found
 
 
 @dataclass
@@ -63,8 +56,3 @@ class Expected:
     "Whether eager runs of these steps agree bit for bit."
     host_counts: Set[str] = frozenset()
     "Tensors of the state that only the host increments. A replay does not change them."
-
-    @staticmethod
-    def load(folder: Path) -> Expected:
-        found: Expected = load_values(folder / EXPECTED)
-        return found

@@ -22,13 +22,19 @@ from graphsafe.capture.answers.probes import LongRun, Point
 from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, Expected
 from graphsafe.capture.child.memory_use import memory_held
-from graphsafe.capture.child.session import REPLAYS, Session, host_values
-from graphsafe.capture.child.state import Snapshot, Undo, copies_of, generators_of, inputs_of, reachable_state
-from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.snapshot import Bindings
+from graphsafe.capture.child.session import REPLAYS, Session, host_values, load_values
+from graphsafe.capture.child.state import (
+    Bindings,
+    Snapshot,
+    Undo,
+    copies_of,
+    defined_at,
+    generators_of,
+    inputs_of,
+    reachable_state,
+)
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.protocol import Recording
-from graphsafe.capture.shared.frames import written_at
 from graphsafe.report.probes.memory import Drift, Growth, Keeping, LateFailure, Moved
 
 _POINTS = 10
@@ -42,7 +48,6 @@ _STATM = "/proc/self/statm"
 
 
 def long_run(session: Session, recording: Recording, replays: int) -> LongRun:
-    session.load_sets()
     session.capture_path = True
     run = _LongRun(session, recording)
     marks = {max(1, round(replays * point / _POINTS)) for point in range(1, _POINTS + 1)}
@@ -68,17 +73,15 @@ class _LongRun:
         self.stopped: str | None = None
         "The failure of the user's code that stopped the run early."
         self.right_until = 0
-        """The last replay that is known to have succeeded. The device runs behind the host, so later ones are not known
-        yet."""
+        "The last replay known to have succeeded. The device runs behind the host, so later ones are unknown."
         self._session = session
         self._recording = recording
         self._inputs_return = session.subject.refresh is None
         "Whether the same inputs return periodically."
         self._compares_each = self._inputs_return and session.ranks.size == 1
-        """Whether each replay is compared. With ranks it is not, because all ranks would have to agree on each eager
-        step."""
+        "Whether each replay is compared. With ranks it is not: all ranks would have to agree on each eager step."
         folder = session.channel.folder
-        expected = Expected.load(folder) if (folder / EXPECTED).exists() else None
+        expected: Expected | None = load_values(folder / EXPECTED) if (folder / EXPECTED).exists() else None
         self._noise = Spread() if expected is None else expected.noise
         self._rounding = (None if expected is None else expected.rounding) or Spread()
         self._prepare_replays()
@@ -97,8 +100,7 @@ class _LongRun:
         "State that moved to other memory -> the replay after which the move was noticed."
 
     def _prepare_replays(self) -> None:
-        """Find the generators to seed, and copy the inputs to the device, once. Replays then need no search and no copy
-        from the host."""
+        """Find the generators to seed, and copy the inputs to the device. Replays then need no search and no copy."""
         session = self._session
         session.generators = generators_of(session.subject)
         if not self._inputs_return:
@@ -107,7 +109,7 @@ class _LongRun:
         copies = []
         for k, values in enumerate(session.sets, start=1):
             session.put_inputs(k)
-            copies.append(dict(zip(values, copies_of(session.device, [inputs[path] for path in values]), strict=True)))
+            copies.append(copies_of(session.device, {path: inputs[path] for path in values}))
         session.sets = tuple(copies)
 
     def _what_changes(self) -> Undo:
@@ -134,8 +136,7 @@ class _LongRun:
             self._compare_with_before(number)
 
     def _compare_with_before(self, number: int) -> None:
-        """Compare with the earlier outputs for the same inputs. A different result is wrong only if it also differs
-        from an eager step."""
+        """Compare with earlier outputs for these inputs. A new result is wrong only if an eager step differs too."""
         session, k = self._session, self._inputs_of(number)
         outputs = session.outputs_of(self._recording.outputs).tensors
         digests = session.device.digests(outputs)
@@ -165,8 +166,7 @@ class _LongRun:
         device.reuse_freed()
         self._recording.replay()
         device.synchronize()
-        ours = host_values(device, session.outputs_of(self._recording.outputs).tensors)
-        self._compare(number, ours, self._eager(number))
+        self._compare(number, session.results_of(self._recording.outputs), self._eager(number))
         self._compared += 0 if self._compares_each else 1
         self.right_until = number
         self._begun, self._since = time.perf_counter(), number
@@ -191,7 +191,7 @@ class _LongRun:
         bindings = Bindings(reachable_state(session.subject), clear_caches=False)
         self._undo.undo()
         session.seed(self._inputs_of(number))
-        outputs = host_values(session.device, session.outputs_of(session.path_step()).tensors)
+        outputs = session.results_of(session.path_step())
         bindings.put_back()
         return outputs
 
@@ -205,7 +205,6 @@ class _LongRun:
 
     def answer(self, replays: int) -> LongRun:
         """Return the measurements. Each drift lists the state that has moved since the check before."""
-        refresh = self._session.subject.refresh
         moved = tuple(Moved(path, replay) for path, replay in self._moved.items())
         growth = Growth(
             replays=replays,
@@ -220,7 +219,7 @@ class _LongRun:
             failure=self.failure,
             stopped=self.stopped,
         )
-        return LongRun(growth, tuple(self._points), None if refresh is None else written_at(code_of(refresh)))
+        return LongRun(growth, tuple(self._points), defined_at(self._session.subject.refresh))
 
 
 def _host_bytes() -> int | None:

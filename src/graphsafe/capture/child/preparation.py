@@ -58,8 +58,7 @@ class Prepared:
     "The file or module of the target."
     module: Any
     device: Device | None
-    """The simulated device, already entered. Each child enters a real device itself, because CUDA does not survive a
-    fork."""
+    "The simulated device, already entered. Each child enters a real device itself: CUDA does not survive a fork."
     random_state: tuple[Any, ...]
     "The random state of Python and of numpy after the import."
 
@@ -105,8 +104,7 @@ def prepare(job: Job) -> None:
 
 
 def import_ahead(job: Job) -> None:
-    """Run the imports at the beginning of the factory, for the children that will be forked from this process. Raises
-    NotShareable."""
+    """Run the imports at the beginning of the factory, for the children to be forked here. Raises NotShareable."""
     global _prepared
     assert _prepared is not None
     imports = first_imports(_prepared.module, job.target.rpartition(":")[2])
@@ -124,8 +122,7 @@ def import_ahead(job: Job) -> None:
 
 
 def write_imports(folder: Path, before: Set[str]) -> None:
-    """Write a file with the modules that the build child has imported since `before`, if libraries to share are among
-    them."""
+    """Write a file with the modules that the build child imported since `before`, if there are libraries to share."""
     modules = {name: _origin(name) for name in list(sys.modules) if name not in before}
     if any(map(_is_library, modules.values())):
         write_json(folder / IMPORTS, {"modules": modules, "surroundings": _surroundings(), "random": _random_digest()})
@@ -163,8 +160,7 @@ def follow(folder: Path) -> None:
 
 @contextmanager
 def _watched(device: Device | None) -> Iterator[None]:
-    """Raise NotShareable if the code inside leaves something that a fork does not preserve: a thread, a file or
-    CUDA."""
+    """Raise NotShareable if the code inside leaves something that no fork preserves: a thread, a file or CUDA."""
     process = os.getpid()
     files, threads, drawn = _open_files(), threading.active_count(), _torch_state(device)
     try:
@@ -312,16 +308,14 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
 
 
 def _is_source(node: ast.FunctionDef | None, function: Any) -> bool:
-    """Return whether the function is the one that `node` defines, without decorators, so that a call runs these
-    statements."""
+    """Return whether `node` defines the function, without decorators, so that a call runs these statements."""
     if node is None or node.decorator_list or not isinstance(function, FunctionType):
         return False
     return function.__code__.co_firstlineno == node.lineno
 
 
 def _collect(function: ast.FunctionDef, found: list[ast.stmt]) -> str | None:
-    """Add the imports at the beginning of the function to `found`. Return the name of the function that the next
-    statement calls."""
+    """Add the imports at the function's beginning to `found`. Return the function that the next statement calls."""
     for statement in function.body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             found.append(statement)

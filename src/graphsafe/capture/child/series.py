@@ -20,8 +20,7 @@ class Series:
     _session: Session
     _start: Snapshot
     _nudge: int | None = None
-    """0 or 1 if parameters and inputs are moved by one unit in the last place, in opposite directions for 0 and 1; else
-    None."""
+    "0 or 1 if parameters and inputs are moved by one unit in the last place, up and down in turn; else None."
     _is_first: bool = False
     "Whether to note the state that step 1 makes or fills. For later series this would only read all state again."
     _warm: dict[str, str] = field(default_factory=dict)

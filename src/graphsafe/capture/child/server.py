@@ -63,8 +63,7 @@ def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None
 
 
 def serve(parent: socket.socket) -> bool:
-    """Serve the parent's requests. Return True if the parent asked the server to end, False if the parent has
-    exited."""
+    """Serve the parent's requests. Return True if the parent asked the server to end, False if it has exited."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
         reap()
@@ -140,8 +139,7 @@ def _branch(parent: socket.socket, request: Branch, descriptor: int, output: int
 
 
 def import_torch() -> None:
-    """Import torch and graphsafe's modules once for all children. Leave out dynamo, which is slow to import and seldom
-    needed."""
+    """Import torch and graphsafe's modules once for all children, except dynamo, which is slow and seldom needed."""
     import torch
     import torch.utils._python_dispatch
     from torch.overrides import resolve_name

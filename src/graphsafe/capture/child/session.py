@@ -1,5 +1,4 @@
-"""A target that a child has built on its device. All children build, seed and step it, and give it inputs, in the same
-way."""
+"""A target that a child has built on its device. All children build, seed and step it, and set inputs, alike."""
 
 from __future__ import annotations
 
@@ -16,16 +15,14 @@ from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.ranks.group import Ranks, joined, own_port
-from graphsafe.capture.child.state import ReachableState, inputs_of, seed_generators, walk
+from graphsafe.capture.child.state import ReachableState, defined_at, generators_of, inputs_of, reach_with_refresh, walk
 from graphsafe.capture.child.state.generators import seed_host
-from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import Subject, TargetError, build, find_factory, load_module, users_code
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.processes.originals import open_file
-from graphsafe.capture.shared.frames import written_at
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.text import bucket_name
@@ -36,6 +33,9 @@ PAIR = REPLAYS + 1
 "The number of the inputs, and of the seed, for two successive steps without seeding in between."
 CAPTURE_SEED = 7_777
 "The seed at capture. No other step uses it."
+INPUTS = "inputs.pt"
+"The file with the new inputs, which the build child writes."
+_MANY_CONTAINERS = 5_000
 FIRST_SEED = 1_000
 "The seed of the first warm-up step; each later warm-up step uses the next number."
 
@@ -54,18 +54,20 @@ class Session:
     "Called when the user's code asks, in `path_step`, whether a capture is under way."
     factory: Callable[..., Any] | None = None
     generators: ReachableState | None = None
-    """All generators to seed. None means that each step searches for them; a search takes time, so this is set before
-    many steps."""
+    "All generators to seed, to be set before many steps. None means that each step searches for them."
     ranks: Ranks = field(default_factory=Ranks)
     "The ranks that run this child side by side. They decide together whether further steps run."
 
     def seed(self, k: int) -> None:
         value = self.job.seed * 1_000_003 + k
         seed_all(self.device, value)
-        if self.generators is None:
-            seed_generators(self.subject, value)
-        else:
+        if self.generators is not None:
             self.generators.seed(value)
+            return
+        reach = reach_with_refresh(self.subject)
+        reach.seed(value)
+        if len(reach.containers) > _MANY_CONTAINERS:  # a search through so many objects takes too long for each step
+            self.generators = generators_of(self.subject)
 
     def step(self, wait: bool = True) -> Any:
         with users_code("step", "the step failed"):
@@ -99,7 +101,7 @@ class Session:
         refresh, `k` is always the seed."""
         if self.subject.refresh is not None:
             self.seed(k)
-            with users_code("step", "refresh failed", written_at(code_of(self.subject.refresh))):
+            with users_code("step", "refresh failed", defined_at(self.subject.refresh)):
                 self.subject.refresh(self.subject.args, self.subject.kwargs, k)
         elif self.sets:
             inputs = inputs_of(self.subject)
@@ -114,6 +116,10 @@ class Session:
     def outputs_of(self, outputs: Any) -> ReachableState:
         return walk({"output": outputs})
 
+    def results_of(self, outputs: Any) -> dict[str, torch.Tensor]:
+        """Return the tensors in a step's outputs, copied to the host."""
+        return host_values(self.device, self.outputs_of(outputs).tensors)
+
     def of_bucket(self, axes: Mapping[str, Any], folder: Path) -> Session:
         """Build another bucket of the target in this process, from the same seed. Raises TargetError."""
         assert self.factory is not None
@@ -125,11 +131,10 @@ class Session:
         other.load_sets(folder)
         return other
 
-    def load_sets(self, folder: Path | None = None) -> None:
-        """Load the new inputs that the build child found to change the step's results."""
-        path = (folder or self.channel.folder) / "inputs.pt"
-        if path.exists():
-            self.sets = tuple(load_values(path)["sets"])
+    def load_sets(self, folder: Path) -> None:
+        """Load the new inputs that the build child found to change the step's results, if it has found them already."""
+        if (folder / INPUTS).exists():
+            self.sets = load_values(folder / INPUTS)
 
 
 @contextmanager
@@ -175,7 +180,9 @@ def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> 
                 if device.draw(name) is not None:
                     device.repair_generator(name)
             fill_zero_parameters(device, subject)
-        yield Session(job, channel, device, subject, factory=factory, ranks=ranks)
+        session = Session(job, channel, device, subject, factory=factory, ranks=ranks)
+        session.load_sets(channel.folder)
+        yield session
 
 
 def seed_all(device: Device, value: int) -> None:

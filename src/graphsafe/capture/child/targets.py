@@ -1,5 +1,4 @@
-"""Turns `FILE.py:FACTORY` into a subject that can be stepped. Only children import this module, because it imports the
-user's code."""
+"""Turns `FILE.py:FACTORY` into a subject that can be stepped. Only for children, because it imports the user's code."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ _NEXT_STEPS: Mapping[str, str] = {
     "initialize the default process group twice": "; the ranks of --nproc have a group already: ask "
     "`torch.distributed.is_initialized()` first",
 }
-"""Part of an error's message -> advice that is appended to it. The message itself says nothing about graphsafe's
-options."""
+"Part of an error's message -> advice to append, since the message says nothing about graphsafe's options."
 Stage = Literal["import", "build", "step"]
 
 
@@ -252,7 +250,6 @@ def _import_file(path: Path) -> Any:
 
 
 def module_of(name: str, path: Path) -> Any:
-    """Import a file under this name."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

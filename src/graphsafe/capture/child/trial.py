@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from graphsafe.capture.child.session import PAIR, Session, host_values, save_values
+from graphsafe.capture.child.session import INPUTS, PAIR, Session, host_values, save_values
 from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, opaque_inputs_of, reachable_state
 from graphsafe.capture.child.state.values import SCALARS
 from graphsafe.capture.child.targets import TargetError, kind_of, users_code
@@ -108,7 +108,7 @@ def try_inputs(session: Session, snapshot: Snapshot) -> TrialResult:
     tried.unvaried = [path for path in dict.fromkeys(tried.unvaried) if not any(path in new for new in sets)]
     tried.unvaried_host = [path for path in tried.unvaried if path in trial.on_host or path in opaque]
     snapshot.put_back()
-    save_values(session.channel, "inputs.pt", {"sets": sets})
+    save_values(session.channel, INPUTS, tuple(sets))
     return tried
 
 
@@ -126,8 +126,7 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """Return proposal number `kind` for replay `k`. Return None if there are fewer proposals, or if the input is
-        another rank's."""
+        """Return proposal number `kind` for replay `k`; None if there is none, or the input is another rank's."""
 
         if path not in self.original:
             return None

@@ -18,18 +18,19 @@ from itertools import chain
 
 import torch
 
+from graphsafe.capture.child.compare import same_elements
+
+Bounds = tuple["float | None", "float | None"]
+"The range that the user allows (`--input`), both ends included."
 _FAR_FLOATS = (0.0, 1.0, -1.0, 10.0, -1000.0, 1000.0)
 _FAR_INTEGERS = (0, 1, 2, 100, -1)
 
 
-def constants(
-    values: torch.Tensor, generator: torch.Generator, bounds: tuple[float | None, float | None], far: bool
-) -> Iterator[torch.Tensor]:
+def constants(values: torch.Tensor, generator: torch.Generator, bounds: Bounds, far: bool) -> Iterator[torch.Tensor]:
     """Yield tensors filled with one constant each, if all elements of `values` are equal or if `far` is set.
 
     An input of equal elements cannot be redrawn within the range seen, because that range is one point. The nearest
-    constant comes first. `bounds` is the range that the user allows (`--input`), both ends included. Constants outside
-    of `bounds` or of the dtype's range are left out.
+    constant comes first. Constants outside of `bounds` or of the dtype's range are left out.
     """
     flat = values.flatten()
     if flat.is_complex():
@@ -46,8 +47,10 @@ def constants(
         proposed = [*near, *(_FAR_FLOATS if far else ())]
     else:
         return
+    low, high = bounds
     for value in proposed:
-        if _allowed(value, bounds) and _holds(values.dtype, value):
+        is_allowed = (low is None or value >= low) and (high is None or value <= high)
+        if is_allowed and _holds(values.dtype, value):
             yield torch.full_like(values, value)
 
 
@@ -66,19 +69,11 @@ def _near_integers(value: int) -> tuple[int, ...]:
     return (value - 1, value // 2, value + 1) if value > 0 else (1,) if value == 0 else ()
 
 
-def _allowed(value: float, bounds: tuple[float | None, float | None]) -> bool:
-    low, high = bounds
-    return (low is None or value >= low) and (high is None or value <= high)
-
-
 def _holds(dtype: torch.dtype, value: float) -> bool:
     if dtype == torch.bool:
         return True
     limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     return bool(limits.min <= value <= limits.max)
-
-
-Bounds = tuple["float | None", "float | None"]
 
 
 def generator_for(name: str) -> torch.Generator:
@@ -96,16 +91,9 @@ def proposals(
     seen = [values]
     for new in chain(_proposed(values, generator, bounds), constants(values, generator, bounds, far)):
         # `torch.equal` treats NaN as unequal, so it would call an unchanged tensor with NaN new.
-        if all(not _alike(new, known) for known in seen):
+        if not any(bool(same_elements(new, known).all()) for known in seen):
             seen.append(new)
             yield new
-
-
-def _alike(left: torch.Tensor, right: torch.Tensor) -> bool:
-    same = left == right
-    if left.is_floating_point() or left.is_complex():
-        same = same | (left.isnan() & right.isnan())
-    return bool(same.all())
 
 
 def _proposed(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> Iterator[torch.Tensor]:
@@ -157,8 +145,7 @@ def _redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return the elements in another order if possible. A random permutation of two elements changes nothing half of
-    the time."""
+    """Return the elements in another order if possible. Half of the permutations of two elements change nothing."""
     drawn = flat[torch.randperm(flat.numel(), generator=generator)]
     return flat.roll(1) if drawn.equal(flat) else drawn
 

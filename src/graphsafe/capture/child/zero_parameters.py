@@ -31,7 +31,9 @@ def fill_zero_parameters(device: Device, subject: Subject) -> list[str]:
         if tensor.is_meta or not (_is_zero(device, beginning) and _is_zero(device, tensor)):
             continue
         with outside_modes():
-            values = _drawn(path, tensor.numel()).to(tensor.dtype).reshape(tensor.shape)
+            drawn = torch.randn(min(tensor.numel(), _DRAWN), generator=generator_for(path)) * _SCALE
+            repeated = drawn.repeat(-(-tensor.numel() // drawn.numel()))[: tensor.numel()]
+            values = repeated.to(tensor.dtype).reshape(tensor.shape)
         device.store(tensor, values)
         filled.append(path)
     return filled
@@ -41,8 +43,3 @@ def _is_zero(device: Device, tensor: torch.Tensor) -> bool:
     host = device.to_host(tensor)
     with outside_modes():
         return not bool(host.count_nonzero())
-
-
-def _drawn(path: str, count: int) -> torch.Tensor:
-    drawn = torch.randn(min(count, _DRAWN), generator=generator_for(path)) * _SCALE
-    return drawn.repeat(-(-count // drawn.numel()))[:count]

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A step's plan. `report.plan` is the plan. `code` is the source that applies it; None if it could not be
-    written."""
+    """A step's plan, `report.plan`. `code` is the source that applies it; None if it could not be written."""
 
     report: Report
     code: str | None

@@ -31,8 +31,7 @@ _REFUSES = "NotImplementedError"
 
 
 def declaration_of(subject: Subject) -> Declaration | None:
-    """Return the declaration of the lowest level among the classes used by the step. An engine uses the lowest level
-    too."""
+    """Return the lowest declaration among the classes that the step uses. An engine uses the lowest level too."""
     found = list(_declarations(objects_of(subject)))
     known = [one for one in found if one.level is not None]
     lowest = min(known, key=lambda one: LEVELS.index(one.level or LEVELS[0]), default=None)
@@ -54,17 +53,12 @@ def _vllm(kind: type, value: Any) -> Declaration | None:
     owner, stored = _stored(kind, _VLLM)
     if owner is None:
         return None
-    level = _level(stored)
-    words = f"{_VLLM} = {getattr(stored, 'name', stored)} of {kind.__name__}"
-    where = owner
+    words, where = f"{_VLLM} = {getattr(stored, 'name', stored)} of {kind.__name__}", owner
     asked = _asked(kind, value)
-    if asked is not None:
-        level = _level(asked)
-        method_owner, _ = _stored(kind, _VLLM_METHOD)
-        if level != _level(stored):
-            words = f"{_VLLM_METHOD}() = {getattr(asked, 'name', asked)} of {kind.__name__}"
-            where = method_owner or owner
-    return Declaration(level, words, *_place(kind, where, _VLLM if where is owner else _VLLM_METHOD))
+    if asked is not None and _level(asked) != _level(stored):
+        stored, words = asked, f"{_VLLM_METHOD}() = {getattr(asked, 'name', asked)} of {kind.__name__}"
+        where = _stored(kind, _VLLM_METHOD)[0] or owner
+    return Declaration(_level(stored), words, *_place(kind, where, _VLLM if where is owner else _VLLM_METHOD))
 
 
 def _asked(kind: type, value: Any) -> Any:
@@ -130,8 +124,7 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
 
 
 def _line_in(file: str, qualname: str, name: str) -> int | None:
-    """Return the line of an attribute in the body of a class. If `name` is empty, return the line of the class
-    itself."""
+    """Return the line of an attribute in the body of a class, or of the class itself if `name` is empty."""
     tree: ast.AST = tree_of(file_lines(file))
     for part in qualname.replace("<locals>.", "").split("."):
         found = next((node for node in ast.walk(tree) if _is_called(node, part)), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,8 @@ import torch
 
 from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected
-from graphsafe.capture.child.session import Session, host_values
-from graphsafe.capture.child.state import ReachableState, inputs_of, reachable_state
-from graphsafe.capture.child.state.snapshot import Bindings
+from graphsafe.capture.child.session import Session, host_values, load_values
+from graphsafe.capture.child.state import Bindings, ReachableState, inputs_of, reachable_state
 from graphsafe.capture.device.protocol import Recording
 from graphsafe.report.text import bucket_name
 
@@ -21,8 +20,7 @@ Values = Mapping[str, torch.Tensor]
 
 
 class SavedBindings:
-    """The objects to which the step's names are bound, and the values of the tensors that have changed since
-    construction."""
+    """The objects to which the step's names are bound, and the values of tensors that changed since construction."""
 
     def __init__(self, session: Session, built: Mapping[str, str]) -> None:
         """`built` has the digests of the tensors after construction. Raises StateError."""
@@ -45,6 +43,11 @@ class SavedBindings:
             self._device.store(tensor, self._values[path])
 
 
+def put_back_all(held: Sequence[SavedBindings]) -> None:
+    for one in held:
+        one.put_back()
+
+
 @dataclass
 class Member:
     session: Session
@@ -58,8 +61,7 @@ class Member:
     alone: dict[int, Values] = field(default_factory=dict)
     "Replay -> its results from before the next bucket was captured."
     fresh: Values | None = None
-    """The outputs of the reference's step on the inputs of replay 1. The reference built only this bucket, in its own
-    process."""
+    "The outputs of the reference's step on the inputs of replay 1. The reference built only this bucket."
     built_alike: bool = False
     "Whether the state after construction is the same here as in the reference."
     hosts: Mapping[str, Any] = field(default_factory=dict)
@@ -72,7 +74,8 @@ class Member:
         built = session.device.digests(reach.tensors)
         if not (folder / EXPECTED).exists() or not (folder / GIVEN).exists():
             return Member(session, axes, Spread(), built, hosts=dict(reach.hosts))
-        expected, given = Expected.load(folder), ConstructedState.load(folder)
+        expected: Expected = load_values(folder / EXPECTED)
+        given: ConstructedState = load_values(folder / GIVEN)
         alike = all(given.digests.get(path) == digest for path, digest in built.items())
         alike = alike and all(reach.hosts.get(path, text) == text for path, text in given.hosts.items())
         fresh = expected.steps[0].outputs
@@ -82,17 +85,15 @@ class Member:
     def name(self) -> str:
         return bucket_name(self.axes)
 
-    def outputs(self) -> dict[str, torch.Tensor]:
-        """Return the tensors into which replays write."""
+    def outputs(self) -> ReachableState:
+        """Return the outputs, into whose tensors replays write."""
         assert self.recording is not None
-        return self.session.outputs_of(self.recording.outputs).tensors
+        return self.session.outputs_of(self.recording.outputs)
 
     def static_outputs(self) -> set[str]:
         """Return the outputs whose memory is older than the capture, so that it is not in the graph's pool."""
-        kept = {
-            tensor.untyped_storage().data_ptr() for tensor in reachable_state(self.session.subject).tensors.values()
-        }
-        return {name for name, tensor in self.outputs().items() if tensor.untyped_storage().data_ptr() in kept}
+        kept = set(reachable_state(self.session.subject).places().values())
+        return {name for name, place in self.outputs().places().items() if place in kept}
 
     def replay(self, k: int) -> dict[str, torch.Tensor]:
         """Replay on the inputs of replay `k`; return the results, on the host."""
@@ -106,17 +107,15 @@ class Member:
         device.reuse_freed()
         self.recording.replay()
         device.synchronize()
-        return host_values(device, self.outputs())
+        return self.session.results_of(self.recording.outputs)
 
     def step(self, k: int) -> dict[str, torch.Tensor]:
         """Run an eager step on the inputs of replay `k`; return the results, on the host. Raises TargetError."""
         self.session.put_inputs(k)
-        outputs = self.session.outputs_of(self.session.path_step())
-        return host_values(self.session.device, outputs.tensors)
+        return self.session.results_of(self.session.path_step())
 
     def differing_outputs(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
-        """Return the outputs that are repeatable and differ by more than `noise`. The default is the bucket's own
-        noise."""
+        """Return the repeatable outputs that differ by more than `noise`, by default the bucket's own noise."""
         differing = []
         for name, value in theirs.items():
             floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)

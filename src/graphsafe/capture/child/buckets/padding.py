@@ -12,16 +12,16 @@ alone shows which filling gives the right results.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 
-from graphsafe.capture.child.buckets.members import Member, SavedBindings
+from graphsafe.capture.child.buckets.members import Member, SavedBindings, put_back_all
 from graphsafe.capture.child.compare import Spread
 from graphsafe.capture.child.state import inputs_of
-from graphsafe.capture.child.targets import TargetError, describe, users_code
+from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.axes import batch_axis
 from graphsafe.report.pool import Padded
@@ -36,8 +36,7 @@ class Rows:
     "Number of rows for each request in this dimension."
 
     def at(self, first: int, end: int | None) -> tuple[slice, ...]:
-        """Return the index of the rows of the requests from `first` up to `end`, which is excluded. None means up to
-        the last request."""
+        """Return the index of the rows of the requests from `first` up to `end`, excluded; None means the last one."""
         rows = slice(first * self.each, None if end is None else end * self.each)
         return (*[slice(None)] * self.dimension, rows)
 
@@ -59,8 +58,7 @@ def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> 
 
 
 def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the smallest number of requests for which an engine uses this bucket. Return None if the bucket then has
-    no padding rows."""
+    """Return the smallest number of requests for which an engine uses this bucket; None without padding rows."""
     name = batch_axis(axes)
     if name is None:
         return None
@@ -84,8 +82,7 @@ def _beside(axes: Mapping[str, Any], other: Mapping[str, Any], name: str) -> boo
 
 STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
 FILLS = (ZEROS, DUMMY, STALE, NAN)
-"""The fillings in the order in which they are tried. An index or a NaN may break the process, so fillings with these
-come late."""
+"The fillings in the order in which they are tried. An index or a NaN may break the process, so these come late."
 _ROUNDING = Spread(units=64.0)
 "The tolerance for a step on fewer rows, which may use other kernels than a step on all rows."
 
@@ -141,7 +138,6 @@ class _Rows:
                 self._right[tried] = wrong
 
     def answer(self) -> Padded:
-        """Return the results so far."""
         nan = self._results.get(NAN)
         # The error may come from the filling, for example from an index that no live row has.
         breaks_with_others = self.error is not None and DUMMY in self._results
@@ -159,19 +155,17 @@ class _Rows:
         """Return the outputs of live requests that differ between the fillings that have been replayed."""
         zeros = self._results[ZEROS]
         tried = [fill for fill in (DUMMY, STALE) if fill in self._results]
-        names = [self._differing(self._results[fill], zeros, self.member.noise) for fill in tried]
-        return tuple(sorted({name for found in names for name in found}))
+        found = (self._differing(self._results[fill], zeros, self.member.noise) for fill in tried)
+        return tuple(sorted(set[str]().union(*found)))
 
     def _differing(self, found: Sequence[Values], expected: Sequence[Values], noise: Spread) -> tuple[str, ...]:
-        names = [
-            self.member.differing_outputs(ours, theirs, noise) for ours, theirs in zip(found, expected, strict=True)
-        ]
-        return tuple(sorted({name for found in names for name in found}))
+        pairs = zip(found, expected, strict=True)
+        return tuple(sorted(set[str]().union(*(self.member.differing_outputs(*pair, noise) for pair in pairs))))
 
     def _replays(self, fill: str) -> list[dict[str, torch.Tensor]]:
         """Replay twice with this filling, and return the live rows of the outputs."""
         session = self.member.session
-        self._put_back()
+        put_back_all(self._held)
         session.put_inputs(2)
         others = {path: session.device.to_host(self._inputs[path]) for path in self.rows}
         session.put_inputs(1)
@@ -186,7 +180,7 @@ class _Rows:
     def _eager(self) -> list[dict[str, torch.Tensor]] | None:
         """Run two eager steps on the live requests alone. Return None if the step does not accept other shapes."""
         session, subject = self.member.session, self.member.session.subject
-        self._put_back()
+        put_back_all(self._held)
         session.put_inputs(1)
         live = {
             id(self._inputs[path]): self._inputs[path].detach()[rows.at(0, self.live)].clone()
@@ -201,20 +195,11 @@ class _Rows:
         args, kwargs = tree_map(replaced, (subject.args, dict(subject.kwargs)))
         if not found >= live.keys():
             return None
-        results = []
+        alone = replace(session, subject=replace(subject, args=args, kwargs=kwargs))
         try:
-            for _ in range(2):
-                with users_code("step", "the step failed"), session.device.as_if_capturing(lambda asked: None):
-                    outputs = session.outputs_of(subject.fn(*args, **kwargs))
-                    session.device.synchronize()
-                    results.append({path: session.device.to_host(one) for path, one in outputs.tensors.items()})
+            return [alone.results_of(alone.path_step()) for _ in range(2)]
         except TargetError:
             return None
-        return results
-
-    def _put_back(self) -> None:
-        for one in self._held:
-            one.put_back()
 
     def _live(self, outputs: Values) -> dict[str, torch.Tensor]:
         with outside_modes():

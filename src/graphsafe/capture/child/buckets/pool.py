@@ -23,7 +23,7 @@ from graphsafe.capture.answers.pool import (
     Padding,
     Together,
 )
-from graphsafe.capture.child.buckets.members import Member, PriorState, SavedBindings
+from graphsafe.capture.child.buckets.members import Member, PriorState, SavedBindings, put_back_all
 from graphsafe.capture.child.buckets.padding import padded_replays
 from graphsafe.capture.child.memory_use import pool_memory_held
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, opened
@@ -134,7 +134,7 @@ def _mixed(members: Sequence[Member], held: Sequence[SavedBindings]) -> Mixed:
     eager: list[Any] = []
     try:
         for number in range(2):
-            _put_back(held)
+            put_back_all(held)
             runs = [members[at].step(k) for at, k in order]
             for (at, _), before, now in zip(order, eager, runs, strict=False) if number else ():
                 for name, value in now.items():
@@ -142,7 +142,7 @@ def _mixed(members: Sequence[Member], held: Sequence[SavedBindings]) -> Mixed:
             eager = eager or runs
     except TargetError as error:
         refused = error.line
-    _put_back(held)
+    put_back_all(held)
     different: list[Different] = []
     overwritten: dict[tuple[str, str], Overwritten] = {}
     earlier: dict[int, dict[str, str]] = {}
@@ -179,12 +179,7 @@ def _order(count: int) -> list[tuple[int, int]]:
 
 
 def _digests(member: Member) -> dict[str, str]:
-    return member.session.device.digests(member.outputs())
-
-
-def _put_back(held: Sequence[SavedBindings]) -> None:
-    for one in held:
-        one.put_back()
+    return member.session.device.digests(member.outputs().tensors)
 
 
 def _shared(held: Sequence[SavedBindings]) -> tuple[str, ...]:

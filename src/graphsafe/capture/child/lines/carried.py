@@ -69,8 +69,7 @@ class StillRead(_Watching):
         self._read.update((key, storage) for key, storage in given.items() if getattr(storage, _MARK, False))
 
     def is_carried(self, tensor: torch.Tensor) -> bool:
-        """Return whether the tensor's memory was computed from the inputs of an earlier step, and is only read by this
-        step."""
+        """Return whether the tensor was computed from the inputs of an earlier step, and is only read by this one."""
         return not self.carried.isdisjoint(_storages(tensor))
 
     @property
@@ -79,8 +78,7 @@ class StillRead(_Watching):
 
 
 def _takes_form_alone(func: Any) -> bool:
-    """Return whether an operation uses only the shape and dtype of its tensor and not the values, as
-    `zeros_like` does."""
+    """Return whether an operation uses only the shape and dtype of its tensor, as `zeros_like` does."""
     name = func._schema.name.removeprefix("aten::")
     return bool(name.endswith("_like") or name.startswith("new_"))
 

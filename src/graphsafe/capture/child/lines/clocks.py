@@ -20,8 +20,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 A_DAY = 90_061.0
-"""Number of seconds by which clocks are set ahead: a day, an hour, a minute and a second, so that the time of day
-changes too."""
+"Seconds by which clocks are set ahead: a day, an hour, a minute and a second, to change the time of day too."
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
 "Functions that turn a number of seconds into another form. Without an argument, they use the current time."
@@ -29,21 +28,15 @@ _CALENDARS = ("localtime", "gmtime", "ctime")
 
 @contextmanager
 def clocks_ahead(seconds: float) -> Iterator[None]:
-    """Let the clocks of `time` and `datetime` run `seconds` ahead in this block. Pending timers fire before the block
-    runs."""
+    """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs."""
     put_back: list[Callable[[], object]] = []
-    nanoseconds = int(seconds * 1_000_000_000)
-    ahead: dict[int, Any] = {
-        id(clock): _Clock(clock, nanoseconds if clock.__name__.endswith("_ns") else seconds) for clock in _clocks()
-    }
-    ahead |= {id(calendar): _Calendar(calendar, time.time, seconds) for calendar in _calendars()}
-    ahead |= {id(time.strftime): _Text(seconds), id(os.times): _Usage(os.times, seconds)}
-    ahead |= {id(usage): _Usage(usage, seconds) for usage in _usages()}
+    replacements = _functions_ahead(seconds)
+    ahead: dict[int, Any] = {id(original): new for original, new in replacements}
     dates = _dates_ahead(seconds)
     gc.unfreeze()  # the search below then also finds objects that were frozen before the fork
     # Search for all clocks at once, because each search visits every live object. A second search finds functions with
     # default arguments.
-    holders = gc.get_referrers(*_clocks(), *_calendars(), time.strftime, os.times, *_usages(), *_date_classes())
+    holders = gc.get_referrers(*(original for original, _ in replacements), *_date_classes())
     tuples = [holder for holder in holders if type(holder) is tuple]
     for function in gc.get_referrers(*tuples):
         defaults = function.__defaults__ if type(function) is FunctionType else None
@@ -73,13 +66,6 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
             undo()
 
 
-def _usages() -> Iterator[Callable[..., Any]]:
-    """Yield `resource.getrusage`, if the module has been imported. Not all systems have it."""
-    resource = sys.modules.get("resource")
-    if resource is not None:
-        yield resource.getrusage
-
-
 def _end_timers() -> None:
     """Call the functions of the user's pending timers, which would have fired by the new time."""
     for timer in threading.enumerate():
@@ -89,65 +75,49 @@ def _end_timers() -> None:
                 timer.function(*timer.args, **timer.kwargs)
 
 
-def _clocks() -> list[Callable[[], Any]]:
-    return [getattr(time, f"{name}{unit}") for name in _SECONDS for unit in ("", "_ns") if hasattr(time, name)]
-
-
-def _calendars() -> list[Callable[..., Any]]:
-    return [getattr(time, name) for name in _CALENDARS]
-
-
 def _date_classes() -> tuple[type, ...]:
     numpy: Any = sys.modules.get("numpy")
     return (datetime.datetime, datetime.date, *([] if numpy is None else [numpy.datetime64]))
 
 
-class _Clock:
-    """A clock that runs ahead. It is an object and not a function, because Python turns a function in a class variable
-    into a method."""
+class _Ahead:
+    """A function that is set ahead: an object, because Python turns a function in a class variable into a method."""
 
-    def __init__(self, original: Callable[..., Any], ahead: float) -> None:
-        self._read = (original,)  # a reference inside a tuple is not replaced
-        self._ahead = ahead
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
 
-    def __call__(self, *which: Any) -> Any:
-        return self._read[0](*which) + self._ahead
+    def __call__(self, *given: Any) -> Any:
+        return self._call(*given)
 
 
-class _Calendar:
-    """A function such as `time.localtime`, which returns the current time in another form, set ahead."""
+def _functions_ahead(seconds: float) -> list[tuple[Any, _Ahead]]:
+    """Return the functions that depend on the time, each with its replacement."""
+    true = (time.time, time.localtime, time.strftime)  # a reference inside a tuple is not replaced
 
-    def __init__(self, original: Callable[..., Any], now: Callable[[], float], ahead: float) -> None:
-        self._read = (original, now)
-        self._ahead = ahead
+    def clock(original: Any) -> _Ahead:
+        read, ahead = (original,), int(seconds * 1_000_000_000) if original.__name__.endswith("_ns") else seconds
+        return _Ahead(lambda *which: read[0](*which) + ahead)
 
-    def __call__(self, seconds: float | None = None) -> Any:
-        form, now = self._read
-        return form(now() + self._ahead if seconds is None else seconds)
+    def calendar(original: Any) -> _Ahead:
+        form = (original,)
+        return _Ahead(lambda at=None: form[0](true[0]() + seconds if at is None else at))
 
+    def usage(original: Any) -> _Ahead:
+        read = (original,)
 
-class _Text:
-    """`time.strftime`, set ahead."""
+        def with_later_times(*arguments: Any) -> Any:
+            now = read[0](*arguments)
+            return type(now)([part + seconds if isinstance(part, float) else part for part in now])
 
-    def __init__(self, ahead: float) -> None:
-        self._read = (time.strftime, time.localtime, time.time)
-        self._ahead = ahead
+        return _Ahead(with_later_times)
 
-    def __call__(self, form: str, parts: Any = None) -> str:
-        text, calendar, now = self._read
-        return text(form, calendar(now() + self._ahead) if parts is None else parts)
-
-
-class _Usage:
-    """`os.times` or `resource.getrusage`, with all times in seconds set ahead."""
-
-    def __init__(self, read: Callable[..., Any], ahead: float) -> None:
-        self._read = (read,)
-        self._ahead = ahead
-
-    def __call__(self, *arguments: Any) -> Any:
-        now = self._read[0](*arguments)
-        return type(now)([part + self._ahead if isinstance(part, float) else part for part in now])
+    text = _Ahead(lambda form, parts=None: true[2](form, true[1](true[0]() + seconds) if parts is None else parts))
+    clocks = [getattr(time, f"{name}{unit}") for name in _SECONDS for unit in ("", "_ns") if hasattr(time, name)]
+    calendars = [getattr(time, name) for name in _CALENDARS]
+    resource: Any = sys.modules.get("resource")  # not all systems have it
+    usages = [os.times, *([] if resource is None else [resource.getrusage])]
+    found = [(one, clock(one)) for one in clocks] + [(one, calendar(one)) for one in calendars]
+    return [*found, *((one, usage(one)) for one in usages), (time.strftime, text)]
 
 
 _TIME = (datetime.datetime,)

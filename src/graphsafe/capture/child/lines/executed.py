@@ -43,8 +43,7 @@ class Executed:
     "Function that ran -> the user's frames of its first call."
 
     def caller_of(self, function: Any) -> tuple[CallSite, ...]:
-        """Return the frames of the function's first call. The result is empty if the function did not run or is not a
-        plain Python function."""
+        """Return the frames of the function's first call; none if it did not run or is not a Python function."""
         return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
@@ -88,8 +87,7 @@ def _split(path: str) -> tuple[str, str | None]:
 
 
 def _may_be(wanted: str | None, stored: str | None, exact: bool) -> bool:
-    """Return whether a store to the key `stored` may change the key `wanted`. An unknown key matches any key, unless
-    `exact` is set."""
+    """Return whether a store to the key `stored` may change `wanted`. Unless `exact`, unknown keys match any key."""
     return wanted == stored or (not exact and None in (wanted, stored))
 
 
@@ -112,7 +110,6 @@ def lines_traced(ran: Executed) -> Iterator[None]:
 
 
 def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], Any]:
-    """Return the trace function for the lines of one file."""
     file = absolute(filename)
     stores, lines = stores_of(file), ran.lines.setdefault(file, set())
 

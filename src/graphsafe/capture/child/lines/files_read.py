@@ -1,5 +1,4 @@
-"""Finds the files that the user's code reads. Another program may write them, and files of the system (`/proc`) change
-by themselves."""
+"""Finds the files that the user's code reads. Other programs may write them; files in `/proc` change by themselves."""
 
 from __future__ import annotations
 

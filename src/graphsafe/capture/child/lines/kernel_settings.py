@@ -48,7 +48,6 @@ def _precision(own: str, of_all: str) -> str:
 
 
 def _exists(setting: str) -> bool:
-    """Return whether this version of torch has the setting."""
     try:
         _value(setting)
     except AttributeError:

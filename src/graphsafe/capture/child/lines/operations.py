@@ -1,5 +1,4 @@
-"""Records a step's operations with everything that a capture would fix: their names, shapes and numbers, and the
-addresses of memory that lives on."""
+"""Records a step's operations with all that a capture would fix: names, shapes, numbers, lasting addresses."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ class Operation:
 
     name: str
     numbers: tuple[str, ...]
-    """Numbers and strings of Python, the values of host tensors with one element, and the settings by which PyTorch
-    chooses the kernel."""
+    "Python's numbers and strings, host tensors with one element, and the settings that choose the kernel."
     shapes: tuple[str, ...]
     memory: tuple[str, ...]
     """For a tensor whose memory is older than the steps: its path, and its offset in that memory. Memory on the host
@@ -84,8 +82,7 @@ def _layout(tensor: torch.Tensor) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _layout_text(dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...], is_conj: bool, is_neg: bool) -> str:
-    """Return the dtype and shape, and everything else that decides which elements of its memory a kernel reads, and
-    how."""
+    """Return the dtype and shape, and all else that decides which elements of its memory a kernel reads, and how."""
     text = f"{dtype} {list(shape)}"
     dense = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -122,8 +119,7 @@ class Unnamed:
 
 
 class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
-    """Passes each operation of the device to `sink` when it has run. The user's stack is then still that of the
-    operation."""
+    """Passes each operation of the device to `sink` after it has run, with the user's stack still that of it."""
 
     def __init__(
         self,

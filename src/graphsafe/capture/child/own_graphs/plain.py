@@ -35,7 +35,6 @@ class Mark:
     function: str | None
 
     def holds(self, frames: Iterable[CallSite]) -> bool:
-        """Return whether one of these frames is inside the marked function."""
         return any(
             (frame.path, frame.function) == (self.path, self.function) and self.line <= frame.line <= self.last
             for frame in frames
@@ -53,8 +52,7 @@ def mark_of(function: Any) -> Mark | None:
 
 
 def eager_marks() -> tuple[Mark, ...]:
-    """Return the functions that are marked with `no_graph` of breakable-cuda-graphs, if the target has imported that
-    package."""
+    """Return the functions that the target marks with `no_graph` of breakable-cuda-graphs, if it has imported that."""
     package = sys.modules.get(_PACKAGE)
     if package is None or package.__file__ is None:
         return ()
@@ -84,7 +82,6 @@ def without_own_graphs() -> AbstractContextManager[None]:
 
 
 def run_uncompiled() -> None:
-    """Make compiled functions run uncompiled from now on."""
     if "torch._dynamo" in sys.modules:
         torch.compiler.set_stance("force_eager")
 

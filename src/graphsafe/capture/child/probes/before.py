@@ -6,26 +6,21 @@ from typing import Any
 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Bindings, ReachableState, reachable_state
-from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.structures import memory_key
 from graphsafe.report.probes.twin import Cause
 
 
 class PreCaptureState:
-    """Everything that the step can reach right before a capture. It is used to compare with a later capture, and to put
-    bindings back."""
+    """Everything that the step can reach right before a capture, to compare with a later one and put bindings back."""
 
     def __init__(self, session: Session) -> None:
         self.reach: ReachableState = reachable_state(session.subject)
         self.bindings = Bindings(self.reach, clear_caches=False)
-        # A detached view keeps the current memory, even if the tensor is later given other memory (`.data =`).
-        with outside_modes():
-            self.views = {path: tensor.detach() for path, tensor in self.reach.tensors.items()}
+        self.views = self.reach.views()
 
 
 def changes_between(earlier: PreCaptureState, later: PreCaptureState) -> list[Cause]:
-    """Return what changed between two captures: host values, tensors that are in other memory, and the lengths of
-    containers."""
+    """Return what changed between two captures: host values, the memory of tensors, and the lengths of containers."""
     before, after = earlier.reach, later.reach
     found = [
         Cause("attribute", path, before.hosts[path], text)

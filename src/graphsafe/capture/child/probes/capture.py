@@ -19,7 +19,7 @@ from graphsafe.capture.answers.probes import EscapedWork, Refused
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, incomparable_check, worse_check
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected, StepResult
 from graphsafe.capture.child.probes.twin import compare_captures
-from graphsafe.capture.child.session import CAPTURE_SEED, FIRST_SEED, PAIR, REPLAYS, Session, opened
+from graphsafe.capture.child.session import CAPTURE_SEED, FIRST_SEED, PAIR, REPLAYS, Session, load_values, opened
 from graphsafe.capture.child.state import ReachableState, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.device.protocol import NotComparable, Recording, Replayable
@@ -33,7 +33,6 @@ from graphsafe.report.probes.twin import Twin
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        session.load_sets()
         built = reachable_state(session.subject).tensors
         channel.phase("wait for the reference to be built")
         unmatched = copy_reference_state(session, built)
@@ -95,17 +94,13 @@ def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) ->
     which these values are missing."""
     if not wait_for_file(session, GIVEN):
         return []
-    given = ConstructedState.load(session.channel.folder)
-    unmatched = []
+    given: ConstructedState = load_values(session.channel.folder / GIVEN)
     digests = session.device.digests(built)
-    for name, tensor in built.items():
-        if digests[name] == given.digests.get(name):
-            continue
-        if name not in given.values:
-            unmatched.append(name)
-            continue
-        session.device.store(tensor, given.values[name])
-    return unmatched
+    differing = [name for name in built if digests[name] != given.digests.get(name)]
+    for name in differing:
+        if name in given.values:
+            session.device.store(built[name], given.values[name])
+    return [name for name in differing if name not in given.values]
 
 
 def wait_for_file(session: Session, name: str, child: str = REFERENCE) -> bool:
@@ -117,13 +112,12 @@ def wait_for_file(session: Session, name: str, child: str = REFERENCE) -> bool:
 
 
 def reference_of(session: Session) -> Expected | None:
-    return Expected.load(session.channel.folder) if wait_for_file(session, EXPECTED) else None
+    return load_values(session.channel.folder / EXPECTED) if wait_for_file(session, EXPECTED) else None
 
 
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:
     """Return the tensors that construction left, with the reference's values, and the reference. Return None if there
     is no usable reference. This is for children that replay something other than the plain capture."""
-    session.load_sets()
     built = reachable_state(session.subject).tensors
     unmatched = copy_reference_state(session, built)
     reference = reference_of(session)
@@ -149,7 +143,6 @@ def replayed(session: Session) -> Replays | None:
 
 
 def captured(session: Session, answer: Recording | CaptureFailure) -> Capture:
-    """Return the probe `capture`."""
     unknown = tuple(session.device.unknown_operations())
     if isinstance(answer, CaptureFailure):
         return Capture("fail", phase="capture", nodes={}, first_error=answer, unknown_operations=unknown)
@@ -176,8 +169,7 @@ class Replays:
     recording: Replayable
     reference: Expected
     restart: Callable[[], None] = lambda: None
-    """Puts back state of construction that is not memory but that a replay may read. A plain graph reads only
-    memory."""
+    "Puts back state of construction other than memory that a replay may read. A plain graph reads only memory."
     on_result: Callable[[Replay], None] = lambda replay: None
     "Called with the probe each time that there is a new result."
     result: Replay = field(default_factory=Replay)
@@ -190,8 +182,7 @@ class Replays:
         "Whether the reference consists of plain eager steps. If so, rounding differences are allowed."
 
     def against(self, what: str) -> str | None:
-        """Return the reason why replays do not match the eager steps, or None. `what` names the replays in that
-        reason."""
+        """Return the reason why replays do not match the eager steps, or None. `what` names the replays."""
         if self.error is not None:
             return f"a replay of {what} failed: {describe(self.error)}"
         if not self.result.checks:
@@ -268,10 +259,11 @@ class Replays:
         """Replay once, after other allocations and with poisoned outputs. Return how far the generator advanced."""
         session, device = self.session, self.session.device
         device.churn()
-        kept = {_storage(tensor) for tensor in reachable_state(session.subject).tensors.values()}
-        for tensor in session.outputs_of(self.recording.outputs).tensors.values():
-            if _storage(tensor) not in kept and device.is_on_device(tensor):
-                device.poison(tensor)
+        kept = set(reachable_state(session.subject).places().values())
+        outputs = session.outputs_of(self.recording.outputs)
+        for path, place in outputs.places().items():
+            if place not in kept and device.is_on_device(outputs.tensors[path]):
+                device.poison(outputs.tensors[path])
         before = session.offset()
         self.recording.replay()
         device.synchronize()
@@ -313,18 +305,10 @@ class Replays:
         self._checks[name] = worse_check(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:
-        """Return a check for each output and for each tensor of state that differs, and one check for all other
-        state."""
-        reported = []
-        same = 0
-        for name, check in self._checks.items():
-            if name.startswith("state ") and check.equal:
-                same += 1
-            else:
-                reported.append(check)
-        if same:
-            reported.append(Check(f"state ({same} tensors)"))
-        return tuple(reported)
+        """Return a check for each output and each tensor of state that differs, and one check for all other state."""
+        same = {name for name, check in self._checks.items() if name.startswith("state ") and check.equal}
+        reported = tuple(check for name, check in self._checks.items() if name not in same)
+        return (*reported, Check(f"state ({len(same)} tensors)")) if same else reported
 
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> tuple[Law, Advances]:
         """Check that replays advance the generator as far as eager steps do, and that two successive replays differ if
@@ -348,8 +332,7 @@ class Replays:
         return "pass" if advances.eager_differ == advances.replays_differ else "fail", advances
 
     def _first_step(self, built: Mapping[str, torch.Tensor], expected: StepResult) -> Literal["pass", "fail"]:
-        """Compare a replay that starts from the state of construction with the first eager step. This comparison is the
-        last one."""
+        """Compare a replay from the state of construction with the first eager step. This comes last."""
         session = self.session
         with users_code("step", "the state could not be restored"):
             for path, value in self.reference.start.items():
@@ -363,7 +346,3 @@ class Replays:
         self._outputs(1, session.outputs_of(self.recording.outputs), expected)
         differs = any(check.result == "different" for check in self._checks.values())
         return "fail" if differs else "pass"
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()

@@ -13,13 +13,11 @@ from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits
 from graphsafe.capture.child.buckets.declared import declaration_of
 from graphsafe.capture.child.own_graphs.probe import own_graphs_watched
 from graphsafe.capture.child.session import Session, opened
-from graphsafe.capture.child.state import Snapshot, StateError, reachable_state
-from graphsafe.capture.child.state.objects import code_of
+from graphsafe.capture.child.state import Snapshot, StateError, defined_at, reachable_state
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.trial import Broken, try_inputs
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
 from graphsafe.capture.device.protocol import Device, RandomState
-from graphsafe.capture.shared.frames import written_at
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.model import Limit
 from graphsafe.report.probes.construct import Attempt, Construct
@@ -31,7 +29,15 @@ def run(job: Job, channel: Channel) -> None:
     attempts: list[Attempt] = []
     threads = set(threading.enumerate())
     try:
-        _examine(job, channel, attempts, threads)
+        with opened(job, channel, attempts) as session:
+            channel.phase("look at what construction left")
+            send_built(session, attempts, threads)
+            filled = fill_zero_parameters(session.device, session.subject)
+            snapshot = Snapshot(session.device, session.subject)
+            channel.send(Constructed(snapshot.digests, reachable_state(session.subject).unreadable))
+            with own_graphs_watched(session) as own:
+                _vary(session, snapshot, _filled(filled))
+            channel.send(session.device.memory(), own())
     except TargetError as error:
         # A constructor that leaves a capture open often fails later, on another line, because the capture is open.
         if attempts and error.stage != "step":
@@ -39,33 +45,23 @@ def run(job: Job, channel: Channel) -> None:
         raise
 
 
-def _examine(job: Job, channel: Channel, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
-    with opened(job, channel, attempts) as session:
-        channel.phase("look at what construction left")
-        device = session.device
-        send_built(session, attempts, threads)
-        filled = fill_zero_parameters(device, session.subject)
-        snapshot = Snapshot(device, session.subject)
-        channel.send(Constructed(snapshot.digests, reachable_state(session.subject).unreadable))
-        with own_graphs_watched(session) as own:
-            try:
-                tried = try_inputs(session, snapshot)
-                channel.send(
-                    Limits((*_filled(filled), *tried.limits)), Varied(tuple(tried.unvaried), tuple(tried.unvaried_host))
-                )
-            except Broken as broken:
-                channel.send(BrokenBy(broken.path))
-                session.ranks.gone = True
-            except StateError as error:
-                channel.send(Limits((Limit("not-varied", "all inputs", str(error)),)))
-        channel.send(device.memory(), own())
+def _vary(session: Session, snapshot: Snapshot, limits: list[Limit]) -> None:
+    try:
+        tried = try_inputs(session, snapshot)
+        varied = Varied(tuple(tried.unvaried), tuple(tried.unvaried_host))
+        session.channel.send(Limits((*limits, *tried.limits)), varied)
+    except Broken as broken:
+        session.channel.send(BrokenBy(broken.path))
+        session.ranks.gone = True
+    except StateError as error:
+        session.channel.send(Limits((Limit("not-varied", "all inputs", str(error)),)))
 
 
 def send_built(session: Session, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
     """Report the built target, and the state that construction left."""
     device = session.device
     declared = declaration_of(session.subject)
-    entry = written_at(code_of(session.subject.fn))
+    entry = defined_at(session.subject.fn)
     platform = Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())
     session.channel.send(
         construct(session, attempts, threads),
@@ -74,7 +70,6 @@ def send_built(session: Session, attempts: list[Attempt], threads: set[threading
 
 
 def construct(session: Session, attempts: Sequence[Attempt], threads: set[threading.Thread]) -> Construct:
-    """Return the probe `construct`."""
     device = session.device
     states = device.random_states()
     draws = {name: device.draw(name) for name in states}
@@ -124,6 +119,5 @@ _LIBRARIES = (
 
 
 def _libraries() -> dict[str, str]:
-    """Return the versions of libraries that the target has imported."""
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
     return {name: version for name, version in versions.items() if isinstance(version, str)}

@@ -8,14 +8,14 @@ event.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from graphsafe.capture.answers.probes import Fired, FiredEvents
-from graphsafe.capture.child.events import fire, inputs_of_event, place_of_event
 from graphsafe.capture.child.probes.capture import Replays, replayed
-from graphsafe.capture.child.session import opened
-from graphsafe.capture.child.state import reachable_state
-from graphsafe.capture.child.state.reach import moved_tensors
+from graphsafe.capture.child.session import REPLAYS, Session, opened
+from graphsafe.capture.child.state import defined_at, moved_tensors, reachable_state
+from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.shared.job import Channel, Job
 
 
@@ -35,5 +35,34 @@ def run(job: Job, channel: Channel) -> None:
                 return  # the reference has already reported the failure
             steps = replace(reference, steps=reference.events)
             checks = Replays(session, recording, steps).once(number + 1, inputs_of_event(number))
-            found += (Fired(name, place_of_event(session, name), moved_tensors(before, after), checks),)
+            found += (Fired(name, defined_at(session.subject.events[name]), moved_tensors(before, after), checks),)
             channel.send(FiredEvents(found))
+
+
+def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
+    """Run the events in order, and call `then` after each with the number of the next inputs. Return a failure."""
+    for number, name in enumerate(session.subject.events):
+        try:
+            fire(session, number, name)
+        except TargetError as error:
+            return error.line
+        try:
+            then(inputs_of_event(number))
+        except TargetError as error:
+            return f"after the event {name!r} {error.line}"
+    return None
+
+
+def fire(session: Session, number: int, name: str) -> None:
+    """Run an event. Raises TargetError."""
+    session.channel.phase(f"event {name}")
+    session.seed(inputs_of_event(number))
+    event = session.subject.events[name]
+    with users_code("step", f"the event {name!r} failed", defined_at(event)):
+        event()
+        session.device.synchronize()
+
+
+def inputs_of_event(number: int) -> int:
+    """Return the number of the inputs for the step after an event."""
+    return 1 + number % REPLAYS

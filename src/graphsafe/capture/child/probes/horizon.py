@@ -30,8 +30,7 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Horizon, Under
 
 STEPS, LATER_STEPS = 256, 1024
-"""Number of further steps, if there is time for them. The larger number is used if a refresh or host state may change a
-decision later."""
+"The number of further steps, if time allows: the larger one if a refresh or host state may decide later."
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
 _EARLY = 3
@@ -95,8 +94,7 @@ class _Ahead:
         self._seen: OperationsSeen | None = None
         "The operations of the current step."
         self._sources: dict[int, tuple[torch.Tensor, str, Place]] = {}
-        """Address -> host memory that the recorded step copied to the device, with the operation that copied it and its
-        place."""
+        "Address -> host memory that the recorded step copied to the device, with the operation and its place."
 
     def _on_device(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         device = self._session.device
@@ -119,8 +117,7 @@ class _Ahead:
             session.generators = generators_of(session.subject)
             after = session.device.digests(self._alive)
             changed = [path for path, digest in after.items() if before[path] != digest]
-            copies = copies_of(session.device, [self._alive[path] for path in changed])
-            self._put_back = dict(zip(changed, copies, strict=True))
+            self._put_back = copies_of(session.device, {path: self._alive[path] for path in changed})
             return self._go_on()
         finally:
             session.capture_path = False
@@ -197,8 +194,7 @@ class _Ahead:
             self._session.device.store(tensor, original)
 
     def _works(self) -> bool:
-        """Return whether the device still works. After a failed assertion in a kernel, for example about an index, it
-        cannot be used any more."""
+        """Return whether the device still works. After a failed assertion in a kernel it cannot be used any more."""
         try:
             self._session.device.synchronize()
         except RuntimeError:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.answers.probes import LaunchChoice, LaunchChoices
-from graphsafe.capture.child.events import fire, inputs_of_event
 from graphsafe.capture.child.probes.before import PreCaptureState
+from graphsafe.capture.child.probes.events import fire, inputs_of_event
 from graphsafe.capture.child.probes.measure import interleaved_times
 from graphsafe.capture.child.probes.twin import MAY_BE_CHANCE, Twins
 from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
@@ -29,7 +29,6 @@ _SLOWER = 1.2
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        session.load_sets()
         with session.device.capture_stream():
             session.warm_up()
         session.seed(CAPTURE_SEED)
@@ -51,8 +50,7 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _choice(session: Session, twins: Twins, recording: Recording, event: str) -> LaunchChoice | None:
-    """Capture now and compare with the first graph. Put the state back. Return None if no choice differs or
-    costs time."""
+    """Capture now, compare with the first graph, and put the state back. Return None if no choice costs time."""
     session.channel.phase(f"capture after event {event}")
     start, state = PreCaptureState(session), Snapshot(session.device, session.subject, clear_caches=False)
     again = twins.record(CAPTURE_SEED)
@@ -77,8 +75,7 @@ def _choice(session: Session, twins: Twins, recording: Recording, event: str) ->
 
 
 def _chosen(differences: list[Difference], frozen: float | None, fresh: float | None) -> list[Difference]:
-    """Return the differences that are launch choices. With a clock, there are none unless the frozen graph is
-    slower."""
+    """Return the differences that are launch choices. With a clock, there are none unless the frozen graph is slow."""
     if frozen is None or fresh is None:
         return [one for one in differences if one.what not in MAY_BE_CHANCE]
     return differences if frozen > _SLOWER * fresh else []

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from graphsafe.capture.answers.events import CaptureFailure
@@ -17,7 +18,6 @@ from graphsafe.capture.child.long_run import long_run
 from graphsafe.capture.child.memory_use import pool_memory_held
 from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
 from graphsafe.capture.child.state import Snapshot, Undo
-from graphsafe.capture.child.targets import users_code
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.timing import Timing
@@ -68,16 +68,10 @@ def interleaved_times(session: Session, calls: Sequence[Callable[[], Any]], stat
 
 def eager_times(session: Session, state: Snapshot) -> Times:
     """Time eager steps. Raises TargetError if a step fails."""
-
-    def step() -> None:
-        with users_code("step", "the step failed"):
-            session.subject()
-
-    return times_of(session, step, state)
+    return times_of(session, partial(session.step, wait=False), state)
 
 
 def times_of(session: Session, call: Callable[[], Any], state: Snapshot) -> Times:
-    """Time one call."""
     return interleaved_times(session, [call], state)[0]
 
 

@@ -22,8 +22,8 @@ from graphsafe.capture.answers.build import Constructed
 from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.answers.probes import Reference
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, Spread, difference, worse_check
-from graphsafe.capture.child.events import fire_all
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected, StepResult
+from graphsafe.capture.child.probes.events import fire_all
 from graphsafe.capture.child.series import Series, born
 from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reachable_state
@@ -33,8 +33,7 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.replay import Check
 
 _GIVEN_BYTES = 256 << 20
-"""Up to this total size all values after construction are shared. Above it, only values that differ between builds are
-shared."""
+"Up to this total size all values after construction are shared, above it only those that differ between builds."
 _AGAIN = 3
 """Number of times that the same steps are run again. With so many runs, it is unlikely that the results of float
 atomics agree in all of them by chance."""
@@ -48,7 +47,6 @@ _UNITS_OF_CPU = 2.0
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         channel.phase("share what construction left")
-        session.load_sets()
         start = Snapshot(session.device, session.subject)
         _save_given(session, start)
         runs = _Runs(session, start)
@@ -59,12 +57,10 @@ def run(job: Job, channel: Channel) -> None:
 def _save_given(session: Session, start: Snapshot) -> None:
     built = read_answers(session.channel.folder, "build")[Constructed].digests
     reach = reachable_state(session.subject)
-    tensors = reach.tensors
-    small = sum(tensor.nbytes for tensor in tensors.values()) <= _GIVEN_BYTES
-    differing = [path for path in tensors if small or built.get(path) != start.digests[path]]
-    given = {path: tensors[path] for path in differing}
+    small = sum(tensor.nbytes for tensor in reach.tensors.values()) <= _GIVEN_BYTES
+    given = {path: one for path, one in reach.tensors.items() if small or built.get(path) != start.digests[path]}
     values = host_values(session.device, given)
-    save_values(session.channel, GIVEN, ConstructedState(dict(start.digests), dict(reach.hosts), values))
+    save_values(session.channel, GIVEN, ConstructedState(start.digests, reach.hosts, values))
 
 
 class _Runs:
@@ -105,7 +101,6 @@ class _Runs:
         self.events = self._events()
 
     def answer(self) -> Reference:
-        """Return the answer for the parent."""
         lazy, caches, checks = tuple(self.lazy), tuple(self.lazy_caches), tuple(self.checks)
         asked, counts = tuple(dict.fromkeys(self.asked)), tuple(sorted(self.host_counts))
         return Reference(
@@ -113,7 +108,6 @@ class _Runs:
         )
 
     def expected(self) -> Expected:
-        """Return the results with which replays are compared."""
         start = {path: values for path, values in self._start.values.items() if path in self.first.changed}
         return Expected(
             self.first.steps,
@@ -237,7 +231,6 @@ class _Runs:
 
 
 def spread_of(runs: list[Series]) -> Spread:
-    """Return the spread of several runs of the same steps."""
     spread = Spread()
     for left, right in itertools.combinations(runs, 2):
         add_run(spread, left, right)
@@ -254,8 +247,7 @@ def add_run(spread: Spread, left: Series, right: Series) -> None:
 
 
 def compared(path: Series, plain: Series, noise: Spread, rounding: Spread) -> list[Check]:
-    """Compare the steps along the path of captures with plain eager steps: their outputs, and the state that
-    differs."""
+    """Compare the steps along the path of captures with plain eager steps: their outputs, and state that differs."""
     checks: dict[str, Check] = {}
 
     def add(name: str, step: int, apart: Difference, value: torch.Tensor | None) -> None:

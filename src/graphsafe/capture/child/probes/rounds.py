@@ -1,4 +1,4 @@
-"""Replays after each round of the target's refresh, and compares with the eager rounds; see `child/rounds.py`."""
+"""Replays after each round of the target's refresh, and compares with the eager rounds; see `eager_rounds.py`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import torch
 
 from graphsafe.capture.answers.probes import ComparedRounds, Fired
-from graphsafe.capture.child.events import place_of_event
 from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.probes.capture import Replays, replayed, wait_for_file
-from graphsafe.capture.child.rounds import (
+from graphsafe.capture.child.probes.eager_rounds import (
     GOING_ON,
     ROUNDS,
     DeviceStateCopy,
@@ -24,12 +23,10 @@ from graphsafe.capture.child.rounds import (
     late_rounds,
 )
 from graphsafe.capture.child.session import Session, load_values, opened
-from graphsafe.capture.child.state import generators_of, reachable_state
-from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.reach import moved_tensors
+from graphsafe.capture.child.state import defined_at, generators_of, moved_tensors, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.protocol import Replayable
-from graphsafe.capture.shared.frames import error_frames, written_at
+from graphsafe.capture.shared.frames import error_frames
 from graphsafe.capture.shared.job import EAGER_ROUNDS, Channel, Job
 from graphsafe.report.probes.probe import Error
 from graphsafe.report.probes.replay import Check
@@ -46,7 +43,7 @@ def run(job: Job, channel: Channel) -> None:
         channel.phase("wait for the eager rounds")
         if not wait_for_file(session, ROUNDS, EAGER_ROUNDS):
             return
-        rounds = Rounds.load(channel.folder)
+        rounds: Rounds = load_values(channel.folder / ROUNDS)
         if not all(check.equal for check in first.result.checks or ()):
             rounds = replace(rounds, is_whole=False)  # tiny differences would grow in continued rounds
         channel.phase("further rounds")
@@ -62,8 +59,7 @@ class _Compared:
         self._session = session
         self._recording = recording
         self._reference = reference
-        code = code_of(session.subject.refresh)
-        self._result = ComparedRounds(refresh=None if code is None else written_at(code))
+        self._result = ComparedRounds(refresh=defined_at(session.subject.refresh))
 
     def run(self, rounds: Rounds) -> ComparedRounds:
         """Compare round after round, until one fails."""
@@ -112,7 +108,10 @@ class _Compared:
 
     def _fired(self, number: int, elsewhere: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:
         name = event_since(self._session, number - 1)
-        return () if name is None else (Fired(name, place_of_event(self._session, name), elsewhere, checks),)
+        if name is None:
+            return ()
+        place = defined_at(self._session.subject.events[name])
+        return (Fired(name, place, elsewhere, checks),)
 
     def _compare_late(self, kept: DeviceStateCopy, steps: Sequence[StepResult]) -> tuple[Check, ...]:
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))

@@ -23,7 +23,7 @@ from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
 from graphsafe.capture.child.state import inputs_of, reachable_state
-from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.model import Limit
@@ -68,8 +68,8 @@ def _report_failed_step(session: Session, error: TargetError) -> None:
         raise error
     events: list[StepEvent] = []
     try:
-        with users_code("step", "the step failed"), session.device.watch(events.append):
-            session.subject()
+        with session.device.watch(events.append):
+            session.step(wait=False)
     except TargetError:
         pass
     StepEvents(events, []).send(session)

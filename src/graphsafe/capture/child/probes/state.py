@@ -28,11 +28,6 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
     State that is born may later be counted or rebound too. It then has two entries.
     """
     start, one, two, three = census
-    grown = {
-        path
-        for path, length in three.lengths.items()
-        if one.lengths.get(path, length) < two.lengths.get(path, 0) < length and not _is_bounded(three, path)
-    }
     found: dict[tuple[str, bool], Change] = {}
 
     def add(path: str, how: str, before: object = None, after: object = None, function: Any = None) -> None:
@@ -43,19 +38,13 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
             writer = ran.writer_of(path) if function is None else ran.caller_of(function)
             found[path, born] = Change(path, how, before, after, tuple(writer))
 
-    for path in sorted(grown):
-        add(path, "grows", two.lengths[path], three.lengths[path])
-    for path, before, after in _grown_tensors(one, two, three):
+    for path, before, after in _grown(one, two, three):
         add(path, "grows", before, after)
     for path in (*one.tensors, *one.hosts, *one.lengths):
         if _is_none(start, path) and not _is_none(one, path) and not path.endswith(".grad"):
             add(path, "born")
-    for path, how, value, new in _changed_hosts(one, two, three):
-        add(path, how, value, new)
-    for path in _rebound(two, three):
-        add(path, "rebound")
-    for cache in _filled_caches(one, three):
-        add(cache, "cached", one.lengths.get(cache), three.lengths[cache])
+    for change in _changes(one, two, three):
+        add(*change)
     for path, (cache, size) in one.caches.items():
         if size and path in start.caches and not start.caches[path][1]:
             add(path, "born", 0, size, cache.__wrapped__)
@@ -65,41 +54,29 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
     return State("fail" if found else "pass", changed=tuple(found.values()))
 
 
-def _grown_tensors(one: ReachableState, two: ReachableState, three: ReachableState) -> Iterator[tuple[str, int, int]]:
-    """Yield the path of each tensor that step 2 and step 3 both enlarged, and its bytes before and after step 3."""
+def _grown(one: ReachableState, two: ReachableState, three: ReachableState) -> Iterator[tuple[str, int, int]]:
+    for path, length in sorted(three.lengths.items()):
+        if one.lengths.get(path, length) < two.lengths.get(path, 0) < length and not _is_bounded(three, path):
+            yield path, two.lengths[path], length
     for path, tensor in three.tensors.items():
         if path in two.tensors and tensor.nbytes > two.tensors[path].nbytes > one.tensors.get(path, tensor).nbytes:
             yield path, two.tensors[path].nbytes, tensor.nbytes
 
 
-def _rebound(two: ReachableState, three: ReachableState) -> Iterator[str]:
-    """Yield the path of each tensor that has another storage after the last step."""
-    for path, tensor in three.tensors.items():
-        held = two.tensors.get(path)
-        if held is not None and memory_key(held) != memory_key(tensor):
-            yield path
-
-
-def _filled_caches(one: ReachableState, three: ReachableState) -> Iterator[str]:
-    """Yield each container to which step 2 or 3 added a tensor."""
-    for path in three.tensors:
-        cache = path.rpartition("[")[0]
-        if path not in one.tensors and one.lengths.get(cache, 0) < three.lengths.get(cache, 0):
-            yield cache
-
-
-def _changed_hosts(
+def _changes(
     one: ReachableState, two: ReachableState, three: ReachableState
-) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield each Python value that every step (`host`) or only some step (`changes`) changes, with its values before
-    and after the last step."""
+) -> Iterator[tuple[str, str, object, object]]:
     for path, value in three.hosts.items():
-        before = two.hosts.get(path)
-        earlier = one.hosts.get(path)
-        if before is not None and before != value and earlier not in (None, before):
-            yield path, "host", before, value
-        elif None not in (before, earlier) and not earlier == before == value:
-            yield path, "changes", before, value
+        earlier, before = one.hosts.get(path), two.hosts.get(path)
+        if earlier is not None and before is not None and not earlier == before == value:
+            yield path, "host" if value != before != earlier else "changes", before, value
+    for path, tensor in three.tensors.items():
+        if path in two.tensors and memory_key(two.tensors[path]) != memory_key(tensor):
+            yield path, "rebound", None, None
+    for path in three.tensors:
+        holder = path.rpartition("[")[0]
+        if path not in one.tensors and one.lengths.get(holder, 0) < three.lengths.get(holder, 0):
+            yield holder, "cached", one.lengths.get(holder), three.lengths[holder]
 
 
 def _is_bounded(reach: ReachableState, path: str) -> bool:

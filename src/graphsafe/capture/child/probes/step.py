@@ -20,7 +20,6 @@ from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.state import ReachableState, reachable_state
 from graphsafe.capture.child.targets import TargetError, users_code
-from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite
@@ -44,17 +43,20 @@ class StepEvents:
     "Whether the steps change state on the host, or may change it (an iterator whose position cannot be read)."
 
     def send(self, session: Session) -> None:
-        """Report the probe `step` and the events."""
         syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
-        allocations, unknown = _count(self.warm, {"allocation"}), tuple(session.device.unknown_operations())
-        step = Step("fail" if syncs or copies else "pass", ran=True, syncs=syncs, copies=copies)
-        step = replace(step, allocations=allocations, unknown_operations=unknown)
+        step = Step(
+            "fail" if syncs or copies else "pass",
+            ran=True,
+            syncs=syncs,
+            copies=copies,
+            allocations=_count(self.warm, {"allocation"}),
+            unknown_operations=tuple(session.device.unknown_operations()),
+        )
         session.channel.send(step, Watched(_aggregated(self.warm, self.first, self.captured)))
 
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        session.load_sets()
         decides_later = observe(session).changes_host or session.subject.refresh is not None
         channel.send(held_by_step(session))
         if session.device.evidence == "predicted":
@@ -141,11 +143,8 @@ def _marks(ran: Executed) -> tuple[CallSite, ...]:
 
 
 def _reached(session: Session) -> ReachableState:
-    """Return everything that the step reaches, with detached views of the tensors. A view keeps its memory even if the
-    tensor is later given other memory (`.data =`)."""
     reach = reachable_state(session.subject)
-    with outside_modes():
-        reach.tensors = {path: tensor.detach() for path, tensor in reach.tensors.items()}
+    reach.tensors = reach.views()
     return reach
 
 
@@ -153,8 +152,8 @@ def watched(session: Session, ran: Executed | None = None) -> list[StepEvent]:
     """Run a step and return its events. The lines that ran are added to `ran`, if it is given. Raises TargetError."""
     events: list[StepEvent] = []
     tracing = nullcontext() if ran is None else lines_traced(ran)
-    with users_code("step", "the step failed"), session.device.watch(events.append), tracing:
-        session.subject()
+    with session.device.watch(events.append), tracing:
+        session.step(wait=False)
     with users_code("step", "the step failed"):
         session.device.synchronize()
     return events

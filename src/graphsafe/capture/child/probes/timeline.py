@@ -21,7 +21,6 @@ _MOST = 4_000
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        session.load_sets()
         with session.device.capture_stream():
             session.warm_up()
         shared = not channel.wait_to_be_alone()

@@ -24,13 +24,19 @@ from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.probes.before import PreCaptureState, changes_between
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, host_values
-from graphsafe.capture.child.state import Snapshot, StateError, copies_of, put_back_host, reachable_state
-from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.reach import Constants, moved_tensors
+from graphsafe.capture.child.state import (
+    Snapshot,
+    StateError,
+    copies_of,
+    defined_at,
+    moved_tensors,
+    put_back_host,
+    reachable_state,
+)
+from graphsafe.capture.child.state.reach import Constants
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import NotComparable, Recording
-from graphsafe.capture.shared.frames import written_at
 from graphsafe.report.probes.probe import ProbeStatus
 from graphsafe.report.probes.twin import Cause, Difference, Twin
 
@@ -40,7 +46,7 @@ _MOST_CAPTURES = 7
 _SECONDS = 2.0
 "After the minimum number of captures, no capture starts after this many seconds."
 MAY_BE_CHANCE = ("scalar", "address")
-"""Kinds of differences that may come from unwritten bytes between arguments, which keep old contents."""
+"Kinds of differences that may come from unwritten bytes between arguments, which keep old contents."
 _REPEATS = 3
 "Number of replays of each graph on the same inputs. It is more than one, since float atomics do not differ every time."
 _REPEATS_OF_CHANCE = 12
@@ -153,8 +159,7 @@ class Twins:
         )
 
     def _not_again(self, failure: CaptureFailure) -> Twin:
-        """Return the answer for a second capture that failed. If it ran out of memory, that says nothing about the
-        step."""
+        """Return the answer for a second capture that failed. Running out of memory says nothing about the step."""
         short = "out of memory" in failure.message.lower() or failure.type == "OutOfMemoryError"
         why = f"a second capture failed: {failure.type}: {failure.message}"
         return replace(self._answer("skipped" if short else "fail", ()), reason=why, first_error=failure)
@@ -228,9 +233,7 @@ class Twins:
         graphs, because it may read what a replay left."""
         snapshot.put_back()
         self._session.put_inputs(k)
-        changed = snapshot.changed()
-        copies = copies_of(self._session.device, [snapshot.tensors[path] for path in changed])
-        return dict(zip(changed, copies, strict=True))
+        return copies_of(self._session.device, {path: snapshot.tensors[path] for path in snapshot.changed()})
 
     def _result(
         self, recording: Recording, snapshot: Snapshot, refreshed: Mapping[str, torch.Tensor], k: int
@@ -245,8 +248,7 @@ class Twins:
         session.device.synchronize()
         outputs = session.outputs_of(recording.outputs).tensors
         state = {f"state {path}": snapshot.tensors[path] for path in snapshot.changed()}
-        found = {**outputs, **state}
-        copies = dict(zip(found, copies_of(session.device, list(found.values())), strict=True))
+        copies = copies_of(session.device, {**outputs, **state})
         return _Result(copies, session.device.digests(copies))
 
     def explained(self, found: list[Difference], start: PreCaptureState, seed: int) -> Explained:
@@ -299,8 +301,7 @@ class Twins:
         return causes, None if causes else "elsewhere"
 
     def _rebound_by_refresh(self, keys: set[Key]) -> list[Cause]:
-        """Return the tensors that a refresh rebinds, if captures before and after the refresh differ in one of
-        `keys`."""
+        """Return the tensors that a refresh rebinds, if captures before and after it differ in one of `keys`."""
         session = self._session
         if session.subject.refresh is None:
             return []
@@ -314,13 +315,12 @@ class Twins:
         if isinstance(before, CaptureFailure) or isinstance(after, CaptureFailure) or after is None:
             return []
         again = {_key(one) for one in before.differences(after)}
-        frame = written_at(code_of(session.subject.refresh))
+        frame = defined_at(session.subject.refresh)
         frames = () if frame is None else (frame,)
         return [Cause("input", path, None, None, frames) for path in rebound[:_MOST_NAMED]] if keys & again else []
 
     def _chance(self) -> set[Key]:
-        """Return the differences between captures from the same state and seed. They come from unwritten bytes, a
-        clock, and the like."""
+        """Return the differences between captures from the same state and seed: unwritten bytes, a clock and so on."""
         return self._differing(lambda: None, self._before, self._seed) or set()
 
     def _outside_bindings(self, found: list[Difference], start: PreCaptureState, seed: int) -> Explained:
@@ -371,8 +371,7 @@ class Twins:
 
 
 def _is_of_ranks(one: Difference) -> bool:
-    """Return whether the difference is in NCCL's arguments. They contain a count of launches, which another rank may
-    have changed."""
+    """Return whether the difference is in NCCL's arguments: their count of launches may follow from another rank."""
     return one.op.startswith("nccl") and one.what in MAY_BE_CHANCE
 
 
@@ -385,8 +384,7 @@ def _key(one: Difference) -> Key:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Stop garbage collection in this block. If blocks were freed in the middle of only one capture, the two pools
-    would differ."""
+    """Stop garbage collection in this block. Blocks freed in the middle of one capture would change its pool."""
     gc.collect()
     gc.disable()
     try:

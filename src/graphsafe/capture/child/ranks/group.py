@@ -62,8 +62,7 @@ class Ranks:
         return reported
 
     def alone(self) -> AbstractContextManager[None]:
-        """Let this rank capture its step while other ranks do something else. A capture runs no collective, so nobody
-        waits."""
+        """Let this rank capture its step while others do not. A capture runs no collective, so nobody waits."""
         return replaced((self.issued, "alone", True))
 
     def any(self, value: bool) -> bool:

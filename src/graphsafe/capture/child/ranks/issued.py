@@ -35,7 +35,7 @@ class Issued:
     beside: list[Call] = field(default_factory=list)
     "Collectives that were issued during the capture, on a stream that was not captured."
     alone: bool = False
-    """Whether only this rank captures. Its collectives are then not noted as a difference between the ranks."""
+    "Whether only this rank captures. Its collectives are then not noted as a difference between the ranks."
     _pending: dict[int, tuple[weakref.ref[Any], Call]] = field(default_factory=dict)
     _lost: list[Call] = field(default_factory=list)
 
@@ -50,8 +50,7 @@ class Issued:
         self._pending.pop(id(work), None)
 
     def never_waited(self) -> list[Call]:
-        """Return the asynchronous collectives that were issued since the last call of this method and that were never
-        waited for."""
+        """Return the asynchronous collectives issued since the last call of this method and never waited for."""
         found = [*self._lost, *(call for _, call in self._pending.values())]
         self._lost.clear()
         self._pending.clear()
@@ -60,8 +59,7 @@ class Issued:
 
 @contextmanager
 def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
-    """Note each collective that is issued. Collectives over all ranks are also written to a file that the
-    parent reads."""
+    """Note each collective that is issued. Collectives over all ranks are also in a file that the parent reads."""
     import torch.distributed._functional_collectives as functional
     from torch.distributed import ProcessGroup
 

@@ -15,13 +15,13 @@ from graphsafe.capture.child.state.inputs import inputs_of as inputs_of
 from graphsafe.capture.child.state.inputs import numbers_of as numbers_of
 from graphsafe.capture.child.state.inputs import opaque_inputs_of as opaque_inputs_of
 from graphsafe.capture.child.state.inputs import with_objects as with_objects
-from graphsafe.capture.child.state.reach import HostValue as HostValue
+from graphsafe.capture.child.state.objects import defined_at as defined_at
 from graphsafe.capture.child.state.reach import ReachableState as ReachableState
+from graphsafe.capture.child.state.reach import moved_tensors as moved_tensors
 from graphsafe.capture.child.state.reachable import generators_of as generators_of
 from graphsafe.capture.child.state.reachable import objects_of as objects_of
 from graphsafe.capture.child.state.reachable import reach_with_refresh as reach_with_refresh
 from graphsafe.capture.child.state.reachable import reachable_state as reachable_state
-from graphsafe.capture.child.state.reachable import seed_generators as seed_generators
 from graphsafe.capture.child.state.reachable import walk as walk
 from graphsafe.capture.child.state.snapshot import Bindings as Bindings
 from graphsafe.capture.child.state.snapshot import Snapshot as Snapshot

@@ -6,11 +6,15 @@ import ast
 import functools
 import gc
 import itertools
+import operator
 import queue
 import types
+import weakref
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from contextlib import suppress
+from contextvars import Context, ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,28 +25,18 @@ from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.values import are_scalars
 
 _SEQUENCES: tuple[Any, ...] = ([], (), "", "é", b"", range(0), range(1 << 70))
-_OVER_SEQUENCES = tuple(type(iter(sequence)) for sequence in _SEQUENCES)
+OVER_SEQUENCES = tuple(type(iter(sequence)) for sequence in _SEQUENCES)
+"Classes of iterators whose position can be read and set."
 _UNORDERED: tuple[Any, ...] = ({}, {}.values(), {}.items(), set())
-_OPAQUE = (
+OPAQUE = (
     *(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
     queue.SimpleQueue,
     *(type(iter(view)) for view in _UNORDERED),
     *(map, filter, zip, enumerate, reversed, type(reversed([])), type(iter(int, 1))),
     *(made for made in vars(itertools).values() if isinstance(made, type) and made is not itertools.count),
 )
-
-
-def is_count(kind: type) -> bool:
-    return kind is itertools.count
-
-
-def is_over_sequence(kind: type) -> bool:
-    return kind in _OVER_SEQUENCES
-
-
-def is_opaque(kind: type) -> bool:
-    """Return whether objects of this class have a position that cannot be read."""
-    return kind in _OPAQUE
+"Classes whose objects have a position that cannot be read."
+WEAK_TABLES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
 def count_text(counter: Any) -> str | None:
@@ -57,8 +51,7 @@ def count_from(text: str) -> Any:
 
 
 def position_of(iterator: Any) -> int | None:
-    """Return the number of elements that were taken. Return None at the end, where the iterator has dropped its
-    sequence."""
+    """Return the number of elements taken; None at the end, where the iterator has dropped its sequence."""
     reported = iterator.__reduce__()
     return reported[2] if len(reported) > 2 else 0 if len(reported[1][0]) else None
 
@@ -108,12 +101,44 @@ class Slot:
             self.descriptor.__delete__(self.of)
 
 
+class _InContext:
+    """Reads and sets a context variable, in the way that a descriptor reads and sets an attribute."""
+
+    def __get__(self, variable: ContextVar[Any], kind: Any = None) -> Any:
+        return variable.get(MISSING)
+
+    def __set__(self, variable: ContextVar[Any], value: Any) -> None:
+        variable.set(value)
+
+    def __delete__(self, variable: ContextVar[Any]) -> None:
+        try:
+            # A context variable cannot be unset again. Setting it to its default has the same effect for readers.
+            variable.set(Context().run(variable.get))
+        except LookupError:
+            raise ValueError("a context variable without a default cannot be unset again") from None
+
+
 _CELL: Any = types.CellType.cell_contents
+_CONTEXT = _InContext()
 
 
 def cell_slot(cell: types.CellType) -> Slot:
-    """Return the place of the content of a closure's cell."""
     return Slot(cell, _CELL)
+
+
+def context_slot(variable: ContextVar[Any]) -> Slot:
+    """Return the place in which the current context stores the variable."""
+    return Slot(variable, _CONTEXT)
+
+
+def referent_of(reference: Any) -> Any:
+    """Return the object of a weak reference or a weak proxy; None if the object no longer exists."""
+    if isinstance(reference, weakref.ReferenceType):
+        return weakref.ReferenceType.__call__(reference)
+    with suppress(ReferenceError, AttributeError):
+        # Python has no function that returns a proxy's object, but a bound method of the proxy is bound to that object.
+        return reference.__init__.__self__
+    return None
 
 
 def tensors_kept_by(cache: Any) -> Iterator[torch.Tensor]:
@@ -141,7 +166,7 @@ def contents(container: Any) -> Any:
         return {name: held_at(container.of, name) for name in container.names}
     if kind is Slot:
         return container.read()
-    if is_over_sequence(kind):
+    if kind in OVER_SEQUENCES:
         return position_of(container)
     if kind is functools._lru_cache_wrapper:
         return None
@@ -164,7 +189,7 @@ def refill(container: Any, before: Any) -> None:
                 put_at(container.of, name, value)
     elif kind is Slot:
         container.put(before)
-    elif is_over_sequence(kind):
+    elif kind in OVER_SEQUENCES:
         set_position(container, before)
     elif kind is functools._lru_cache_wrapper:
         container.cache_clear()
@@ -174,22 +199,23 @@ def refill(container: Any, before: Any) -> None:
 
 def _refill_base(base: Any, container: Any, before: Any) -> None:
     if base in (dict, OrderedDict):
-        now = list(base.items(container))
-        if len(now) != len(before) or any(
-            key is not old or value is not kept for (key, value), (old, kept) in zip(now, before, strict=True)
-        ):
+        flat = itertools.chain.from_iterable
+        if not _are_the_same(list(flat(base.items(container))), list(flat(before))):
             base.clear(container)
             for key, value in before:
                 base.__setitem__(container, key, value)
     elif base in (deque, set):
-        now = list(base.__iter__(container))
-        if len(now) != len(before) or any(left is not right for left, right in zip(now, before, strict=True)):
+        if not _are_the_same(list(base.__iter__(container)), before):
             base.clear(container)
             (deque.extend if base is deque else set.update)(container, before)
     elif base in (list, bytearray, array):
         base.__setitem__(container, slice(None), before)
     else:
         base.__setitem__(container, ..., before)
+
+
+def _are_the_same(now: list[Any], before: list[Any]) -> bool:
+    return len(now) == len(before) and all(map(operator.is_, now, before))
 
 
 def _base(kind: type) -> Any:
@@ -203,10 +229,9 @@ def _base(kind: type) -> Any:
 
 
 def put_back_host(reach: ReachableState, path: str, value: Any) -> None:
-    """Put back one host value at the place where `reach` found it. MISSING removes the value. Raises StateError if the
-    place refuses."""
+    """Put back a host value where `reach` found it. MISSING removes it. Raises StateError if the place refuses."""
     container, key = reach.owners[path]
-    if is_count(type(value)):
+    if type(value) is itertools.count:
         value = count_from(count_text(value) or "")
     try:
         if issubclass(type(container), tuple):
@@ -235,8 +260,7 @@ def held_at(container: Any, key: Any) -> Any:
 
 
 def put_at(container: Any, key: Any, value: Any) -> None:
-    """Store a value where `held_at` reads it. Tuples are not supported. Raises the container's own error if it
-    refuses."""
+    """Store a value where `held_at` reads it, except in tuples. Raises the container's error if it refuses."""
     kind = type(container)
     if kind is Slot:
         container.put(value)

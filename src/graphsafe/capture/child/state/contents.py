@@ -6,6 +6,7 @@ import enum
 import functools
 import gc
 import itertools
+import operator
 import types
 import weakref
 from array import array
@@ -18,15 +19,17 @@ import torch
 
 from graphsafe.capture.child.state.containers import (
     MISSING,
+    OPAQUE,
+    OVER_SEQUENCES,
+    WEAK_TABLES,
     Slot,
     Variables,
     cell_slot,
+    context_slot,
     count_from,
     count_text,
-    is_count,
-    is_opaque,
-    is_over_sequence,
     position_of,
+    referent_of,
 )
 from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import (
@@ -38,7 +41,6 @@ from graphsafe.capture.child.state.objects import (
     module_name,
     names_in,
 )
-from graphsafe.capture.child.state.references import WEAK_TABLES, context_slot, referent_of
 from graphsafe.capture.child.state.tensors import is_in_parts
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
 from graphsafe.capture.child.state.walk import Handler, Item, ObjectWalk, below
@@ -65,7 +67,6 @@ def elements_of(path: str, value: Any) -> Iterator[Item]:
 
 
 def stored_in(path: str, value: Any) -> Iterator[Item]:
-    """Yield the attributes of an object."""
     dot = below(path)
     attributes = attributes_of(value)
     if attributes is not None:
@@ -103,21 +104,21 @@ def handler_of(kind: type) -> Handler | None:
         (types.FunctionType, _take_function),
         (functools.partial, _take_partial),
         (functools._lru_cache_wrapper, _take_cache),
-        (WEAK_TABLES, _take_weak_table),
-        ((weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType), _take_reference),
+        (WEAK_TABLES, _take_other(operator.attrgetter("data"))),
+        ((weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType), _take_other(referent_of)),
         (ContextVar, _take_context_variable),
     ):
         if issubclass(kind, base):
             return handler
     if is_host_generator(kind):
         return _take_host_generator
-    if is_count(kind):
+    if kind is itertools.count:
         return _take_count
-    if is_over_sequence(kind):
+    if kind in OVER_SEQUENCES:
         return _take_iterator
     if kind is itertools.repeat:
         return _take_repeat
-    if is_opaque(kind):
+    if kind in OPAQUE:
         return lambda walk, path, value: walk.reach.opaque.append(path)
     numpy_kind = next((base.__name__ for base in bases_of(kind) if module_name(base) == "numpy"), None)
     if numpy_kind is not None:
@@ -135,6 +136,11 @@ def _take_value(text: Callable[[Any], str]) -> Handler:
         walk.forget(value)
 
     return take
+
+
+def _take_other(read: Callable[[Any], Any]) -> Handler:
+    """Return the handler of objects that stand for another object, which `read` returns."""
+    return lambda walk, path, value: walk.enqueue([(path, read(value), None, None)])
 
 
 def _member_text(value: Any) -> str:
@@ -282,14 +288,6 @@ def _take_cache(walk: ObjectWalk, path: str, value: Any) -> None:
     walk.reach.containers.append(value)
     walk.reach.caches[path] = (value, value.cache_info().currsize)
     walk.enqueue([(path, value.__wrapped__, None, None)])
-
-
-def _take_weak_table(walk: ObjectWalk, path: str, value: Any) -> None:
-    walk.enqueue([(path, value.data, None, None)])
-
-
-def _take_reference(walk: ObjectWalk, path: str, value: Any) -> None:
-    walk.enqueue([(path, referent_of(value), None, None)])
 
 
 def _take_context_variable(walk: ObjectWalk, path: str, value: Any) -> None:

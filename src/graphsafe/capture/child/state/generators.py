@@ -38,8 +38,7 @@ def seed(generator: Any, value: int) -> None:
 
 
 def state_of(generator: Any) -> Any:
-    """Return the state, to be given to `set_state`. Return None if the generator has no state
-    (`random.SystemRandom`)."""
+    """Return the state, to be given to `set_state`; None for a generator without one (`random.SystemRandom`)."""
     if isinstance(generator, random.SystemRandom):
         return None
     if isinstance(generator, random.Random):
@@ -60,8 +59,7 @@ def set_state(generator: Any, state: Any) -> None:
 
 
 def share_state(one: torch._C.Generator, other: torch._C.Generator) -> bool:
-    """Return whether two generators of a device share one state. If so, an offset that is set in one is set in the
-    other too."""
+    """Return whether two generators of a device share one state, so that an offset set in one is set in both."""
     own, theirs = one.get_offset(), other.get_offset()
     one.set_offset(theirs + _APART)
     is_shared: bool = other.get_offset() == theirs + _APART

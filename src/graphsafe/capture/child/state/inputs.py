@@ -1,5 +1,4 @@
-"""Finds the inputs of a step: tensors, arrays and numbers in its arguments. Paths are the same as in
-`reachable_state`."""
+"""Finds the inputs of a step: tensors, arrays and numbers in its arguments, by the paths of `reachable_state`."""
 
 from __future__ import annotations
 
@@ -84,9 +83,7 @@ def numbers_of(subject: Subject) -> list[str]:
     """Return the paths of Python and NumPy numbers among the step's arguments. A graph holds them as constants. For
     numbers in a set, the path is that of the set."""
     numpy: Any = sys.modules.get("numpy")
-    numbers: tuple[type, ...] = (
-        (bool, int, float, complex) if numpy is None else (bool, int, float, complex, numpy.generic)
-    )
+    numbers: tuple[type, ...] = (bool, int, float, complex, *([] if numpy is None else [numpy.generic]))
     found = []
     for path, value in _arguments(subject, in_objects=True):
         kind = type(value)
@@ -97,8 +94,7 @@ def numbers_of(subject: Subject) -> list[str]:
 
 
 def _arguments(subject: Subject, in_objects: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield each value inside the arguments, each object only once. With `in_objects`, also yield values inside plain
-    objects."""
+    """Yield each value inside the arguments once. With `in_objects`, also yield values inside plain objects."""
     seen: set[int] = set()
     todo: deque[Item] = deque([("args", subject.args, None, None), ("kwargs", subject.kwargs, None, None)])
     while todo and len(seen) < MOST_OBJECTS:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from graphsafe.capture.shared.frames import is_user_file
+from graphsafe.capture.shared.frames import is_user_file, written_at
+from graphsafe.report.model import CallSite
 
 Result = TypeVar("Result")
 
@@ -78,8 +79,7 @@ class Layout:
 
 
 def cached_per_class(find: Callable[[type], Result]) -> Callable[[type], Result]:
-    """Cache a function's result for each class. The key is the class's address, because hashing a class may run code of
-    its metaclass."""
+    """Cache a result for each class, by its address: hashing a class may run code of its metaclass."""
     known: dict[int, tuple[type, Result]] = {}
 
     def ask(kind: type) -> Result:
@@ -93,7 +93,6 @@ def cached_per_class(find: Callable[[type], Result]) -> Callable[[type], Result]
 
 @cached_per_class
 def layout_of(kind: type) -> Layout:
-    """Return where the instances of a class store their attributes."""
     attributes = None
     slots: list[tuple[str, Any]] = []
     for base in bases_of(kind):
@@ -133,8 +132,7 @@ def function_of(item: Any) -> types.FunctionType | None:
 
 
 def code_of(called: Any) -> types.CodeType | None:
-    """Return the code object that a call runs. For a decorated function it is that of the function inside, for a module
-    that of `forward`."""
+    """Return the code that a call runs: of the function inside decorators, or of a module's `forward`."""
     if issubclass(type(called), functools.partial):
         return code_of(functools.partial.func.__get__(called))
     if type(called) is types.MethodType:
@@ -147,6 +145,11 @@ def code_of(called: Any) -> types.CodeType | None:
         wrapped = None if function is None else function_of(function.__dict__.get("__wrapped__"))
         function = wrapped or function
     return None if function is None else function.__code__
+
+
+def defined_at(called: Any) -> CallSite | None:
+    """Return where the code of a function or a module is written; None if it is not the user's, as for `gc.collect`."""
+    return written_at(code_of(called))
 
 
 def is_own_file(file: str) -> bool:

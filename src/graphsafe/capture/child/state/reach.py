@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.state.generators import seed
+from graphsafe.capture.device.modes import outside_modes
 
 HostValue = str
 "A number or a string as Python writes it, or the digest of a larger value."
@@ -63,6 +64,11 @@ class ReachableState:
     def places(self) -> dict[str, int]:
         """Return the address of each tensor's memory, by path."""
         return {path: tensor.untyped_storage().data_ptr() for path, tensor in self.tensors.items()}
+
+    def views(self) -> dict[str, torch.Tensor]:
+        """Return detached views. A view keeps its memory even if the tensor is later given other memory (`.data =`)."""
+        with outside_modes():
+            return {path: tensor.detach() for path, tensor in self.tensors.items()}
 
     def seed(self, value: int) -> None:
         """Seed all generators in this object, those of the device and those of the host."""

@@ -13,9 +13,6 @@ from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.walk import ObjectWalk
 from graphsafe.capture.child.targets import Subject
 
-_MANY_CONTAINERS = 5_000
-_first_reach: dict[int, tuple[Subject, ReachableState]] = {}
-
 
 def reachable_state(subject: Subject) -> ReachableState:
     """Return everything that the callable refers to, then everything that the arguments refer to."""
@@ -27,8 +24,7 @@ def _with_refresh(subject: Subject) -> dict[str, Any]:
 
 
 def reach_with_refresh(subject: Subject) -> ReachableState:
-    """Return what `reachable_state` returns, with everything that `refresh` refers to: it may keep state of its own
-    from call to call."""
+    """Return `reachable_state` with all that `refresh` refers to, since it may keep state from call to call."""
     return walk(_with_refresh(subject))
 
 
@@ -44,18 +40,6 @@ def objects_of(subject: Subject) -> list[Any]:
     with torch._C.DisableTorchFunction():
         walk.run(_with_refresh(subject), handler_of)
     return walk.alive
-
-
-def seed_generators(subject: Subject, value: int) -> None:
-    """Seed the generators of a step and its refresh. If the first walk found many objects, later calls seed only the
-    generators that it found."""
-    known = _first_reach.get(id(subject))
-    if known is None or known[0] is not subject:
-        known = (subject, reach_with_refresh(subject))
-        # The result of a quick walk is not kept, because it would keep alive objects that the target drops.
-        if len(known[1].containers) > _MANY_CONTAINERS:
-            _first_reach[id(subject)] = known
-    known[1].seed(value)
 
 
 def walk(roots: Mapping[str, Any]) -> ReachableState:

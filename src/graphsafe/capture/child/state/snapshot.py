@@ -4,31 +4,31 @@ changes, many times and quickly, for measurements and long runs."""
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
 from graphsafe.capture.child.state import generators
-from graphsafe.capture.child.state.containers import StateError, contents, is_count, put_back_host, refill
-from graphsafe.capture.child.state.objects import code_of
+from graphsafe.capture.child.state.containers import StateError, contents, put_back_host, refill
+from graphsafe.capture.child.state.objects import defined_at
 from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.reachable import reach_with_refresh, reachable_state
 from graphsafe.capture.child.targets import Subject, users_code
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Device
-from graphsafe.capture.shared.frames import written_at
 
 _SHARE_OF_FREE = 0.25
 "Copies stay on the host if they would take more than this share of the device's free memory."
 
 
-def copies_of(device: Device, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def copies_of(device: Device, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Copy tensors. The copies are on the device if they fit there."""
     free = device.memory().free
-    fit = free is None or sum(tensor.nbytes for tensor in tensors) < _SHARE_OF_FREE * free
-    return [device.copied(tensor) if fit else device.to_host(tensor) for tensor in tensors]
+    fit = free is None or sum(tensor.nbytes for tensor in tensors.values()) < _SHARE_OF_FREE * free
+    return {path: device.copied(tensor) if fit else device.to_host(tensor) for path, tensor in tensors.items()}
 
 
 class Undo:
@@ -38,11 +38,9 @@ class Undo:
         """Find what has changed since `before`, and put it back for the first time. Raises StateError."""
         changed = [path for path in before.changed() if path in before.values]
         before.put_back_values(changed)
-        tensors = [before.tensors[path] for path in changed]
+        copies = copies_of(device, {path: before.tensors[path] for path in changed})
         self._device = device
-        self._kept: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = [
-            (weakref.ref(tensor), value) for tensor, value in zip(tensors, copies_of(device, tensors), strict=True)
-        ]
+        self._kept = [(weakref.ref(before.tensors[path]), values) for path, values in copies.items()]
 
     def undo(self) -> None:
         for reference, values in self._kept:
@@ -74,7 +72,7 @@ class Bindings:
         for container, before in self._containers:
             _refill(container, before)
         for path, value in self._reach.values.items():
-            if is_count(type(value)) and path in self._reach.owners:
+            if type(value) is itertools.count and path in self._reach.owners:
                 put_back_host(self._reach, path, value)
         for path, state in self._generators.items():
             generators.set_state(self._reach.host_generators[path], state)
@@ -122,7 +120,7 @@ class Snapshot:
         self._bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         if self._subject.reset is not None:
-            with users_code("step", "reset failed", written_at(code_of(self._subject.reset))):
+            with users_code("step", "reset failed", defined_at(self._subject.reset)):
                 self._subject.reset()
 
     def changed(self, paths: Iterable[str] | None = None) -> list[str]:

@@ -1,5 +1,4 @@
-"""Presents tensors of every kind as plain tensors over the same memory. A device can read, write and hash plain
-tensors."""
+"""Presents tensors of every kind as plain tensors over the same memory, which a device can read, write and hash."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 @functools.cache
 def _is_comparable(dtype: torch.dtype) -> bool:
-    """Return whether the dtype can be compared. PyTorch cannot compare dtypes of raw bits, or numbers smaller than a
-    byte."""
+    """Return whether PyTorch can compare the dtype. It cannot for raw bits, and numbers smaller than a byte."""
     name = str(dtype).removeprefix("torch.")
     return name in _COMPARABLE or name.startswith("float8")
 

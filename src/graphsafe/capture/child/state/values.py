@@ -72,8 +72,7 @@ def key_text(key: Any) -> str | None:
 
 
 def dotted(dot: str, name: Any) -> str:
-    """Join a path and an attribute's name. `dot` is empty or ends in a dot. Attributes that are set by hand may have
-    any name."""
+    """Join a path and an attribute's name, which may be any object if set by hand. `dot` is empty or ends in a dot."""
     if type(name) is not str:
         return f"{dot}[{key_text(name) or '...'}]"
     return dot + (name if name.isascii() else name.encode("utf-8", "backslashreplace").decode())

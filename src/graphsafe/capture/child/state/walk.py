@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.state.containers import Variables
+from graphsafe.capture.child.state.containers import WEAK_TABLES, Variables
 from graphsafe.capture.child.state.objects import (
     bases_of,
     file_of,
@@ -25,7 +25,6 @@ from graphsafe.capture.child.state.objects import (
     variables_of,
 )
 from graphsafe.capture.child.state.reach import ReachableState
-from graphsafe.capture.child.state.references import WEAK_TABLES
 from graphsafe.capture.child.state.tensors import Unreadable, parts_of
 from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted
 
@@ -147,8 +146,7 @@ class ObjectWalk:
 
 
 def _is_code(item: Any) -> bool:
-    """Return whether the object is a module, a function written in C, or a class that no file of the project
-    defines."""
+    """Return whether the object is a module, a function written in C, or a class from outside of the project."""
     if issubclass(type(item), (types.ModuleType, types.BuiltinFunctionType)):
         return True
     if not issubclass(type(item), type):

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import held_at, put_at, put_back_host, reachable_state
-from graphsafe.capture.child.state.containers import MISSING
+from graphsafe.capture.child.state import MISSING, ReachableState, held_at, put_at, put_back_host, reachable_state
 from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.device.bits import layout_text
 from graphsafe.capture.plan.child.copies import (
@@ -37,13 +36,10 @@ class Slots:
     def __init__(self, subject: Subject, paths: Sequence[str]) -> None:
         self._subject = subject
         self._paths = paths
-        reach = reachable_state(subject) if paths else None
-        self.before: Mapping[str, torch.Tensor | None] = {}
+        reach = reachable_state(subject) if paths else ReachableState()
+        self.before = {path: reach.tensors.get(path) for path in paths}
         "The tensors that were in these places at the first visit of the break."
-        self._places: dict[str, tuple[Any, Any]] = {}
-        if reach is not None:
-            self.before = {path: reach.tensors.get(path) for path in paths}
-            self._places = {path: reach.owners[path] for path in paths if path in reach.owners}
+        self._places = {path: reach.owners[path] for path in paths if path in reach.owners}
         self._moving = False
 
     def look(self) -> None:
@@ -56,7 +52,6 @@ class Slots:
         self._moving = not same or in_tuple or len(self._places) < len(self._paths)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that are in the places now."""
         if self._moving:
             now = reachable_state(self._subject).tensors
             return {path: now[path] for path in self._paths if path in now}
@@ -91,13 +86,15 @@ class BreakValues:
     `private`: variables whose memory belongs to the target and changes from step to step; each gets its own buffer.
     `slots`: paths of state that the break binds to new tensors and that captured code reads. `returns`: whether only
     other breaks and the step's caller use the break's return value. `takes`: variables that are bound to another
-    break's return value, each with the line that binds it.
+    break's return value, each with the line that binds it. `beyond`: variables of the break that are neither its
+    arguments nor its results.
     """
 
     private: frozenset[str] = frozenset()
     slots: tuple[str, ...] = ()
     returns: bool = False
     takes: frozenset[tuple[str, int]] = frozenset()
+    beyond: frozenset[str] = frozenset()
 
     def with_parts(self, parts: Iterable[BreakValues]) -> BreakValues:
         """Return these values together with those of breaks that have become part of this one."""
@@ -107,6 +104,7 @@ class BreakValues:
             tuple(dict.fromkeys(path for one in held for path in one.slots)),
             any(one.returns for one in held),
             frozenset(pair for one in held for pair in one.takes),
+            self.beyond,
         )
 
 
@@ -120,8 +118,6 @@ class Call:
     handed: BreakValues
     session: Session
     frames: tuple[CallSite, ...]
-    beyond: frozenset[str] = frozenset()
-    "Variables of the break that are neither its arguments nor its results."
     latest: Any = None
     taken: dict[str, Call] = field(default_factory=dict)
     "Variables that are bound to the return value of an earlier break -> the visit of that break."
@@ -139,7 +135,7 @@ class Call:
     def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
         """Run the break for the first time. `earlier` are the visits before it. `handing` is called before the values
         that the break passes on are copied."""
-        cells = cells_of(self.eager, self.beyond)
+        cells = cells_of(self.eager, self.handed.beyond)
         self._inputs = {name: cell.read() for name, cell in cells.items()}
         for name, line in self.handed.takes:
             giver = next((one for one in reversed(earlier) if one.gives(self.frames[:-1], line)), None)
@@ -169,13 +165,12 @@ class Call:
             self._pairs(name, first, later._first[name])
 
     def gives(self, frames: tuple[CallSite, ...], line: int) -> bool:
-        """Return whether the break returned a value to a call on this line. The line is in the function to which
-        `frames` lead."""
+        """Return whether the break returned a value to a call on this line of the function to which `frames` lead."""
         at = len(frames)
         return self.handed.returns and self.frames[:at] == frames and self.frames[at].line == line
 
     def replay(self) -> None:
-        cells = cells_of(self.eager, self.beyond)
+        cells = cells_of(self.eager, self.handed.beyond)
         for name, value in self._inputs.items():
             cells[name].put(self.taken[name].latest if name in self.taken else value)
         with self._surroundings():
@@ -184,8 +179,7 @@ class Call:
         for name, first in self._first.items():
             new = result if name == "return" else cells[name].read()
             pairs += self._pairs(name, first, new)
-        copy_all([*pairs, *self._state_pairs()])
-        self._bind()
+        self._hand_over(pairs)
 
     def _pairs(self, name: str, first: Any, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
         if (first is MISSING) != (new is MISSING):
@@ -207,19 +201,6 @@ class Call:
             found.append((old, tensor))
         return found
 
-    def _state_pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        now = self._slots.tensors()
-        found = []
-        for path, held in self.held.items():
-            new = now.get(path)
-            if held is None or new is None or new is held:
-                continue
-            if _alike(held, new):
-                found.append((held, new))
-            elif path in self._settled:
-                raise GuardBroken(self.number, path, f"{layout_text(new)} where {layout_text(held)} was captured")
-        return found
-
     def settle(self) -> None:
         """Copy rebound state into the captured tensors. State whose size the break changed is left out; code that reads
         it has to run eagerly too."""
@@ -227,13 +208,21 @@ class Call:
         for path, held in self.held.items():
             if held is not None and path in now and _alike(held, now[path]):
                 self._settled.add(path)
-        copy_all(self._state_pairs())
-        self._bind()
+        self._hand_over([])
 
-    def _bind(self) -> None:
+    def _hand_over(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Copy these pairs and rebound state into the captured tensors, and bind the state to these again."""
         now = self._slots.tensors()
-        for path, held in self.held.items():
-            if held is not None and path in self._settled and now.get(path) is not held:
+        rebound = {path: held for path, held in self.held.items() if held is not None and now.get(path) is not held}
+        for path, held in rebound.items():
+            new = now.get(path)
+            if new is not None and _alike(held, new):
+                pairs.append((held, new))
+            elif new is not None and path in self._settled:
+                raise GuardBroken(self.number, path, f"{layout_text(new)} where {layout_text(held)} was captured")
+        copy_all(pairs)
+        for path, held in rebound.items():
+            if path in self._settled:
                 self._slots.bind(path, held)
 
 

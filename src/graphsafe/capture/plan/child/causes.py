@@ -70,8 +70,7 @@ def _asks(event: StepEvent) -> bool:
 
 
 def _host_calls(answers: Answers) -> Iterator[Cause]:
-    """Yield the calls of clocks and of the host's random generators. Their values may lead to another decision in a
-    later step."""
+    """Yield the calls of clocks and of the host's random generators, which may change a later step's decision."""
     for call in answers[Ran].host_calls:
         code = "GS504" if call.kind == "random" else "GS702"
         yield Cause(code, f"{call.function} returns another value in each step", call.frames, span=call.span)
@@ -116,8 +115,7 @@ def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cau
 
 
 def readers(answers: Answers, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for each line that ran and uses state at one of these paths. A later step may decide differently
-    on such a line."""
+    """Return a cause for each line that ran and uses state at one of these paths, and so may decide differently."""
     words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
     names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []

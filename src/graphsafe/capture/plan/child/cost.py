@@ -59,8 +59,7 @@ class Groups:
             yield chosen[number][1] if number in chosen else group, op
 
     def _covered_by(self, region: Region) -> dict[int, tuple[int, Group]]:
-        """Return the frames that pass through a region, by number, each with the depth of the region's function and the
-        group."""
+        """Return the frames that pass through a region, by number, with the depth of its function and the group."""
         if region not in self._covered:
             found: dict[int, tuple[int, Group]] = {}
             for number, frames in enumerate(self._frames):

@@ -151,8 +151,7 @@ class _Writer:
         return Box(unused("passed", source), passing, bound)
 
     def _break(self, source: Function, number: int, lines: Sequence[str], box: Box) -> tuple[str, Edit]:
-        """Return the function with the eager statements, and the edit that replaces these statements by a call
-        of it."""
+        """Return the function with the eager statements, and the edit that puts a call of it in their place."""
         region = self._chosen[number]
         place = source.place(region)
         if place is None:
@@ -234,8 +233,7 @@ class _Writer:
         return text.replace("super()", f"super({owner}, {source.first_argument or 'self'})")
 
     def _bind(self, tree: ast.Module, function: FunctionType) -> None:
-        """Write an import for each global name that the code uses. Raises Unemittable if two modules use a name
-        differently."""
+        """Write an import for each global name in the code. Raises Unemittable if two modules use a name otherwise."""
         module = _module(function)
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(tree):

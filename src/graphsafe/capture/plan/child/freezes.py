@@ -40,7 +40,7 @@ class Need:
 
 
 def needs(
-    logs: Sequence[Log], handed: Mapping[int, BreakValues], assigned: Mapping[str, tuple[CallSite, ...]]
+    logs: Sequence[Log], handed: Sequence[BreakValues], assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> list[Need]:
     """Return the breaks' needs; none if all steps agree. `assigned` maps rebound state to the lines that rebind it."""
     base, *others = logs
@@ -53,7 +53,7 @@ def needs(
     return list(dict.fromkeys(found))
 
 
-def _visits(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
+def _visits(base: Log, other: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
     """Yield the needs of breaks that some steps do not reach, or reach through other calls. The line that decides this
     has to run eagerly."""
     one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
@@ -62,9 +62,8 @@ def _visits(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterato
             yield Need("around", "GS102", "some steps take another path", frames, number)
 
 
-def _flows(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
-    """Yield the needs of variables that differ. Results come first, since the inputs of the next break follow from
-    them."""
+def _flows(base: Log, other: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
+    """Yield the needs of variables that differ. Results come first: the inputs of the next break follow from them."""
     given = list(_left(base, other, handed))
     yield from given
     for one, two in () if given else zip(base.visits, other.visits, strict=True):
@@ -75,11 +74,11 @@ def _flows(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator
                 yield Need("defined", "GS702", f"`{name}` changes", one.frames, one.number, name)
 
 
-def _left(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
+def _left(base: Log, other: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
     for one, two in zip(base.visits, other.visits, strict=True):
         for name, flow in one.left.items():
             later = two.left.get(name)
-            if name == "return" and handed.get(one.number, BreakValues()).returns:
+            if name == "return" and handed[one.number].returns:
                 if not (one.received and two.received):
                     yield Need("caller", "GS702", "captured code uses its result", one.frames, one.number, name)
                 continue
@@ -90,7 +89,7 @@ def _left(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator[
             if flow.hosts != later.hosts or any(left.size != right.size for left, right in pairs):
                 yield Need(kind, "GS702", f"`{name}` changes", one.frames, one.number, name)
             elif any(_moved(left, right) or left.strides != right.strides for left, right in pairs):
-                if name != "return" and name not in handed.get(one.number, BreakValues()).private:
+                if name != "return" and name not in handed[one.number].private:
                     kind = "private"
                 yield Need(kind, "GS703", f"`{name}` is other memory", one.frames, one.number, name)
 
@@ -124,7 +123,7 @@ def _changes(one: Argument, two: Argument) -> bool:
     return one.layout != two.layout or one.offset != two.offset or _moved(one, two)
 
 
-def _changed_containers(base: Log, other: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
+def _changed_containers(base: Log, other: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
     """Yield the needs of captured lists and iterators that a break changes, because all replays share one object."""
     for visit in base.visits:
         for name in set(visit.changed) - visit.taken:
@@ -164,8 +163,7 @@ def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ..
 
 
 def _first_apart(frames: tuple[CallSite, ...], there: Set[tuple[CallSite, ...]]) -> tuple[CallSite, ...]:
-    """Return the frames up to the first call that the other step does not make. If it makes every call, return all
-    frames."""
+    """Return the frames up to the first call that the other step does not make, or all frames."""
     return next((frames[:depth] for depth in range(1, len(frames)) if frames[:depth] not in there), frames)
 
 
@@ -176,8 +174,7 @@ def _other_view(one: Op, two: Op) -> bool:
 def _rebound(
     log: Log, op: Op, left: Argument, right: Argument, assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> Iterator[Need]:
-    """Yield the needs of lines that rebind state to new memory. They have to run eagerly, and write into a fixed
-    buffer."""
+    """Yield the needs of lines that rebind state to new memory: they run eagerly and write into a fixed buffer."""
     path = next((one.memory.path for one in (left, right) if one.memory and one.memory.path), None)
     if path is None:
         yield Need("statement", "GS703", "it reads other memory in each step", op.frames)
@@ -198,9 +195,8 @@ def _rebound(
         yield Need("statement", "GS703", reason, place)
 
 
-def _unhanded(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
-    """Yield the needs of tensors that a break makes and a later operation reads, although the break does not pass them
-    on."""
+def _unhanded(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
+    """Yield the needs of tensors that a break makes and a later operation reads, but that it does not pass on."""
     given = {key for visit in log.visits for key in visit.handed}
     for op in log.ops:
         if op.visit is not None or not op.on_device:
@@ -211,7 +207,7 @@ def _unhanded(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
             if visit is None or key in given:
                 continue
             number, path = log.visits[visit].number, log.paths.get(key)
-            if path is not None and path not in handed.get(number, BreakValues()).slots:
+            if path is not None and path not in handed[number].slots:
                 yield Need("slot", "GS703", f"`{path}` is rebound to other memory", op.frames, number, path)
             else:
                 yield Need("statement", "GS703", "it reads the result of a break", op.frames)
@@ -222,8 +218,7 @@ def _unhanded(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
 
 
 def _beside(log: Log) -> Iterator[Need]:
-    """Yield the needs of work that a capture would miss: work on other GPUs, random numbers on the host, and writes on
-    the host."""
+    """Yield the needs of work that a capture would miss: on other GPUs, and random numbers and writes on the host."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it runs on another device", op.frames)
@@ -232,7 +227,7 @@ def _beside(log: Log) -> Iterator[Need]:
             yield Need("statement", code, "it runs on the host", op.frames)
 
 
-def _kept(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
+def _kept(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
     """Yield a need for each operation whose gradient a backward pass in a break computes.
 
     The backward pass frees the autograd graph, and only an eager forward pass makes a new one in each step. The results
@@ -255,7 +250,7 @@ def _kept(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
                     continue
                 if name != "return":
                     yield Need("used", "GS607", reason, visit.frames, visit.number, name)
-                elif not handed.get(visit.number, BreakValues()).returns:
+                elif not handed[visit.number].returns:
                     yield Need("caller", "GS607", reason, visit.frames, visit.number, name)
         more = [(one, maker) for one in log.ops[born].reads if (one, maker) not in seen]
         left += more
@@ -263,8 +258,7 @@ def _kept(log: Log, handed: Mapping[int, BreakValues]) -> Iterator[Need]:
 
 
 def _apart(one: Sequence[object], two: Sequence[object]) -> Iterator[tuple[slice, slice]]:
-    """Yield the parts in which two sequences differ. A common beginning and a common end are skipped before difflib
-    compares."""
+    """Yield the parts in which two sequences differ. difflib does not compare a common beginning and end."""
     head = 0
     while head < min(len(one), len(two)) and one[head] == two[head]:
         head += 1

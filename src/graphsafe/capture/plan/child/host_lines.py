@@ -9,8 +9,7 @@ from types import FrameType
 from typing import Any
 
 from graphsafe.capture.child.session import REPLAYS, Session
-from graphsafe.capture.child.state import reachable_state
-from graphsafe.capture.child.state.containers import held_at
+from graphsafe.capture.child.state import held_at, reachable_state
 from graphsafe.capture.plan.child.values import flat
 from graphsafe.capture.shared.frames import is_user_file, user_frames
 from graphsafe.capture.shared.places import is_within

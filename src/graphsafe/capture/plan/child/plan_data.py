@@ -1,5 +1,4 @@
-"""The plan in the form in which the planning child reports it: its pieces in order, modules, times, and the gain of
-each fix."""
+"""The plan as the planning child reports it: its pieces in order, modules, times, and the gain of each fix."""
 
 from __future__ import annotations
 
@@ -73,8 +72,7 @@ def _linear(
 
 
 def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Times:
-    """Time an eager step, the planned step, and each of its pieces, alone on the device. Raises GuardBroken and
-    TargetError."""
+    """Time an eager step, the planned step and its pieces, alone on the device. Raises GuardBroken and TargetError."""
     session.channel.wait_to_be_alone()
     session.channel.phase("time eager steps")
     eager = eager_times(session, search.start).median
@@ -127,8 +125,7 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the first cause of each line in the region. If there is none, return the causes elsewhere that led to the
-    region."""
+    """Return the first cause of each line in the region, else the causes elsewhere that led to the region."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):
@@ -146,8 +143,7 @@ def _common(names: Sequence[str]) -> str | None:
 
 
 def _modules(log: Log) -> tuple[PlannedModule, ...]:
-    """Return each module, with the numbers of the operations in it and its submodules, and of those that are
-    captured."""
+    """Return each module, with the numbers of all operations in it and its submodules, and of the captured ones."""
     counts: dict[str, list[int]] = {}
     for op in log.ops:
         if not op.launches:

@@ -21,7 +21,7 @@ from graphsafe.capture.child.probes.horizon import run_further_steps
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.child.targets import TargetError
-from graphsafe.capture.plan.child.call import BreakValues, Call, GuardBroken
+from graphsafe.capture.plan.child.call import Call, GuardBroken
 from graphsafe.capture.plan.child.causes import (
     Cause,
     changing,
@@ -42,7 +42,6 @@ from graphsafe.capture.plan.child.runtime import PlannedRecording, record
 from graphsafe.capture.plan.child.search import Search, Unplannable
 from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import watched
-from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import function_with
 from graphsafe.capture.shared.answers import Answers
 from graphsafe.capture.shared.frames import user_frames
@@ -101,7 +100,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
     causes += [Cause("GS607", failure.message, failure.frames, span=failure.span) for failure in failures]
     # Marks refer to the target's own functions, so the statements of these functions are then not split.
     if not eager_marks() and not plain.graphed:
-        running = [op.frames for op in watched(session, (), {}, table).ops]
+        running = [op.frames for op in watched(session, (), (), table).ops]
         split.take_apart(causes, running, [failure.frames for failure in failures if failure.whole])
     search = Search(session, begin, table, rebindings(answers), split)
     search.blame(causes)
@@ -169,7 +168,6 @@ def _judged(search: Search) -> Marks:
 
 
 def _code(session: Session, search: Search, plan: Plan) -> Emitted:
-    """Return the code that applies the plan, or the reason why there is none."""
     try:
         return Emitted(emitted(session, search, headline(plan)))
     except Unemittable as error:
@@ -243,7 +241,6 @@ class _Steps:
     def __init__(self, session: Session, search: Search) -> None:
         self._session = session
         self._handed = search.handed
-        self._beyond = beyond(search.regions)
         self._number = len(search.log.visits)
         "Number of visits of breaks in a step."
         self._first: list[Call] = []
@@ -258,8 +255,7 @@ class _Steps:
             return eager()
         if len(self._calls) == self._number:
             self._calls = []
-        handed, frames = self._handed.get(number, BreakValues()), user_frames()[0]
-        call = Call(number, eager, outputs, handed, self._session, frames, self._beyond[number])
+        call = Call(number, eager, outputs, self._handed[number], self._session, user_frames()[0])
         self.inside = True
         try:
             result = call.run(self._calls)

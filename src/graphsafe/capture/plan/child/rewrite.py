@@ -10,6 +10,7 @@ import __future__
 import ast
 import copy
 import gc
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -23,8 +24,6 @@ from graphsafe.capture.shared.frames import absolute, function_name
 HOOK = "_graphsafe_break"
 EAGER = "_graphsafe_eager"
 _FACTORY = "_graphsafe_factory"
-_NEWER: dict[str, Any] = {"type_params": []} if sys.version_info >= (3, 12) else {}
-"Fields that a definition has in newer versions of Python."
 
 Hook = Callable[[int, Callable[[], Any], tuple[str, ...]], Any]
 """A function that is called in place of region number `n`. The other arguments are a function that runs the region's
@@ -95,8 +94,7 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
 
 
 def put_in_place(source: Function, written: Function) -> None:
-    """Make all function objects with the code of `source` run the code of `written`, which is in another file. Raises
-    Uncuttable."""
+    """Make all function objects with the code of `source` run `written`, from another file. Raises Uncuttable."""
     functions = living(source)
     codes = [_rewritten(written, {}, function.__code__) for function in functions]
     for function, code in zip(functions, codes, strict=True):
@@ -118,7 +116,10 @@ def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeTy
     _bind(changed, moved - source.globals - source.nonlocals)
     changed.decorator_list = []
     _Mangled(source.owner).visit(changed)
-    tree = ast.Module([_factory(changed, original.co_freevars)], [])
+    # The factory has the closure's variables, so that the function inside it gets the same closure.
+    [factory] = _parsed(f"def {_FACTORY}(): {' = '.join([*original.co_freevars, 'None'])}", changed)
+    factory.body.append(changed)
+    tree = ast.Module([factory], [])
     try:
         flags = original.co_flags & __future__.annotations.compiler_flag
         made = compile(ast.fix_missing_locations(tree), source.path, "exec", flags, dont_inherit=True)
@@ -144,42 +145,28 @@ def _break(source: Function, number: int, place: Place) -> list[ast.stmt]:
     statements, ends = place.statements, source.ends(place)
     outputs = () if ends else source.outputs(place)
     stored = stores_in(statements)
-    head: list[ast.stmt] = []
-    if stored & source.globals:
-        head.append(ast.Global(sorted(stored & source.globals)))
-    if stored - source.globals:
-        head.append(ast.Nonlocal(sorted(stored - source.globals)))
-    arguments = ast.arguments([], [], None, [], [], None, [])
-    moved = [_Moved(source.first_argument).visit(copy.deepcopy(one)) for one in statements]
-    eager = ast.FunctionDef(name=EAGER, args=arguments, body=[*head, *moved], decorator_list=[], **_NEWER)
-    call = ast.Call(
-        ast.Name(HOOK, ast.Load()),
-        [
-            ast.Constant(number),
-            ast.Name(EAGER, ast.Load()),
-            ast.Tuple([ast.Constant(name) for name in outputs], ast.Load()),
-        ],
-        [],
-    )
-    made: list[ast.stmt] = [eager, ast.Return(call) if ends else ast.Expr(call)]
-    return [ast.fix_missing_locations(ast.copy_location(node, statements[0])) for node in made]
+    scopes = {"global": stored & source.globals, "nonlocal": stored - source.globals}
+    head = [f"    {scope} {', '.join(sorted(names))}" for scope, names in scopes.items() if names]
+    call = f"{HOOK}({number}, {EAGER}, {outputs!r})"
+    text = [f"def {EAGER}():", *head, "    pass", f"return {call}" if ends else call]
+    eager, hooked = _parsed("\n".join(text), statements[0])
+    eager.body[-1:] = [_Moved(source.first_argument).visit(copy.deepcopy(one)) for one in statements]
+    return [eager, hooked]
+
+
+def _parsed(text: str, at: ast.stmt) -> list[Any]:
+    """Return the statements of this source, with the place of `at`."""
+    body = ast.parse(text).body
+    for node in itertools.chain.from_iterable(map(ast.walk, body)):
+        ast.copy_location(node, at)
+    return body
 
 
 def _bind(node: ast.FunctionDef, names: set[str]) -> None:
     """Bind variables that only nested functions assign, so that they remain variables of this function."""
     if names:
-        targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in sorted(names)]
-        never = ast.If(ast.Constant(False), [ast.Assign(targets, ast.Constant(None))], [])
         at = 1 if isinstance(node.body[0], (ast.Global, ast.Nonlocal)) else 0
-        node.body.insert(at, ast.fix_missing_locations(ast.copy_location(never, node.body[0])))
-
-
-def _factory(node: ast.FunctionDef, free: Sequence[str]) -> ast.FunctionDef:
-    targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in free]
-    body: list[ast.stmt] = [ast.Assign(targets, ast.Constant(None))] if targets else []
-    arguments = ast.arguments([], [], None, [], [], None, [])
-    made = ast.FunctionDef(name=_FACTORY, args=arguments, body=[*body, node], decorator_list=[], **_NEWER)
-    return ast.copy_location(made, node)
+        node.body[at:at] = _parsed(f"if False: {' = '.join(sorted(names))} = None", node.body[0])
 
 
 def _inner(code: CodeType, name: str) -> CodeType:
@@ -205,17 +192,14 @@ class _Moved(ast.NodeTransformer):
             return ast.copy_location(ast.Pass(), node)
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
-    def visit_Global(self, node: ast.Global) -> ast.AST:
+    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> ast.AST:
         return ast.copy_location(ast.Pass(), node)
 
-    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
-        return ast.copy_location(ast.Pass(), node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.Lambda) -> ast.AST:
         return node
 
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        return node
+    visit_Nonlocal = visit_Global
+    visit_Lambda = visit_FunctionDef
 
 
 class _Mangled(ast.NodeTransformer):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
@@ -21,7 +21,6 @@ from graphsafe.capture.child.session import Session
 from graphsafe.capture.device.protocol import Pieces, Recording
 from graphsafe.capture.plan.child.call import BreakValues, Call
 from graphsafe.capture.plan.child.rewrite import cut
-from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import Region
 from graphsafe.capture.shared.frames import traceback_frames, user_frames
 from graphsafe.report.model import CallSite
@@ -68,7 +67,6 @@ class PlannedRecording:
                 item.settle()
 
     def pool_bytes(self) -> int | None:
-        """Return the bytes of the pool that all segments share."""
         first = next((item for item in self.items if isinstance(item, Graph)), None)
         return 0 if first is None else first.recording.pool_bytes()
 
@@ -80,15 +78,14 @@ class PlannedRecording:
 
 
 def record(
-    session: Session, regions: Sequence[Region], handed: Mapping[int, BreakValues]
+    session: Session, regions: Sequence[Region], handed: Sequence[BreakValues]
 ) -> PlannedRecording | CaptureFailure:
     """Capture a step in segments. This pass is a step itself. Raises GuardBroken, Elsewhere, and errors of breaks."""
     return _Pass(session, handed).run(regions)
 
 
 def _caller_of_backward(frame: FrameType) -> FrameType:
-    """Return the frame of the outermost call of autograd's engine around `frame`. Return `frame` itself if there is
-    none."""
+    """Return the frame of the outermost call of autograd's engine around `frame`, or `frame` itself."""
     found, at = frame, frame
     while at.f_back is not None:
         if at.f_code.co_name == "_engine_run_backward":
@@ -98,7 +95,7 @@ def _caller_of_backward(frame: FrameType) -> FrameType:
 
 
 class _Pass:
-    def __init__(self, session: Session, handed: Mapping[int, BreakValues]) -> None:
+    def __init__(self, session: Session, handed: Sequence[BreakValues]) -> None:
         self._session = session
         self._handed = handed
         self._pieces = session.device.pieces()
@@ -107,11 +104,9 @@ class _Pass:
         self._thread = threading.get_ident()
         self._failed: BaseException | None = None
         self._blamed: tuple[CallSite, ...] = ()
-        self._beyond: Sequence[frozenset[str]] = ()
 
     def run(self, regions: Sequence[Region]) -> PlannedRecording | CaptureFailure:
         device = self._session.device
-        self._beyond = beyond(regions)
         outputs: Any = None
         # A garbage collection during a capture would free device memory in the middle of the capture.
         with device.capture_stream(), cut(regions, self._visit), uncollected():
@@ -144,8 +139,7 @@ class _Pass:
         if threading.get_ident() != self._thread or torch._C._current_graph_task_id() != -1:  # in a backward pass
             self._blamed, _ = user_frames(_caller_of_backward(sys._current_frames()[self._thread]))
             raise Elsewhere("a break inside of backward, which runs on autograd's own threads")
-        handed, beyond = self._handed.get(number, BreakValues()), self._beyond[number]
-        call = Call(number, eager, outputs, handed, self._session, user_frames()[0], beyond)
+        call = Call(number, eager, outputs, self._handed[number], self._session, user_frames()[0])
         self._depth += 1
         try:
             self._end()

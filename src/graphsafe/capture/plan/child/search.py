@@ -16,7 +16,7 @@ from graphsafe.capture.plan.child.freezes import Need, needs
 from graphsafe.capture.plan.child.rewrite import Uncuttable
 from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import Log, watched
-from graphsafe.capture.plan.shared.passed import occurrences, receivers
+from graphsafe.capture.plan.shared.passed import beyond, occurrences, receivers
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, merged, region_of
 from graphsafe.capture.shared.places import line_text
 from graphsafe.optable import OpTable
@@ -31,8 +31,7 @@ class Unplannable(Exception):
 
 @dataclass
 class Search:
-    """The search for breaks. `find()` finds them. `widen(...)` adds a need that a replay has shown, for the next
-    search."""
+    """The search for breaks. `find()` finds them, and `widen(...)` adds a need that a replay has shown."""
 
     session: Session
     start: Snapshot
@@ -60,16 +59,15 @@ class Search:
     _rounds: int = 0
 
     @property
-    def handed(self) -> dict[int, BreakValues]:
-        """Number of a region -> the values that it and all regions inside it pass on."""
-        return {
-            number: BreakValues().with_parts(handed for inner, handed in self._handed.items() if _holds(region, inner))
-            for number, region in enumerate(self.regions)
-        }
+    def handed(self) -> tuple[BreakValues, ...]:
+        """For each region, the values that it and all regions inside it pass on."""
+        return tuple(
+            BreakValues(beyond=names).with_parts(one for part, one in self._handed.items() if _holds(region, part))
+            for region, names in zip(self.regions, beyond(self.regions), strict=True)
+        )
 
     def blame(self, causes: Sequence[Cause]) -> None:
-        """Make the line of each cause run eagerly. Raises TargetError. Raises Unplannable if a line cannot be
-        cut out."""
+        """Make the line of each cause run eagerly. Raises TargetError, and Unplannable if a line cannot be cut out."""
         self._bare = self._logs()
         for cause in self.split.moved(causes, self._running()):
             self.causes.append(cause)
@@ -149,10 +147,8 @@ class Search:
     def _answer(self, need: Need, regions: Sequence[Region]) -> None:
         region = None if need.region is None else regions[need.region]
         if need.kind in ("private", "slot") and region is not None and need.name is not None:
-            self._hand(
-                region,
-                BreakValues(frozenset([need.name])) if need.kind == "private" else BreakValues(slots=(need.name,)),
-            )
+            private, slots = (frozenset([need.name]), ()) if need.kind == "private" else (frozenset(), (need.name,))
+            self._hand(region, BreakValues(private, slots))
             return
         cause = Cause(need.code, need.reason, need.frames, derived=any(not one.derived for one in self.causes))
         self.causes.append(cause)
@@ -177,8 +173,7 @@ class Search:
             self._take(one, roots)
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Note that these regions use the value of a break, which has this cause. `above` are the calls that lead to
-        the regions."""
+        """Note that these regions, to which the calls `above` lead, use the value of a break with this cause."""
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 
@@ -206,8 +201,7 @@ class Search:
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function eager. Its code cannot be changed, because each step creates a new function
-        object."""
+        """Make the calls of a function eager whose code cannot be changed, since each step makes it anew."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))
@@ -249,9 +243,9 @@ class Search:
 def _grown(function: Function, region: Region, need: Need) -> Region | None:
     if need.kind == "around":
         return function.around(region)
-    if need.name is None or need.kind not in ("defined", "used"):
-        return None
-    return function.defined(region, need.name) if need.kind == "defined" else function.used(region, need.name)
+    if need.name is not None and (need.kind == "defined" or need.kind == "used"):
+        return function.grown(region, need.name, need.kind)
+    return None
 
 
 def _holds(outer: Region, inner: Region) -> bool:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeGuard
 
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.rewrite import Uncuttable, living, put_in_place
@@ -39,7 +38,8 @@ def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
             if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and expression in within([statement]):
                 new = own_stores(statement) - names
                 names |= new
-                marked += [node for node in ast.walk(function.node) if _loads(node, new)]
+                names_read = (node for node in ast.walk(function.node) if isinstance(node, ast.Name))
+                marked += [one for one in names_read if isinstance(one.ctx, ast.Load) and one.id in new]
 
 
 def _asked(function: Function, cause: Cause) -> list[ast.expr]:
@@ -48,10 +48,6 @@ def _asked(function: Function, cause: Cause) -> list[ast.expr]:
     method = isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute)
     compared = isinstance(found, ast.Compare) and not isinstance(found.ops[0], (ast.In, ast.NotIn))
     return [found] if found is not None and (method or compared) else []
-
-
-def _loads(node: ast.AST, names: Set[str]) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names
 
 
 class Split:
@@ -89,8 +85,7 @@ class Split:
             self._write(path, {one: (marks[one], calls[one]) for one in own})
 
     def _write(self, path: str, marks: Mapping[Function, tuple[Set[ast.expr], Set[ast.expr]]]) -> None:
-        """Rewrite a file. `marks` maps each function to the expressions that break and to the calls that lead to other
-        expressions."""
+        """Rewrite a file. `marks`: function -> the expressions that break, and calls that lead to other expressions."""
         lines = list(file_lines(path) or ())
         changes = {function: edits(function, nodes, lines, calls) for function, (nodes, calls) in marks.items()}
         changes = {function: found for function, found in changes.items() if found}
@@ -113,8 +108,7 @@ class Split:
                     self._written |= {one: two for one, two in pairs if one is before or one.name.startswith(inner)}
 
     def moved(self, causes: Iterable[Cause], running: Iterable[Frames]) -> list[Cause]:
-        """Return the causes with the lines of the written files. `running` has frames with such lines, which show the
-        calls."""
+        """Return the causes with lines of the written files. `running` has such frames, which show the calls."""
         ways: dict[Frames, Frames] = {}
         for frames in running:
             for length in range(1, len(frames) + 1):
@@ -155,8 +149,7 @@ class Split:
         )
 
     def part(self, frame: CallSite, span: Span | None) -> Span | None:
-        """Return the place of an expression in the target's file. If the line is a part of a statement, return the
-        place of that part."""
+        """Return the place of an expression in the target's file, or that of the part of a statement on the line."""
         if frame.path not in self._origins:
             return span
         line, start, *end = self._origins[frame.path][1][frame.line - 1]
@@ -195,8 +188,7 @@ class Split:
         return text
 
     def named(self, function: Function, name: str) -> str:
-        """Return the name of a variable. If the variable is a part of a statement, return the expression in the
-        target's file."""
+        """Return a variable's name, or for a part of a statement the expression in the target's file."""
         if function.path not in self._origins:
             return name
         path, origins = self._origins[function.path]

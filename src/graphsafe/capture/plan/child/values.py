@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,34 +21,29 @@ class Flat:
 
     tensors: tuple[torch.Tensor, ...]
     hosts: tuple[Any, ...]
-    """Pairs `(path, text)` for plain values and for the structure. Other objects are compared only by their type."""
+    "Pairs `(path, text)` for plain values and for the structure. Other objects are compared only by their type."
 
 
 def flat(value: Any) -> Flat:
-    tensors: list[torch.Tensor] = []
-    hosts: list[Any] = []
-    for path, leaf in _leaves("", value, 0):
-        if issubclass(type(leaf), torch.Tensor):
-            tensors.append(leaf)
-            hosts.append((path, TENSOR))
-        elif isinstance(leaf, _Structure):
-            hosts.append((path, leaf))
-        elif isinstance(leaf, _PLAIN):
-            hosts.append((path, f"{type(leaf).__name__} {leaf!r}"))
-        elif type(leaf).__module__ == "torch" and type(leaf).__name__ in ("Size", "dtype", "device", "layout"):
-            hosts.append((path, str(leaf)))
-        elif type(leaf).__module__ == "numpy":
-            hosts.append((path, _numpy_text(leaf)))
-        else:
-            hosts.append((path, type(leaf).__qualname__))
-    return Flat(tuple(tensors), tuple(hosts))
+    leaves = list(_leaves("", value, 0))
+    tensors = tuple(leaf for _, leaf in leaves if issubclass(type(leaf), torch.Tensor))
+    return Flat(tensors, tuple((path, _text(leaf)) for path, leaf in leaves))
 
 
-def _numpy_text(value: Any) -> str:
-    try:
-        return f"{value.dtype} {value.shape} {value.tobytes()!r}"
-    except Exception:  # the value cannot be compared: it is an object array or a module, for example
-        return type(value).__qualname__
+def _text(leaf: Any) -> str:
+    kind = type(leaf)
+    if issubclass(kind, torch.Tensor):
+        return TENSOR
+    if isinstance(leaf, _Structure):
+        return leaf
+    if isinstance(leaf, _PLAIN):
+        return f"{kind.__name__} {leaf!r}"
+    if kind.__module__ == "torch" and kind.__name__ in ("Size", "dtype", "device", "layout"):
+        return str(leaf)
+    if kind.__module__ == "numpy":
+        with suppress(Exception):  # the value cannot be compared: it is an object array or a module, for example
+            return f"{leaf.dtype} {leaf.shape} {leaf.tobytes()!r}"
+    return kind.__qualname__
 
 
 class _Structure(str):

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import reachable_state
-from graphsafe.capture.child.state.containers import MISSING
+from graphsafe.capture.child.state import MISSING, reachable_state
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_written
 from graphsafe.capture.plan.child.call import BreakValues, Call
@@ -24,7 +23,6 @@ from graphsafe.capture.plan.child.copies import storage_address
 from graphsafe.capture.plan.child.modules import ModuleStack
 from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.child.values import cells_of, flat, shallow
-from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import Region, function_with
 from graphsafe.capture.shared.frames import frames_under
 from graphsafe.optable import OpTable
@@ -126,13 +124,13 @@ class Log:
     "Storage -> number of the operation that made it."
 
 
-def watched(session: Session, regions: Sequence[Region], handed: Mapping[int, BreakValues], ops: OpTable) -> Log:
+def watched(session: Session, regions: Sequence[Region], handed: Sequence[BreakValues], ops: OpTable) -> Log:
     """Run one step on the current inputs, and return its log."""
     return _Watch(session, handed, ops).run(regions)
 
 
 class _Watch:
-    def __init__(self, session: Session, handed: Mapping[int, BreakValues], ops: OpTable) -> None:
+    def __init__(self, session: Session, handed: Sequence[BreakValues], ops: OpTable) -> None:
         self._session = session
         self._handed = handed
         self._table = ops
@@ -144,13 +142,12 @@ class _Watch:
         self._before: dict[int, str] = {}
         self._containers: set[int] = set()
         self._regions: Sequence[Region] = ()
-        self._beyond: Sequence[frozenset[str]] = ()
         self._calls: list[Call] = []
         self._thread = threading.get_ident()
 
     def run(self, regions: Sequence[Region]) -> Log:
         session = self._session
-        self._regions, self._beyond = regions, beyond(regions)
+        self._regions = regions
         with outside_modes():
             reach = reachable_state(session.subject)
             self._before = {key: path for path, tensor in reach.tensors.items() for key in self._keys(tensor)}
@@ -170,8 +167,8 @@ class _Watch:
     def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
         if self._inside is not None:
             return eager()
-        beyond = self._beyond[number]
-        cells = cells_of(eager, beyond)
+        handed = self._handed[number]
+        cells = cells_of(eager, handed.beyond)
         before = {name: cell.read() for name, cell in cells.items()}
         frames = frames_under(self._thread)
         region = self._regions[number]
@@ -181,8 +178,7 @@ class _Watch:
         self._inside = len(self.log.visits)
         self.log.visits.append(visit)
         try:
-            handed = self._handed.get(number, BreakValues())
-            call = Call(number, eager, outputs, handed, self._session, frames, beyond)
+            call = Call(number, eager, outputs, handed, self._session, frames)
             self._calls.append(call)
             result = call.run(self._calls[:-1], self._handing)
             visit.taken = frozenset(call.taken)
@@ -238,6 +234,7 @@ class _Watch:
         entry = self._table.aten(name, func._overloadname)
         views = bool(outputs) and all(key in reads for tensor in outputs for key in self._keys(tensor))
         mutable = func._schema.is_mutable
+        written = [value for argument, value in by_schema(func, args, kwargs) if mutable and is_written(argument)]
         launches = (entry is None or entry.launches) and (mutable or not views)
         self.log.ops.append(
             Op(
@@ -253,18 +250,12 @@ class _Watch:
                 on_device=on_device,
                 elsewhere=elsewhere,
                 reads=reads,
-                writes=self._written(func, args, kwargs) if mutable else (),
+                writes=tuple(self._keys_in(written)),
                 random=torch.Tag.nondeterministic_seeded in func.tags,
                 recorded=torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.tensors),
                 backward=torch._C._current_graph_task_id() != -1,
             )
         )
-
-    def _written(self, func: Any, args: Any, kwargs: Any) -> tuple[int, ...]:
-        found: list[int] = []
-        for argument, value in by_schema(func, args, kwargs):
-            found += self._keys_in([value]) if is_written(argument) else ()
-        return tuple(found)
 
     def argument(self, tensor: torch.Tensor) -> Argument:
         try:
@@ -276,7 +267,8 @@ class _Watch:
         if not self._session.device.is_on_device(tensor):
             small = tensor.numel() <= _SHOWN_VALUES and not tensor.is_meta and tensor.layout == torch.strided
             from_before = bool(keys) and keys[0] in self._before
-            values = str(tensor.detach().tolist()) if small and not from_before and _is_host(tensor) else None
+            is_host = tensor.device.type == "cpu" and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+            values = str(tensor.detach().tolist()) if small and not from_before and is_host else None
             return Argument(size, strides, offset, None, values)
         if not keys:
             return Argument(size, strides, offset, None)
@@ -291,10 +283,6 @@ class _Watch:
             return ()
         self._alive.append(storage)
         return (int(storage._cdata),)
-
-
-def _is_host(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu" and type(tensor) in (torch.Tensor, torch.nn.Parameter)
 
 
 class _Ops(OperationMode):  # type: ignore[no-untyped-call]

@@ -1,2 +1,1 @@
-"""The part of planning that runs in the parent: decides which planning children run, and how the report shows
-the plan."""
+"""The parent's part of planning: decides which planning children run, and how the report shows the plan."""

@@ -31,8 +31,7 @@ _MOST_CHILDREN = 8
 
 @dataclass
 class Planning:
-    """The planning of one step. `plan()` returns the plan, or None if nothing was planned; `limits` then has the
-    reason."""
+    """The planning of one step. `plan()` returns the plan, or None, if `limits` has the reason why there is none."""
 
     request: CaptureRequest
     folder: Path
@@ -97,8 +96,7 @@ class Planning:
         return until_nothing_is_learned(_MOST_CHILDREN, plan, _lesson_of)
 
     def _emit(self, plan: Plan, code: Emitted) -> None:
-        """Write the code that applies the plan, after a test run of it. If it is not written, a limit has the
-        reason."""
+        """Write the code that applies the plan, after a test run. If it is not written, a limit has the reason."""
         request = self.request
         text = code.text if request.emit_for is None else marks(plan, request.emit_for)
         if text is None:
@@ -141,8 +139,7 @@ def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
 
 
 def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
-    """Return one sentence that compares two shares of kernels: those that ran from Inductor's graphs, and those that
-    the plan covers."""
+    """Return one sentence with the shares of kernels that ran from Inductor's graphs, and that the plan covers."""
     parts = []
     if compiled.kernels and compiled.from_graphs is not None:
         share = compiled.from_graphs / compiled.kernels

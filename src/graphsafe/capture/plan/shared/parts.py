@@ -225,8 +225,7 @@ class _Apart:
         return self._hoisted(residual) if id(node) in self._calls else residual
 
     def _residual(self, node: ast.expr) -> ast.expr:
-        """Return the expression with the names of parts in place of its operands. Return it unchanged if it contains no
-        mark."""
+        """Return the expression with the names of parts as its operands, or unchanged if it contains no mark."""
         if not self._has_mark(node):
             return node
         # Most operations whose truth is tested read the device themselves, so they stay in the line of the test.

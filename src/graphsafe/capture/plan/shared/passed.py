@@ -49,8 +49,7 @@ def between(function: Function, regions: Iterable[Region]) -> Mapping[Region, tu
 
 
 def occurrences(function: Function, name: str) -> list[Region]:
-    """Return the statements in which the variable occurs. Return none if the variable cannot pass from break to
-    break."""
+    """Return the statements with the variable; none if it cannot pass from break to break."""
     found = [function.region_at(one) for one in function.statements() if name in _names(one)]
     legal = [region for region in map(function.legal, found) if region is not None]
     passes = len(legal) == len(found) and any(name in names for names in passed(function, legal).values())
@@ -94,8 +93,7 @@ def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receive
 
 
 def _given(function: Function) -> set[str]:
-    """Return the variables that are assigned by a call of the function or by other code: arguments, nonlocals and
-    globals."""
+    """Return the variables that calls or other code assign: arguments, nonlocals and globals."""
     arguments = {node.arg for node in ast.walk(function.node.args) if isinstance(node, ast.arg)}
     return arguments | function.nonlocals | function.globals
 

@@ -10,6 +10,7 @@ import ast
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Literal
 
 from graphsafe.capture.plan.shared.statements import (
     LOOPS,
@@ -76,16 +77,18 @@ class Function:
         "Returns whether the region may read the variable before it assigns the variable."
 
     @functools.cached_property
+    def _blocks(self) -> list[tuple[list[ast.stmt], ast.stmt | None]]:
+        """All blocks, outermost first, each with the statement around it."""
+        found: list[tuple[list[ast.stmt], ast.stmt | None]] = [(self.body, None)]
+        for block, _ in found:
+            found += [(inner, statement) for statement in block for inner in blocks_of(statement)]
+        return found
+
+    @functools.cached_property
     def _outer(self) -> dict[int, tuple[list[ast.stmt], int, ast.stmt | None]]:
         """`id` of a statement -> its block, its index there, and the statement around that block."""
-        found: dict[int, tuple[list[ast.stmt], int, ast.stmt | None]] = {}
-        left: list[tuple[list[ast.stmt], ast.stmt | None]] = [(self.body, None)]
-        while left:
-            block, around = left.pop()
-            for index, statement in enumerate(block):
-                found[id(statement)] = (block, index, around)
-                left += [(inner, statement) for inner in blocks_of(statement)]
-        return found
+        places = ((block, index, around) for block, around in self._blocks for index in range(len(block)))
+        return {id(block[index]): (block, index, around) for block, index, around in places}
 
     @functools.cached_property
     def nonlocals(self) -> frozenset[str]:
@@ -110,21 +113,14 @@ class Function:
         return Region(self.path, self.name, self.line, begin(chosen[0]), begin(chosen[-1]))
 
     def _place(self, region: Region) -> Place | None:
-        for statement_block in self._blocks():
-            starts = [begin(statement) for statement in statement_block]
+        for block, _ in self._blocks:
+            starts = [begin(statement) for statement in block]
             if region.first in starts and region.last in starts:
-                return Place(statement_block, starts.index(region.first), len(starts) - starts[::-1].index(region.last))
+                return Place(block, starts.index(region.first), len(starts) - starts[::-1].index(region.last))
         return None
 
-    def _blocks(self) -> Iterator[list[ast.stmt]]:
-        left = [self.body]
-        while left:
-            block = left.pop(0)
-            yield block
-            left += [inner for statement in block for inner in blocks_of(statement)]
-
     def statements(self) -> Iterator[ast.stmt]:
-        return (statement for block in self._blocks() for statement in block)
+        return (statement for block, _ in self._blocks for statement in block)
 
     def region_at(self, statement: ast.stmt) -> Region:
         block, index, _ = self._outer[id(statement)]
@@ -199,27 +195,17 @@ class Function:
         """Return whether the function ends with this range."""
         return place.block is self.body and place.stop == len(self.body)
 
-    def defined(self, region: Region, name: str) -> Region | None:
-        """Return the region, grown to the last statement before it that assigns `name`, else to the last one anywhere.
-        Return None if no statement assigns `name`, as for an argument."""
-        return self._with_last(region, lambda one: name in own_stores(one), lambda one: begin(one) < region.first)
-
-    def used(self, region: Region, name: str) -> Region | None:
-        """Return the region, grown to the last statement after it that reads `name`, else to the last one anywhere.
-        Return None if no statement reads `name`."""
-        return self._with_last(region, lambda one: name in own_loads(one), lambda one: begin(one) > region.last)
-
-    def _with_last(
-        self, region: Region, wanted: Callable[[ast.stmt], bool], preferred: Callable[[ast.stmt], bool]
-    ) -> Region | None:
-        """Return the region, grown to the last wanted statement outside of it. Preferred statements are taken first."""
+    def grown(self, region: Region, name: str, to: Literal["defined", "used"]) -> Region | None:
+        """Return the region, grown to the last statement before it that assigns `name`, or after it that reads `name`.
+        If there is none on that side, take the last one anywhere. Return None if there is none, as for an argument."""
         place = self.place(region)
         if place is None:
             return None
-        chosen = {id(node) for node in within(place.statements)}
-        found = [statement for statement in self.statements() if id(statement) not in chosen and wanted(statement)]
-        found = list(filter(preferred, found)) or found
-        return self.hull(region, self.region_at(max(found, key=begin))) if found else None
+        inside = {id(node) for node in within(place.statements)}
+        names_of = own_stores if to == "defined" else own_loads
+        found = [one for one in self.statements() if id(one) not in inside and name in names_of(one)]
+        near = [one for one in found if (begin(one) < region.first if to == "defined" else begin(one) > region.last)]
+        return self.hull(region, self.region_at(max(near or found, key=begin))) if found else None
 
     def _reads(self, region: Region, name: str) -> bool:
         place = self.place(region)
@@ -236,8 +222,7 @@ class Function:
         return True
 
     def outputs(self, place: Place) -> tuple[str, ...]:
-        """Return the variables that the region assigns and that are read outside of it, or in the next iteration of a
-        loop around it."""
+        """Return the variables that the region assigns, and that are read outside or in a loop's next iteration."""
         inside = {id(node): node for node in within(place.statements)}
         read = loads_of(node for node in ast.walk(self.node) if id(node) not in inside)
         around: ast.stmt | None = self._outer[id(place.statements[0])][2]
@@ -272,7 +257,6 @@ def function_with(region: Region) -> Function:
 
 
 def grouped(regions: Mapping[int, Region]) -> dict[Function, dict[int, Region]]:
-    """Return the regions of each function, with their numbers."""
     found: dict[Function, dict[int, Region]] = {}
     for number, region in regions.items():
         found.setdefault(function_with(region), {})[number] = region

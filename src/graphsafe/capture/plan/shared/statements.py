@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -59,22 +59,20 @@ def _stored_by(node: ast.AST) -> Iterator[str]:
 
 def _head(statement: ast.stmt) -> list[ast.AST]:
     inner = {id(one) for block in blocks_of(statement) for one in block}
-    found: list[ast.AST] = []
-    left: list[ast.AST] = [statement]
-    while left:
-        node = left.pop()
-        found.append(node)
-        left += [child for child in _children(node) if id(child) not in inner]
-    return found
+    return list(_walk([statement], lambda node: [child for child in _children(node) if id(child) not in inner]))
 
 
 def within(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
     """Yield the nodes of these statements, without the insides of functions and classes that they define."""
-    left = list(statements)
+    return _walk(statements, _children)
+
+
+def _walk(nodes: Sequence[ast.AST], children: Callable[[ast.AST], Sequence[ast.AST]]) -> Iterator[ast.AST]:
+    left = list(nodes)
     while left:
         node = left.pop()
         yield node
-        left += _children(node)
+        left += children(node)
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
@@ -83,16 +81,8 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 def jumps(statements: Sequence[ast.stmt]) -> bool:
     """Return whether a `break` or `continue` in the range belongs to a loop around the range."""
-    left: list[ast.AST] = list(statements)
-    while left:
-        node = left.pop()
-        if isinstance(node, (ast.Break, ast.Continue)):
-            return True
-        if isinstance(node, LOOPS):
-            left += node.orelse
-        else:
-            left += _children(node)
-    return False
+    nodes = _walk(statements, lambda node: node.orelse if isinstance(node, LOOPS) else _children(node))
+    return any(isinstance(node, (ast.Break, ast.Continue)) for node in nodes)
 
 
 def covers(block: Sequence[ast.stmt], line: int) -> bool:
