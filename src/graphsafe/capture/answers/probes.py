@@ -140,6 +140,8 @@ class ComparedRounds:
     """Rounds of a program. In each round the refresh is called, and a replay is compared with an eager step."""
 
     number: int = 0
+    varied: int = 0
+    "The number of rounds, of those that begin with the same state, whose eager outputs differ from the first round's."
     checks: tuple[Check, ...] = ()
     error: Error | None = None
     "The failure of a round after a replay. The same round after an eager step succeeds."

@@ -29,6 +29,8 @@ from graphsafe.report.probes.replay import NO_REFERENCE, Check, Replay, differin
 from graphsafe.report.probes.step import Line, Step
 from graphsafe.report.probes.twin import Twin
 
+_MARGIN = 16
+"""The numbers of rounds and of further steps differ by a few, because the children run other steps before."""
 IN_LATER_ROUND, BEHIND_HOST = " in a later round", " with the device behind the host"
 
 
@@ -146,9 +148,13 @@ def with_events(replay: Replay, answers: Answers, expected: int, why: str) -> Re
 
 
 def with_rounds(replay: Replay, answers: ComparedRounds) -> Replay:
-    """Return the probe with the results of further rounds. Only rounds that fail or differ change the verdict. The
-    number of rounds is always reported."""
+    """Return the probe with the results of further rounds. Rounds that fail or differ change the verdict, and rounds
+    whose inputs changed count if no other inputs did. The number of rounds is always reported."""
     replay = replace(replay, rounds=answers.number)
+    if not replay.varied and replay.rng_law == "skipped":
+        # A refresh may change the inputs only in every twentieth round. Without random numbers, nothing else differs
+        # between rounds that begin with the same state.
+        replay = replace(replay, varied=answers.varied)
     if answers.error is not None:
         return replace(replay, status="fail", first_error=answers.error)
     checks = (
@@ -156,6 +162,29 @@ def with_rounds(replay: Replay, answers: ComparedRounds) -> Replay:
         *(replace(check, name=check.name + BEHIND_HOST) for check in answers.late),
     )
     return with_checks(replay, tuple(check for check in checks if check.result in ("different", None)))
+
+
+def with_tested_paths(probes: Probes) -> Probes:
+    """Return the probes without those other paths of further steps that rounds of the refresh have tested.
+
+    Eager rounds run the step's Python code, so a step that takes another path there is compared with a replay, which
+    repeats the captured path. If the results are equal, the captured path serves for both, as for a penalty of one
+    that eager steps leave out. Twin captures that differ for the same reason then prove nothing.
+    """
+    replay, horizon, twin = probes.replay, probes.horizon, probes.twin
+    if horizon.departure is None or replay.status != "pass":
+        return probes
+    tested = (replay.rounds or 0) - _MARGIN
+    departures = horizon.departure, *horizon.further
+    untested = [one for one in departures if one.under != "further steps" or one.what == "memory" or one.step > tested]
+    if untested:
+        return replace(probes, horizon=replace(horizon, steps=untested[0].step - 1, departure=untested[0]))
+    if twin.status == "fail":
+        if not twin.changes or any(one.kind != "attribute" for one in twin.changes):
+            return probes
+        twin = replace(twin, status="pass", causes=(), changes=())
+    found = replace(horizon, status="pass", departure=None, other_paths=len(departures))
+    return replace(probes, horizon=found, twin=twin)
 
 
 def with_checks(replay: Replay, checks: tuple[Check, ...]) -> Replay:

@@ -32,6 +32,7 @@ from graphsafe.capture.parent.probes import (
     with_events,
     with_reference,
     with_rounds,
+    with_tested_paths,
 )
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
@@ -329,7 +330,8 @@ class Run:
         for child in children:
             self._ended(child)
         end = (children or [self._run(self._job(name)) for name in names])[-1].ended
-        self._probes = replace(self._probes, replay=with_rounds(self._probes.replay, self._answers[ComparedRounds]))
+        replay = with_rounds(self._probes.replay, self._answers[ComparedRounds])
+        self._probes = with_tested_paths(replace(self._probes, replay=replay))
         if end.how != "done":
             self.limits.append(Limit("rounds", self.request.called, f"further rounds were not compared: {end.why}"))
 

@@ -46,6 +46,11 @@ class Horizon(Probe):
     steps: int | None = None
     "The number of further steps that ran the same operations."
     departure: Departure | None = None
+    other_paths: int | None = later()
+    """The number of other paths that further steps took. Replays were compared with steps on these paths, in rounds of
+    the refresh, and the results are equal, so the paths do not make the probe fail."""
+    further: tuple[Departure, ...] = unreported(())
+    "The first departure of each other path that further steps took after the first departure."
     files_read: tuple[str, ...] | None = later(())
     """Files that later steps read.
 
@@ -55,6 +60,8 @@ class Horizon(Probe):
     def text(self) -> str:
         left = self.departure
         if left is None:
+            if self.other_paths:
+                return f"{count(self.other_paths, 'other path')} of further steps, with equal results in rounds"
             return f"unchanged for {count(self.steps, 'step')}" if self.steps else ""
         place = f" at {left.place}" if left.place else ""
         ahead = f"step {left.step} ahead"

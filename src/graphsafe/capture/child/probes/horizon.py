@@ -38,6 +38,8 @@ _EARLY = 3
 such a change has an effect."""
 _SEED = 50_000
 _CLOCK_STEPS = 2
+_MOST_PATHS = 64
+"At most this many other paths of further steps are told apart. A step with more of them depends on a changing number."
 _MOST_PROPOSALS = 8
 _MOST_BYTES = 64 * 2**20
 "The largest size, in bytes, of host memory that is compared as the source of a copy. Larger memory holds weights."
@@ -79,6 +81,10 @@ class _Ahead:
         "Indices of operations whose numbers or memory changed in the first steps."
         self._at = 0
         self._departure: Departure | None = None
+        self._path: list[Operation] = []
+        "The operations of the current step."
+        self._paths: dict[tuple[Operation, ...], Departure] = {}
+        "Another path that a further step took -> its first departure."
         self._number = 0
         self._under: Under = "further steps"
         self._put_back: dict[str, torch.Tensor] = {}
@@ -133,8 +139,9 @@ class _Ahead:
                 self._compared_step()
             except TargetError as error:
                 # An index on the host ran beyond its buffer. A real program would have reset it earlier.
-                return Horizon("pass", f"step {number} ahead failed: {error.line}", steps=held)
-            if session.ranks.any(self._departure is not None):
+                self._departure = None
+                return self._ended(held, f"step {number} ahead failed: {error.line}")
+            if session.ranks.any(self._departure is not None) and not self._takes_other_path():
                 return self._departed(held)
             held = number
         self._under = "clocks a day later"
@@ -145,19 +152,46 @@ class _Ahead:
                     self._compared_step()
                 except TargetError:
                     self._departure = None
-                if session.ranks.any(self._departure is not None):
+                if session.ranks.any(self._departure is not None) and not self._is_known_path():
                     return self._departed(held)
         if session.ranks.size == 1:
             self._change_host_values()
         if self._departure is not None:
             return self._departed(held)
         # The number of steps that fit into the time differs from run to run, but the report must not.
-        return Horizon("pass", steps=power_of_two(held))
+        return self._ended(power_of_two(held))
+
+    def _takes_other_path(self) -> bool:
+        """Return whether the current step only runs other operations than the captured step, so that rounds of the
+        refresh can show whether it computes the same. A step that uses other memory cannot be tested so: the memory
+        of the capture may be freed, and still hold the same values."""
+        departure, session = self._departure, self._session
+        if departure is None or departure.what == "memory":
+            return False
+        if session.subject.refresh is None or session.ranks.size > 1 or len(self._paths) >= _MOST_PATHS:
+            return False
+        self._paths.setdefault(tuple(self._path), departure)
+        self._departure = None
+        return True
+
+    def _is_known_path(self) -> bool:
+        """Return whether a further step took the current step's path before. The departure is then forgotten."""
+        if tuple(self._path) not in self._paths:
+            return False
+        self._departure = None
+        return True
+
+    def _ended(self, held: int, reason: str | None = None) -> Horizon:
+        first, *further = self._paths.values() or (None,)
+        if first is None:
+            return Horizon("pass", reason, steps=held)
+        return Horizon("fail", reason, steps=first.step - 1, departure=first, further=tuple(further))
 
     def _departed(self, held: int) -> Horizon:
         if self._departure is None:
             return Horizon("pass", "another rank's step differs from its capture, so no further steps run", steps=held)
-        return Horizon("fail", steps=held, departure=self._departure)
+        first, *further = *self._paths.values(), self._departure
+        return Horizon("fail", steps=min(held, first.step - 1), departure=first, further=tuple(further))
 
     def _change_host_values(self) -> None:
         """Change inputs on the host, and host memory into which the step's device operations write."""
@@ -186,6 +220,8 @@ class _Ahead:
                     self._departure = None
                     if not self._works():
                         return
+                if self._departure is not None and self._is_known_path():
+                    continue
                 if self._departure is not None and self._departure.after in _NOT_FINITE:
                     self._departure = None  # these values were illegal too, for example shares of a sum that is zero
                 if self._departure is not None:
@@ -204,7 +240,7 @@ class _Ahead:
     def _compared_step(self) -> None:
         for path, values in self._put_back.items():
             self._session.device.store(self._alive[path], values)
-        self._at = 0
+        self._at, self._path = 0, []
         found = self._step(self._compare)
         if self._departure is None and self._at < len(self._expected):
             missing, place = self._expected[self._at]
@@ -252,6 +288,7 @@ class _Ahead:
         if self._is_excluded():
             return
         at, self._at = self._at, self._at + 1
+        self._path.append(replace(operation, numbers=(), memory=()) if at in self._may_vary else operation)
         if self._departure is not None:
             return
         if at >= len(self._expected):

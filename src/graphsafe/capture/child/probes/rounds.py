@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.answers.probes import ComparedRounds, Fired
+from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.probes.capture import Replays, replayed, wait_for_file
 from graphsafe.capture.child.probes.eager_rounds import (
@@ -66,6 +67,7 @@ class _Compared:
         kept = DeviceStateCopy(self._session, rounds.put_back)
         try:
             self._compare(rounds.steps, inputs_of_rounds(self._session, kept))
+            self._result = replace(self._result, varied=_varied(rounds.steps[: self._result.number]))
             if rounds.late:
                 self._result = replace(self._result, late=self._compare_late(kept, rounds.late))
             goes = rounds.is_whole and can_compare_continued(self._session, self._reference) and not self._differs
@@ -122,6 +124,12 @@ class _Compared:
     def _replay(self) -> Any:
         self._recording.replay()
         return self._recording.outputs
+
+
+def _varied(steps: Sequence[StepResult]) -> int:
+    """Return the number of steps whose outputs differ from those of the first step."""
+    first, *others = (step.outputs for step in steps or [StepResult({}, {})])
+    return sum(any(not difference(one.get(name), value).equal for name, value in first.items()) for one in others)
 
 
 def _may_be_chance(checks: Sequence[Check], step: StepResult) -> bool:

@@ -1,0 +1,48 @@
+"""Disaggregated prefill: each layer hands its new keys to a connector, which ships them between two steps."""
+import torch
+
+import graphsafe
+
+
+class Connector:
+    """Layer-wise saving: layers enqueue, the engine's loop ships the queue before the next step."""
+
+    def __init__(self, device, layers, rows, dim):
+        self.remote = torch.zeros(layers, rows, dim, device=device)
+        self.pending = []
+
+    def save_layer(self, index, keys):
+        self.pending.append((index, keys))
+
+    def ship(self):
+        for index, keys in self.pending:
+            self.remote[index].lerp_(keys, 0.5)
+        self.pending.clear()
+
+
+class Engine:
+    def __init__(self, device, layers=3, rows=4, dim=8):
+        self.weights = [torch.randn(dim, dim, device=device) / 3 for _ in range(layers)]
+        self.connector = Connector(device, layers, rows, dim)
+
+    def step(self, hidden):
+        for index, weight in enumerate(self.weights):
+            keys = torch.tanh(hidden @ weight)
+            self.connector.save_layer(index, keys)
+            hidden = hidden + keys
+        return hidden + self.connector.remote.sum(0)
+
+
+def build(device):
+    engine = Engine(device)
+    engine.step(torch.randn(4, 8, device=device))
+    engine.connector.ship()
+
+    def refresh(args, kwargs, k):
+        if k % 5 == 4:
+            engine.connector.ship()
+        elif len(engine.connector.pending) > 3:
+            del engine.connector.pending[:-3]
+        args[0].copy_(torch.randn(4, 8))
+
+    return graphsafe.Step(engine.step, (torch.randn(4, 8, device=device),), refresh=refresh)
