@@ -28,8 +28,6 @@ from graphsafe.scan.domain.summary import (
     Included,
     Item,
     NewRoot,
-    PassedByName,
-    RootSite,
     Shared,
     Summary,
     summary_of,
@@ -59,10 +57,9 @@ from graphsafe.scan.interpreter.conditions import event_guards
 from graphsafe.scan.interpreter.module_level import ModuleLevel
 from graphsafe.scan.models import named_calls, platforms
 from graphsafe.scan.sources.node_memo import expression_text
-from graphsafe.scan.state import straight_line, writes
+from graphsafe.scan.state import straight_line
 from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step_tests import is_called_seldom
-from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.named_classes import NamedClasses
 from graphsafe.scan.symbols.overrides import Overrides
@@ -97,7 +94,6 @@ class Interpreter:
         self.attributes = attributes.AttributeTables(self)
         self.globals = ModuleLevel(self)
         self.overrides = Overrides(project, self.budget.holds)
-        self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
         self.named_classes = NamedClasses(project)
         self.closures = Closures(self)
@@ -135,7 +131,6 @@ class Interpreter:
         self.effects.items.append(self._shared.item(item))
 
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
-        """Record that a host number that is kept between steps decides the device's work here."""
         for state in state_of(value):
             line: int = node.lineno  # type: ignore[attr-defined]
             self.note(Use(state, kind, frame.path, frame.function, line))
@@ -143,16 +138,10 @@ class Interpreter:
     # expressions, for handlers and models
 
     def call_value(self, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
-        """Return the result of calling a value of any kind."""
         return calls.call_value(frame, node, value, arguments)
 
     def attribute(self, frame: Frame, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
-        """Return the value of an attribute. `text` is the expression as written in the code."""
         return members.attribute(frame, node, owner, name, text)
-
-    def set_attribute(self, frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
-        """Perform `setattr(owner, name, value)`. `name` is None if the name is known only at run time."""
-        writes.set_attribute(frame, node, owner, name, value)
 
     def note_once(self, item: Item) -> None:
         """Record an effect, unless an equal effect is already recorded."""
@@ -163,7 +152,6 @@ class Interpreter:
         self._note_shared(self._shared.read(key, frame.ref, frame.captured))
 
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:
-        """Record that hot code calls a function. `line` is the line of the call if the node has none."""
         line = getattr(node, "lineno", line)
         self._note_shared(self._shared.call(ref, frame.ref, line, frame.guard is not None, frame.compile_test))
 
@@ -175,7 +163,6 @@ class Interpreter:
     # calls
 
     def call(self, frame: Frame, node: ast.AST, function: Function, arguments: Arguments) -> Value:
-        """Read the function with these arguments, and return its result."""
         if function.node is not None:
             return self.closures.call(frame, node, function, arguments)
         ref = function.ref
@@ -362,7 +349,6 @@ class Interpreter:
         return facts is not None and self.cold(ref, facts)
 
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Schedule the reading of a function that may be called, with unknown arguments."""
         if self.budget.holds(ref):
             self.note_call(frame, node, ref)
             self.note(NewRoot(ref, receiver, "", frame.guard is not None or bool(frame.unlikely)))
@@ -370,15 +356,6 @@ class Interpreter:
     def add_root(self, ref: str, receiver: Value | None, why: str, given: Passed | None = None) -> None:
         if self.budget.holds(ref):
             self.note(NewRoot(ref, receiver, why, given=given))
-
-    def add_root_site(self, frame: Frame) -> None:
-        """Record that the frame's function contains a capture, and that the code inside the capture is hot."""
-        self.note(RootSite(frame.ref))
-
-    def note_passed(self, name: str, arguments: Arguments) -> None:
-        """Record the arguments of a call to a method of which only the name is known."""
-        for tensor in parameters.passed_by_name(arguments):
-            self.note(PassedByName(name, tensor))
 
     def quietly(self, work: Callable[[], Value]) -> Value:
         """Return the result of `work` without its effects."""

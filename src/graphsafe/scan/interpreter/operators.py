@@ -173,9 +173,8 @@ def compare(frame: Frame, node: ast.Compare) -> Value:
     for i, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
         right = frame.evaluate(right_node)
         result = _compare_pair(frame, node, op, left, right)
-        tensor, certain = as_tensor(result)
-        if tensor is not None and tensor.where != "host" and i < len(node.ops) - 1:
-            frame.emit("Branch", "compare", node, confidence_of(tensor, certain), value=describe(left))
+        if i < len(node.ops) - 1:
+            frame.emit_if_on_device("Branch", "compare", node, result, describe(left))
         left = right
     return result
 
@@ -260,12 +259,11 @@ def _contains(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right
             confidence = "possible" if type(left) is Unknown else confidence_of(tensor, certain)
             frame.emit("Branch", "in", node, confidence, value=describe(right))
         return BOOL
-    item, certain = as_tensor(left)
     if type(right) is Dict or (type(right) is Sequence and right.kind == "set"):
         protocols.hashed(frame, node, left)
     # A dict or a set uses the hash of a tensor, which is its identity. A list compares values.
-    if item is not None and item.where != "host" and type(right) is Sequence and right.kind in ("list", "tuple"):
-        frame.emit("Branch", "in", node, confidence_of(item, certain), value=describe(left))
+    is_listed = type(right) is Sequence and right.kind in ("list", "tuple")
+    if is_listed and frame.emit_if_on_device("Branch", "in", node, left):
         return BOOL
     if type(left) is Number and left.const is not UNSET and type(right) is Sequence and right.items is not None:
         consts = [option.const for option in right.items if type(option) is Number]

@@ -11,6 +11,7 @@ from typing import Any
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.joins import element_of
+from graphsafe.scan.domain.summary import RootSite
 from graphsafe.scan.domain.values import (
     NONE,
     UNKNOWN,
@@ -20,8 +21,6 @@ from graphsafe.scan.domain.values import (
     Sequence,
     Unknown,
     Value,
-    as_tensor,
-    describe,
 )
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, side_stream
@@ -310,7 +309,7 @@ def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, v
         frame.guards, frame.lazy = [], []
         frame.captured = True
         if not frame.hot and frame.level == TOP_LEVEL:
-            frame.engine.add_root_site(frame)
+            frame.engine.note(RootSite(frame.ref))
             frame.hot = True
     elif type(value) is RuntimeObject and value.kind in ("stream-context", "stream", "device-context"):
         frame.contexts.append(value.kind)
@@ -326,10 +325,8 @@ def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, v
 
 def _match(frame: Frame, node: ast.Match) -> bool:
     subject = frame.evaluate(node.subject)
-    tensor, certain = as_tensor(subject)
-    if tensor is not None and tensor.where != "host" and any(isinstance(c.pattern, ast.MatchValue) for c in node.cases):
-        confidence = "likely" if certain and tensor.certain else "possible"
-        frame.emit("Branch", "compare", node.subject, confidence, value=describe(subject))  # type: ignore[arg-type]
+    if any(isinstance(case.pattern, ast.MatchValue) for case in node.cases):
+        frame.emit_if_on_device("Branch", "compare", node.subject, subject)
     before = frame.env
     outcomes: list[Env] = []
     for case in node.cases:

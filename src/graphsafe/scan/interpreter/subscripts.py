@@ -153,9 +153,7 @@ def _item_of_instance(frame: Frame, node: ast.Subscript, owner: Instance, index:
 def _wait_for_index(frame: Frame, node: ast.Subscript, index: Value) -> None:
     """Emit the wait if the index of a list or tuple is a device tensor: `__index__` reads the device."""
     protocols.called(frame, node, index, "__index__")
-    tensor, certain = as_tensor(index)
-    if tensor is not None and tensor.where != "host":
-        frame.emit("HostRead", "index", node, confidence_of(tensor, certain), value=describe(index))
+    frame.emit_if_on_device("HostRead", "index", node, index)
 
 
 def _slice_bounds(frame: Frame, node: ast.Slice, owner: Value) -> tuple[Value | None, ...]:
@@ -164,9 +162,8 @@ def _slice_bounds(frame: Frame, node: ast.Slice, owner: Value) -> tuple[Value | 
     bounds = tuple(None if part is None else frame.evaluate(part) for part in (node.lower, node.upper, node.step))
     if isinstance(owner, (Sequence, Unknown, Array, Number)):
         for part, bound in zip((node.lower, node.upper, node.step), bounds, strict=True):
-            tensor, certain = (None, False) if bound is None else as_tensor(bound)
-            if part is not None and tensor is not None and tensor.where != "host":
-                frame.emit("Extent", "slice", part, confidence_of(tensor, certain), value=describe(tensor))
+            if part is not None and bound is not None:
+                frame.emit_if_on_device("Extent", "slice", part, bound)
     return bounds
 
 

@@ -31,7 +31,6 @@ from graphsafe.scan.domain.values import (
     Unknown,
     Value,
     as_tensor,
-    confidence_of,
     depends_on_step,
     describe,
     holds_device,
@@ -41,7 +40,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import protocols, spelled_out, type_tests
-from graphsafe.scan.state import container_state
+from graphsafe.scan.state import container_state, writes
 from graphsafe.scan.symbols.index import dotted
 
 SLICE = RuntimeObject("slice")
@@ -54,10 +53,8 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     for value in arguments.positional:
         if protocols.called(frame, node, value, f"__{name}__", "__index__", "__len__") is not None:
             return NUMBER
-        tensor, certain = as_tensor(value)
-        if tensor is not None:
-            if tensor.where != "host":
-                frame.emit("HostRead", "cast", node, confidence_of(tensor, certain), value=describe(value))
+        if as_tensor(value)[0] is not None:
+            frame.emit_if_on_device("HostRead", "cast", node, value)
             return NUMBER
     if arguments.positional and type(arguments.positional[0]) is Number:
         return _cast_number(arguments.positional[0], node)
@@ -118,18 +115,17 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
     if several and type(item) is Instance:
         # The host tests the truth of the comparison's result.
         known = protocols.called(frame, node, item, "__lt__", "__gt__", arguments=Arguments((item,))) or item
-    tensor, certain = as_tensor(known)
-    if tensor is not None and tensor.where != "host" and several:
-        frame.emit("Branch", how, node, confidence_of(tensor, certain), value=describe(known))
+    if several and frame.emit_if_on_device("Branch", how, node, known):
         for value in values.positional if hasattr(values, "positional") else ():
             frame.use_number(value, "operand", node)
     if how in ("any", "all"):
         return BOOL
     if how == "sorted":
         return of_elements("list", item)
-    if tensor is None and type(item) is Number:
+    is_tensor = as_tensor(known)[0] is not None
+    if not is_tensor and type(item) is Number:
         return replace(item, const=UNSET)
-    if tensor is not None and type(item) is Union:
+    if is_tensor and type(item) is Union:
         # The result may be the number or the tensor.
         return join_all(replace(option, certain=False) if type(option) is Tensor else option for option in item.options)
     return item
@@ -146,9 +142,7 @@ def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def asserted(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Emit the branch of `torch._assert(condition, message)`, the function for Python's `assert` statement."""
     condition = arguments.get(0, "condition") or UNKNOWN
-    tensor, certain = as_tensor(protocols.truth(frame, node, condition))
-    if tensor is not None and tensor.where != "host":
-        frame.emit("Branch", "assert", node, confidence_of(tensor, certain), value=describe(condition))
+    frame.emit_if_on_device("Branch", "assert", node, protocols.truth(frame, node, condition), describe(condition))
     return NONE
 
 
@@ -187,9 +181,7 @@ def abs_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def range_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     for value in arguments.positional:
-        tensor, certain = as_tensor(value)
-        if tensor is not None and tensor.where != "host":
-            frame.emit("Extent", "range", node, confidence_of(tensor, certain), value=describe(value))
+        frame.emit_if_on_device("Extent", "range", node, value)
     return of_elements("iterator", INT)
 
 
@@ -280,7 +272,7 @@ def setattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) == 3:
         owner, name, value = arguments.positional
         named = const_of(name) if isinstance(const_of(name), str) else None
-        frame.set_attribute(node, owner, named, value)
+        writes.set_attribute(frame, node, owner, named, value)
     return NONE
 
 

@@ -74,9 +74,7 @@ def _of_sequence(frame: Frame, node: ast.Call, receiver: Sequence, name: str, ar
         elem = receiver.elem
         return replace(elem, state=(receiver.held_by,)) if type(elem) is Unknown and receiver.held_by else elem
     if name in ("index", "count"):
-        tensor, certain = as_tensor(receiver.elem)
-        if tensor is not None and tensor.where != "host":
-            frame.emit("Branch", "in", node, confidence_of(tensor, certain), value="a list of device tensors")
+        frame.emit_if_on_device("Branch", "in", node, receiver.elem, "a list of device tensors")
         return INT
     if name == "numel":
         return INT

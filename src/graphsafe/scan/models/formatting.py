@@ -53,9 +53,7 @@ def format_item(frame: Frame, node: ast.AST, value: Value) -> None:
     """Emit the reads that are caused by formatting a value or each element of a sequence."""
     for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
         protocols.called(frame, node, item, "__format__", "__str__", "__repr__")
-        tensor, certain = as_tensor(item)
-        if tensor is not None and tensor.where != "host":
-            frame.emit("HostRead", "format", node, confidence_of(tensor, certain), value=describe(item))
+        frame.emit_if_on_device("HostRead", "format", node, item)
 
 
 def log(frame: Frame, node: ast.Call, level: str, arguments: Arguments) -> Value:

@@ -13,8 +13,6 @@ from graphsafe.scan.domain.values import (
     Tensor,
     Value,
     as_tensor,
-    confidence_of,
-    describe,
     of_elements,
 )
 from graphsafe.scan.execution.frame import Frame
@@ -76,7 +74,5 @@ def chosen(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     test, items = arguments.positional[:2]
     one = element_of(items)
     asked = protocols.truth(frame, node, frame.call_value(node, test, Arguments((one,))))
-    tensor, certain = as_tensor(asked)
-    if tensor is not None and tensor.where != "host":
-        frame.emit("Branch", "filter", node, confidence_of(tensor, certain), value=describe(asked))
+    frame.emit_if_on_device("Branch", "filter", node, asked)
     return of_elements("iterator", one)

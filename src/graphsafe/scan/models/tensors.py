@@ -62,7 +62,7 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     If only tensors have a method with this name, the receiver counts as a tensor.
     """
     if frame.hot and arguments.keywords:
-        frame.engine.note_passed(name, arguments)
+        named_calls.note_arguments(frame, name, arguments)
     unknown = receiver if type(receiver) is Unknown else Unknown(depends_on_step(receiver))
     if name == "pin_memory":
         return Tensor(where="host", pinned=True, step=unknown.step, certain=False)
@@ -118,30 +118,23 @@ def _suggested(
 
 
 def _item(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    _read(frame, node, tensor)
+    frame.emit_if_on_device("HostRead", "method", node, tensor)
     return NUMBER
 
 
 def _tolist(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    _read(frame, node, tensor)
+    frame.emit_if_on_device("HostRead", "method", node, tensor)
     return of_elements("list", NUMBER)
 
 
 def _cast(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
     """Read a method such as `tensor.__float__()`, which Python calls for `float(tensor)`."""
-    if tensor.where != "host":
-        frame.emit("HostRead", "cast", node, confidence_of(tensor, True), value=describe(tensor))
+    frame.emit_if_on_device("HostRead", "cast", node, tensor)
     return NUMBER
 
 
-def _read(frame: Frame, node: ast.Call, tensor: Tensor) -> None:
-    if tensor.where != "host":
-        frame.emit("HostRead", "method", node, confidence_of(tensor, True), value=describe(tensor))
-
-
 def _cpu(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    if tensor.where != "host":
-        frame.emit("Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
+    frame.emit_if_on_device("Transfer", "to-host", node, tensor)
     return replace(tensor, where="host", fresh=True, attr=None, pinned=False)
 
 

@@ -32,6 +32,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.models import operations
 from graphsafe.scan.models.op_arguments import device_named, may_be_true, tensors_in
+from graphsafe.scan.symbols.custom_ops import function_behind
 
 Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
@@ -45,7 +46,7 @@ def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Valu
     if op is not None:
         return operations.by_table(frame, node, op, name, None, arguments)
     if name.startswith("torch.ops."):
-        function = frame.engine.custom_ops.function(name)
+        function = function_behind(frame.project, name)
         if function is not None:
             return frame.call(node, Function(function), arguments)
     last = name.rpartition(".")[2]

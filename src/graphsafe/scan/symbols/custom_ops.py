@@ -13,24 +13,17 @@ _REGISTERED = re.compile(rb"""\bop_name\s*=\s*["'](\w+)["']\s*,\s*op_func\s*=\s*
 _IMPLEMENTED = re.compile(rb"""\.impl\(\s*["'](?:\w+::)?(\w+)["']\s*,\s*(\w+)""")
 
 
-class CustomOps:
-    def __init__(self, project: Project) -> None:
-        self._project = project
-
-    def function(self, name: str) -> str | None:
-        """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), by a text search of the
-        files."""
-        parts = name.split(".")
-        if len(parts) < 4:
-            return None
-        files = self._project.files
-        path, function = functions_by_operator(files).get(parts[3], ("", ""))
-        file = self._project.files.index(path) if path else None
-        binding = self._project.resolve(file, function) if file is not None else None
-        return ref_of(binding, "function")
+def function_behind(project: Project, name: str) -> str | None:
+    """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), by a text search of the files."""
+    parts = name.split(".")
+    if len(parts) < 4:
+        return None
+    path, function = _functions_by_operator(project.files).get(parts[3], ("", ""))
+    file = project.files.index(path) if path else None
+    return ref_of(project.resolve(file, function), "function") if file is not None else None
 
 
-def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
+def _functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
     """Map the name of each operator to the path and name of its first registered function."""
 
     def read() -> Mapping[str, tuple[str, str]]:

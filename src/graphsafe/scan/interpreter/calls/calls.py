@@ -45,6 +45,7 @@ from graphsafe.scan.models import (
     distributions,
     library,
     module_methods,
+    named_calls,
     named_tuples,
     numpy_reads,
     platforms,
@@ -82,7 +83,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
         graph_attributes.kept(frame, node, receiver, arguments)
         if frame.hot and arguments.keywords and type(receiver) is Instance and receiver.declared:
             # The object may be of a subclass, so the call may run the method of another class.
-            frame.engine.note_passed(function.attr, arguments)
+            named_calls.note_arguments(frame, function.attr, arguments)
         found = [_method(frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
     if name == "super":

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import dataclass, replace
@@ -25,7 +25,6 @@ from graphsafe.scan.domain.values import (
     Union,
     Unknown,
     Value,
-    as_tensor,
     holds_device,
     of_elements,
     options,
@@ -323,12 +322,3 @@ def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
     if type(value) is DeviceValue and overridable_by is not None:
         return DeviceValue("any", maybe_host=value.where == "host")
     return value
-
-
-def passed_by_name(arguments: Arguments) -> Iterator[Tensor]:
-    """Yield each tensor passed by keyword to a method of which only the name is known. Only its place (host or device),
-    type and pinning are kept."""
-    for keyword, value in arguments.keywords.items():
-        tensor, certain = as_tensor(value)
-        if tensor is not None and certain and tensor.where != "any":
-            yield Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=keyword)
