@@ -40,7 +40,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import class_values, shared_state
-from graphsafe.scan.interpreter.named_attribute import MODULE_ATTRIBUTES, named_attribute
+from graphsafe.scan.interpreter.named_attribute import named_attribute
 from graphsafe.scan.models import library, named_tuples, spelled_out
 from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.declared_fields import declared_in
@@ -56,6 +56,7 @@ _PARAM_GROUPS = held_in(
     of_elements("list", Dict((("params", of_elements("list", Tensor(dtype="float"))),), UNKNOWN)), PARAM_GROUPS
 )
 _PROPERTIES = frozenset(("property", "cached_property", "functional_property"))
+_FLAG = Number(type="bool", overridable_by="attribute")
 _MOMENTS = frozenset(("mean", "stddev", "variance", "mode"))
 _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
 "Matches modules whose `bias` is a flag. The parameters of such modules have a layer's number in their names."
@@ -209,8 +210,8 @@ def _of_method(frame: Frame, node: ast.AST, owner: Instance, method: str, name: 
 def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
     """Return the value of an attribute that nothing in the project defines, as far as its name shows it."""
     is_module = frame.attributes.is_module(owner.ref)
-    if is_module and name in MODULE_ATTRIBUTES:
-        return MODULE_ATTRIBUTES[name]
+    if is_module and name == "training":
+        return _FLAG
     if name == "__class__":
         return ClassValue(owner.ref)
     if name == "device":
@@ -283,13 +284,13 @@ def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
 def _of_runtime_object(owner: RuntimeObject, name: str) -> Value:
     if owner.kind == "module":
         if name == "bias" and _RECURRENT.search(owner.detail or ""):
-            return Number(type="bool", overridable_by="attribute")
+            return _FLAG
         if name in ("weight", "bias", "in_proj_weight"):
             return Tensor(dtype="float", name=f"….{name}")
         if name in ("in_features", "out_features", "num_embeddings", "embedding_dim", "padding_idx", "num_heads"):
             return INT
         if name == "training":
-            return MODULE_ATTRIBUTES["training"]
+            return _FLAG
         return Unknown(device=True)
     if owner.kind == "environment":
         return Number(overridable_by="environment")
@@ -314,21 +315,22 @@ def _of_sequence(owner: Sequence, name: str) -> Value:
     return UNKNOWN
 
 
+_WELL_KNOWN: Mapping[str, Value] = {
+    "shape": SIZE,
+    "device": DeviceValue("any"),
+    "dtype": DtypeValue(None),
+    "is_cuda": ON_CUDA,
+    "ndim": NUMBER,
+    PARAM_GROUPS: _PARAM_GROUPS,
+}
+"Attributes whose names alone show what they hold."
+
+
 def _of_unknown(owner: Unknown, name: str) -> Value:
-    if name == "shape":
-        return SIZE
-    if name == "device":
-        return DeviceValue("any")
-    if name == "dtype":
-        return DtypeValue(None)
-    if name == "is_cuda":
-        return ON_CUDA
-    if name == "ndim":
-        return NUMBER
+    if name in _WELL_KNOWN:
+        return _WELL_KNOWN[name]
     if name == "stddev":
         return Tensor(where="any", dtype="float", step=owner.step)  # only distributions have this attribute
-    if name == PARAM_GROUPS:
-        return _PARAM_GROUPS
     if name == "grad" and not owner.host:
         return replace(owner, device=True)
     return known_by(owner, name)

@@ -153,30 +153,23 @@ def hash_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def sum_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     item = element_of(arguments.positional[0]) if arguments.positional else UNKNOWN
-    tensor, _ = as_tensor(item)
-    return (
-        replace(tensor, fresh=True, attr=None, name=None)
-        if tensor is not None
-        else replace(item, const=UNSET)
-        if type(item) is Number
-        else item
-    )
+    made = _computed(item)
+    return replace(made, name=None) if type(made) is Tensor else made
+
+
+def _computed(value: Value) -> Value:
+    """Return a new value of the same kind."""
+    tensor, _ = as_tensor(value)
+    if tensor is not None:
+        return replace(tensor, fresh=True, attr=None)
+    return replace(value, const=UNSET) if type(value) is Number else value
 
 
 def abs_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.first
-    tensor, _ = as_tensor(value)
     name = node.func.id if isinstance(node.func, ast.Name) else "abs"
-    made = protocols.called(frame, node, value, f"__{name}__") if tensor is None else None
-    if made is not None:
-        return made
-    return (
-        replace(tensor, fresh=True, attr=None)
-        if tensor is not None
-        else replace(value, const=UNSET)
-        if type(value) is Number
-        else value
-    )
+    made = protocols.called(frame, node, value, f"__{name}__") if as_tensor(value)[0] is None else None
+    return _computed(value) if made is None else made
 
 
 def range_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -234,11 +227,7 @@ def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         return _one_of_fields(frame, node, owner)
     base = dotted(node.args[0])
     text = f"{base}.{name.const}" if base else None
-    found = (
-        join_all(frame.attribute(node, option, name.const, text) for option in options(owner))
-        if options(owner)
-        else UNKNOWN
-    )
+    found = join_all(frame.attribute(node, option, name.const, text) for option in options(owner))
     if len(arguments.positional) > 2:
         default = arguments.positional[2]
         return default if type(found) is Unknown and const_of(default) is False else join(found, default)

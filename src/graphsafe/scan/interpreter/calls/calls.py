@@ -147,7 +147,7 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     if isinstance(value, Instance):
         return _call_instance(frame, node, value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "module":
-        return _beside_inputs(runtime_objects.call_module(frame, node, value, arguments), arguments)
+        return _beside_inputs(runtime_objects.method(frame, node, value, "forward", arguments), arguments)
     if isinstance(value, RuntimeObject) and value.kind == named_tuples.KIND:
         return named_tuples.made(value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "library":
