@@ -87,18 +87,8 @@ def scan_paths(
     def scan() -> Report:
         # All work runs in one thread, because a second thread would not reuse the memory that the first one freed.
         read()
-        linter = Linter(
-            driver.project,
-            driver.record,
-            rulebook,
-            config,
-            confidence,
-            is_whole=candidates.scope is None,
-            with_graphs=candidates.with_graphs,
-            chooses_device=candidates.chooses_device,
-            has_one_device=candidates.has_one_device,
-            has_unread_module=driver.has_unread_module,
-        )
+        project, record, unread = driver.project, driver.record, driver.has_unread_module
+        linter = Linter(project, record, rulebook, config, confidence, candidates, unread)
         return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 
     report = run_deep(scan)

@@ -40,7 +40,7 @@ from graphsafe.scan.linting.fresh_starts import FROM_FACTORY
 from graphsafe.scan.linting.gather import (
     constructions,
     gather,
-    include_uncertain,
+    include,
     included,
     joined,
     new_roots,
@@ -203,7 +203,7 @@ class Driver:
         steps = sorted(self._read, key=repr)
         named = [(FROM_FACTORY if step.kind in ("target", "factory") else step.ref, step) for step in steps]
         record = gather([(name, self._read[step]) for name, step in named if not self._is_doubtful(step)])
-        include_uncertain(record, gather([(name, self._read[step]) for name, step in named if self._is_doubtful(step)]))
+        include(record, gather([(name, self._read[step]) for name, step in named if self._is_doubtful(step)]), True)
         for path in self._replaying:
             record.replays.update(replay_site.placed_events(self.project, path))
         for path in self._preparing:
@@ -335,11 +335,8 @@ class Driver:
     def _take(self, step: Step) -> Value:
         engine = self._engine
         if step.kind in ("root", "public", "perhaps"):
-            told = (
-                arguments_of(step.given)
-                if step.given is not None
-                else Arguments(keywords=self._host_parameters(step.ref))
-            )
+            on_host = Arguments(keywords=self._host_parameters(step.ref))
+            told = on_host if step.given is None else arguments_of(step.given)
             return engine.read(Call(step.ref, step.receiver, told, hot=True), guarded=step.guarded)
         if step.kind == "factory":
             for made in options(engine.read(Call(step.ref, depth=1))):
@@ -360,9 +357,8 @@ class Driver:
         path, _, name = step.ref.partition("::")
         if name:
             between = step.kind == "between" or comes_again(self.project.function_facts(step.ref))
-            return engine.read(
-                Call(step.ref, step.receiver, self._constructor_arguments(step), loops=step.loops, between=between)
-            )
+            told = self._constructor_arguments(step)
+            return engine.read(Call(step.ref, step.receiver, told, loops=step.loops, between=between))
         file = self.project.files.index(path)
         if file is not None:
             tree = parse(self.project.files.source(path).text)
@@ -374,9 +370,8 @@ class Driver:
         """Return the known constructor arguments of a class whose constructor captures; no arguments for any other
         step."""
         cls, _, name = step.ref.rpartition(".")
-        return (
-            self._engine.attributes.told(cls, step.ref) if step.kind == "site" and name == "__init__" else Arguments()
-        )
+        captures = step.kind == "site" and name == "__init__"
+        return self._engine.attributes.told(cls, step.ref) if captures else Arguments()
 
     def _host_parameters(self, ref: str) -> dict[str, Value]:
         """Return the parameters of an entry point for which calls by name pass host tensors."""
@@ -389,12 +384,10 @@ class Driver:
 
     def _is_named_cold(self, ref: str, facts: FunctionFacts) -> bool:
         path = ref.partition("::")[0]
-        index = self.project.files.index(path)
-        return self._paths.cold_because(path, index.module if index is not None else "", facts) == COLD_PATHS
+        return self._paths.cold_because(path, self.project.module_of(path), facts) == COLD_PATHS
 
     def _is_cold(self, ref: str, facts: FunctionFacts) -> bool:
         if ref not in self._cold:
             path = ref.partition("::")[0]
-            index = self.project.files.index(path)
-            self._cold[ref] = self._paths.is_cold(path, index.module if index is not None else "", facts)
+            self._cold[ref] = self._paths.is_cold(path, self.project.module_of(path), facts)
         return self._cold[ref]

@@ -59,9 +59,3 @@ def plainness(event: Event) -> tuple[bool, bool, int]:
 
 def span_of(node: Any) -> Span:
     return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-
-
-def precedence(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
-    """Return the rank of an event among those at one place. An unguarded event ranks above a guarded one, and then a
-    `likely` event above a `possible` one."""
-    return guard is None, confidence != "possible"

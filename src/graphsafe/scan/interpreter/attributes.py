@@ -163,7 +163,7 @@ class AttributeTables:
             value = join_all([*built(self._engine, ref, name)] or [value])
         of_class = self.of_class(ref, name)
         if value is None:
-            if type(of_class) is not Unknown or self._declared(ref, name):
+            if type(of_class) is not Unknown or name in self._engine.project.body_names(ref):
                 return of_class
             return UNKNOWN if self._writers(ref, name) else None
         if type(value) is Unknown and type(of_class) is not Unknown:
@@ -266,9 +266,8 @@ class AttributeTables:
     def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:
         """Yield the fields of a class without its own constructor, with the values that a call puts into them."""
         names: dict[str, None] = {}
-        for base in reversed(self._engine.project.mro(ref)):
-            facts = self._engine.project.class_facts(base) if "::" in base else None
-            names.update(dict.fromkeys(facts.fields if facts is not None else ()))
+        for _, facts in reversed([*self._engine.project.own_classes(ref)]):
+            names.update(dict.fromkeys(facts.fields))
         yield from zip(names, given.positional, strict=False)
         yield from ((name, value) for name, value in given.keywords if name in names)
 
@@ -300,11 +299,9 @@ class AttributeTables:
         keys = self._keys.setdefault(ref, {})
         if name not in keys:
             owner = ref
-            for base in self._engine.project.mro(ref):
-                if "::" in base:
-                    facts = self._engine.project.class_facts(base)
-                    if facts is not None and (name in facts.writers or name in facts.fields):
-                        owner = base
+            for base, facts in self._engine.project.own_classes(ref):
+                if name in facts.writers or name in facts.fields:
+                    owner = base
             keys[name] = intern(f"{owner}.{name}")
         return keys[name]
 
@@ -320,9 +317,8 @@ class AttributeTables:
 
     def _class_body(self, ref: str, name: str) -> Value:
         project = self._engine.project
-        for base in project.mro(ref):
-            facts = project.class_facts(base) if "::" in base else None
-            if facts is None or name not in facts.fields:
+        for base, facts in project.own_classes(ref):
+            if name not in facts.fields:
                 continue
             path = base.partition("::")[0]
             file = project.files.index(path)
@@ -350,26 +346,15 @@ class AttributeTables:
             return result
         return UNKNOWN
 
-    def _declared(self, ref: str, name: str) -> bool:
-        project = self._engine.project
-        return any(
-            name in facts.fields
-            for base in project.mro(ref)
-            if "::" in base and (facts := project.class_facts(base)) is not None
-        )
-
     def _writers(self, ref: str, name: str) -> Sequence[str]:
         key = (ref, name)
         if key not in self._writing:
-            project = self._engine.project
-            found: list[str] = []
-            for base in project.mro(ref):
-                facts = project.class_facts(base) if "::" in base else None
-                for method in facts.writers.get(name, ()) if facts is not None else ():
-                    if method not in CONSTRUCTORS:
-                        assert facts is not None
-                        found.append(f"{base.partition('::')[0]}::{facts.name}.{method}")
-            self._writing[key] = tuple(found)
+            self._writing[key] = tuple(
+                f"{base}.{method}"
+                for base, facts in self._engine.project.own_classes(ref)
+                for method in facts.writers.get(name, ())
+                if method not in CONSTRUCTORS
+            )
         return self._writing[key]
 
     def has_plain_fields(self, ref: str) -> bool:
@@ -388,10 +373,8 @@ class AttributeTables:
         facts = project.class_facts(ref)
         if facts is None or not facts.fields or not self.has_plain_fields(ref):
             return []
-        path = ref.partition("::")[0]
-        methods = [f"{path}::{name}" for name in facts.methods.values()]
-        made = [(method, project.function_facts(method)) for method in methods]
-        return [m for m, f in made if f is not None and not FACTORY_DECORATORS.isdisjoint(f.decorators)][:MAX_WRITERS]
+        methods = project.own_methods(ref)
+        return [one for one in methods if not FACTORY_DECORATORS.isdisjoint(project.decorators(one))][:MAX_WRITERS]
 
 
 def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:

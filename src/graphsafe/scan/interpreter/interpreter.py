@@ -16,7 +16,7 @@ from graphsafe.report.model import Confidence, Level
 from graphsafe.rulebook.libraries import Libraries
 from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.domain.arguments import Arguments, Call, unknown_result
-from graphsafe.scan.domain.events import Event, precedence, span_of
+from graphsafe.scan.domain.events import Event, plainness, span_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.joins import join_all
@@ -120,7 +120,8 @@ class Interpreter:
             confidence = "possible"
         place = Place(frame.path, frame.function, span, kind, how)
         known = self.effects.events.get(place)
-        if known is None or precedence(guard, confidence) > precedence(known[1].guard, known[1].confidence):
+        rank = guard is not None, confidence == "possible"
+        if known is None or rank < plainness(known[1])[:2]:
             if "expr" not in words:
                 words["expr"] = expression_text(node)
             event = Event(kind, how, span, confidence, guard, level, words, once, frame.compile_test)
@@ -310,7 +311,7 @@ class Interpreter:
         ref, arguments = call.ref, call.arguments
         self.budget.readings += 1
         facts = self.project.function_facts(ref)
-        file = self.project.files.index(ref.partition("::")[0])
+        file = self.project.file_of(ref)
         assert file is not None and facts is not None
         owner = f"{file.path}::{facts.owner}" if facts.owner is not None else None
         frame = Frame(self, file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope)
@@ -338,7 +339,7 @@ class Interpreter:
     def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
         """Return the value that the annotation of a function promises, for a function that is not read."""
         node = self.project.function_node(ref)
-        file = self.project.files.index(ref.partition("::")[0])
+        file = self.project.file_of(ref)
         step = arguments is not None and any(map(depends_on_step, arguments.values()))
         if node is None or file is None or node.returns is None:
             return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))

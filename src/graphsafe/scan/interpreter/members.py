@@ -46,8 +46,6 @@ from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
-_PLAIN_BASES = frozenset(("object", "builtins.object", "abc.ABC", "typing.Generic"))
-"Classes without attributes of their own."
 MAX_SUBCLASSES = 6
 "The largest number of subclasses that are searched for an attribute which the declared class does not have."
 PARAM_GROUPS = "param_groups"
@@ -140,7 +138,8 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
         if below and len(below) <= MAX_SUBCLASSES:
             return join_all(of_instance(frame, node, Instance(ref, owner.step), name, text) for ref in below)
         return _undefined(frame, owner, name, key)
-    if type(found) is Function and found.bound is None and _is_method(frame.engine, found.ref):
+    facts = frame.project.function_facts(found.ref) if type(found) is Function and found.bound is None else None
+    if type(found) is Function and facts is not None and facts.is_method:
         # This is for `forward_core = Other.forward_core` in a class body.
         return replace(found, bound=owner)
     if type(found) is Instance:
@@ -183,9 +182,7 @@ def by_getattr(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value
     If a base class is a library's, the library may define the attribute, and Python would not call `__getattr__`.
     """
     method = frame.project.find_method(owner.ref, "__getattr__")
-    if method is None or name.startswith("__"):
-        return None
-    if any("::" not in base and base not in _PLAIN_BASES for base in frame.project.mro(owner.ref)):
+    if method is None or name.startswith("__") or frame.project.has_foreign_base(owner.ref):
         return None
     made = frame.call(node, Function(method, owner), Arguments((number(name),)))
     return None if type(made) is Unknown else made
@@ -193,8 +190,7 @@ def by_getattr(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value
 
 def _of_method(frame: Frame, node: ast.AST, owner: Instance, method: str, name: str, text: str) -> Value:
     """Return a bound method, or the value of a property."""
-    facts = frame.project.function_facts(method)
-    decorators = facts.decorators if facts is not None else ()
+    decorators = frame.project.decorators(method)
     if _PROPERTIES.isdisjoint(decorator.rpartition(".")[2] for decorator in decorators):
         return Function(method, owner)
     cached = any("cached" in decorator for decorator in decorators)
@@ -245,8 +241,9 @@ def _has(frame: Frame, owner: Instance, name: str) -> bool:
     project = frame.project
     if project.find_method(owner.ref, name) or frame.attributes.of_instance(owner, name, frame.level) is not None:
         return True
-    inherits = any("::" not in base and base not in _PLAIN_BASES for base in project.mro(owner.ref))
-    return inherits or (owner.declared and bool(frame.engine.overrides.with_attribute(owner.ref, name)))
+    return project.has_foreign_base(owner.ref) or (
+        owner.declared and bool(frame.engine.overrides.with_attribute(owner.ref, name))
+    )
 
 
 def having_field(frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
@@ -262,17 +259,10 @@ def _is_optimizer(engine: Engine, owner: Instance) -> bool:
     return any("::" not in base and base.rpartition(".")[2] == "Optimizer" for base in engine.project.mro(owner.ref))
 
 
-def _is_method(engine: Engine, ref: str) -> bool:
-    facts = engine.project.function_facts(ref)
-    return facts is not None and facts.is_method
-
-
 def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
     method = engine.project.find_method(owner.ref, name)
     if method is not None:
-        facts = engine.project.function_facts(method)
-        bound = owner if facts is not None and "classmethod" in facts.decorators else None
-        return Function(method, bound)
+        return Function(method, owner if "classmethod" in engine.project.decorators(method) else None)
     if engine.project.class_facts(f"{owner.ref}.{name}") is not None:
         return ClassValue(f"{owner.ref}.{name}")
     bases = engine.project.mro(owner.ref)

@@ -25,7 +25,7 @@ from graphsafe.scan.roots.assumed_roots import (
 )
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND
 from graphsafe.scan.symbols.index import dotted
-from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project import Project, ref_of
 
 _PAUSES = b"time.sleep(", b"ray.get("
 "Calls that wait for time or for other processes, so that no graph contains them."
@@ -212,9 +212,7 @@ class Regions:
         cls, _, name = key.rpartition(".")
         facts = self._project.class_facts(cls) if "::" in cls else None
         methods = facts.writers.get(name, ()) if facts is not None else ()
-        return facts is not None and any(
-            f"{cls.partition('::')[0]}::{facts.methods.get(method)}" in self._blocks for method in methods
-        )
+        return any(f"{cls}.{method}" in self._blocks for method in methods)
 
     def is_read_around(self, key: str) -> bool:
         """Return whether code around the graphs reads an attribute of an object and does not assign it."""
@@ -222,14 +220,14 @@ class Regions:
 
     def _named_in(self, ref: str) -> Iterator[str]:
         """Yield the classes that the file of a function defines or imports."""
-        file = self._project.files.index(ref.partition("::")[0])
+        file = self._project.file_of(ref)
         for name in (*file.classes, *file.imports) if file is not None else ():
-            binding = self._project.resolve(file, name) if file is not None else None
-            if binding is not None and binding.kind == "class":
-                yield binding.ref
+            cls = ref_of(self._project.meaning(file, name), "class")
+            if cls is not None:
+                yield cls
 
     def _replays(self, ref: str) -> bool:
-        file = self._project.files.index(ref.partition("::")[0])
+        file = self._project.file_of(ref)
         node = self._project.function_node(ref) if file is not None and file.replays else None
         return node is not None and any(is_replay(inner) for _, inner in own_nodes(node))
 

@@ -251,8 +251,8 @@ def vars_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     owner = arguments.first
     if type(owner) is not Instance or frame.attributes.is_module(owner.ref):
         return UNKNOWN
-    classes = (frame.project.class_facts(base) for base in frame.project.mro(owner.ref) if "::" in base)
-    names = {name for facts in classes if facts is not None for name in facts.writers if name.isidentifier()}
+    classes = frame.project.own_classes(owner.ref)
+    names = {name for _, facts in classes for name in facts.writers if name.isidentifier()}
     held = join_all(frame.attribute(node, owner, name, None) for name in sorted(names)) if names else UNKNOWN
     return Dict((), held)
 

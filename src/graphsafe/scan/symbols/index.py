@@ -14,7 +14,7 @@ from sys import intern
 
 from graphsafe.scan.sources.source import Source
 from graphsafe.scan.sources.suppress import comment_tokens
-from graphsafe.scan.symbols.blocks import blocks_of, bound_names, first_line, flat
+from graphsafe.scan.symbols.blocks import attribute_of, blocks_of, bound_names, first_line, flat, targets_of
 from graphsafe.scan.symbols.imports import import_targets
 
 MARK = re.compile(r"#\s*graphsafe:\s*(\w+)")
@@ -33,6 +33,7 @@ CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph", ".c
 GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 "Endings of the names of graph classes."
 
+_REGISTERING = frozenset("register_buffer register_parameter add_module register_module".split())
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 "Methods that put values into a container."
 
@@ -288,30 +289,16 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
     stack: list[ast.stmt] = list(function.body)
     while stack:
         node = stack.pop()
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets = list(node.targets)
-        elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For)):
-            targets = [node.target]
-        elif isinstance(node, ast.Expr):
+        if isinstance(node, ast.Expr):
             if isinstance(node.value, ast.Call):
                 yield from _registered(node.value, owner)
                 yield from _put_into(node.value, owner)
             continue
-        while targets:
-            target = targets.pop()
-            if isinstance(target, (ast.Tuple, ast.List)):
-                targets.extend(target.elts)
-            elif isinstance(target, ast.Subscript):
-                holder = target.value
-                if (
-                    isinstance(holder, ast.Attribute)
-                    and isinstance(holder.value, ast.Name)
-                    and holder.value.id == owner
-                ):
-                    yield items_of(holder.attr)
-            elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == owner:
-                yield target.attr
+        for target in targets_of(node):
+            is_item = isinstance(target, ast.Subscript)
+            name = attribute_of(target.value if isinstance(target, ast.Subscript) else target, owner)
+            if name is not None:
+                yield items_of(name) if is_item else name
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             for block in blocks_of(node):
                 stack.extend(block)
@@ -320,10 +307,10 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
 def _put_into(call: ast.Call, owner: str) -> Iterator[str]:
     """Yield the items of the attribute into whose container a call puts values: `self.outputs.append(out)`."""
     function = call.func
-    if isinstance(function, ast.Attribute) and function.attr in PUTS and isinstance(function.value, ast.Attribute):
-        holder = function.value
-        if isinstance(holder.value, ast.Name) and holder.value.id == owner:
-            yield items_of(holder.attr)
+    puts = isinstance(function, ast.Attribute) and function.attr in PUTS
+    holder = attribute_of(function.value, owner) if puts and isinstance(function, ast.Attribute) else None
+    if holder is not None:
+        yield items_of(holder)
 
 
 def items_of(attribute: str) -> str:
@@ -335,9 +322,8 @@ def _registered(call: ast.Call, owner: str) -> Iterator[str]:
     """Yield the name in a call such as `self.register_buffer("name", …)` or `setattr(self, "name", …)`."""
     function = call.func
     first = call.args[0] if call.args else None
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == owner:
-        registers = function.attr in ("register_buffer", "register_parameter", "add_module", "register_module")
-        if registers and isinstance(first, ast.Constant) and isinstance(first.value, str):
+    if attribute_of(function, owner) in _REGISTERING:
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
             yield first.value
     elif isinstance(function, ast.Name) and function.id == "setattr" and len(call.args) == 3:
         name = call.args[1]

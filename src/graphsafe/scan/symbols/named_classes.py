@@ -60,29 +60,24 @@ class NamedClasses:
     def _asked(self, path: str, facts: FunctionFacts, name: str) -> set[str]:
         """Return the attributes of the parameter that the function uses, or that its class uses through the attribute
         in which it stores the parameter."""
-        lines = self._project.files.source(path).lines
-        text = "\n".join(lines[facts.line - 1 : facts.end_line])
+        source = self._project.files.source(path)
+        text = "\n".join(source.lines_of(facts.line, facts.end_line))
         asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))
-        owner = self._project.class_facts(f"{path}::{facts.owner}") if facts.owner is not None else None
+        methods = self._project.own_methods(f"{path}::{facts.owner}") if facts.owner is not None else ()
         kept = rf"\bself\.(\w+)\b[^=\n]{{0,200}}=[^=\n]{{0,200}}\b{name}\b\s*(?:,|$)"
-        for attribute in re.findall(kept, text, re.M) if owner else ():
-            for qualified in owner.methods.values() if owner is not None else ():
-                method = self._project.function_facts(f"{path}::{qualified}")
-                if method is not None:
-                    body = "\n".join(lines[method.line - 1 : method.end_line])
-                    asked |= set(re.findall(rf"\bself\.{attribute}\.(\w+)", body))
+        for attribute in re.findall(kept, text, re.M) if methods else ():
+            for method in filter(None, map(self._project.function_facts, methods)):
+                body = "\n".join(source.lines_of(method.line, method.end_line))
+                asked |= set(re.findall(rf"\bself\.{attribute}\.(\w+)", body))
         return asked
 
     def _answers(self, ref: str, asked: set[str]) -> bool:
         """Return whether a class defines all used attributes of its objects. A torch module may have further
         attributes."""
         defined: set[str] = set()
-        is_open = False
-        for base in self._project.mro(ref):
-            facts = self._project.class_facts(base) if "::" in base else None
-            if facts is not None:
-                defined |= {*facts.methods, *facts.writers, *facts.fields}
-            is_open = is_open or is_module_base(base)
+        for _, facts in self._project.own_classes(ref):
+            defined |= {*facts.methods, *facts.writers, *facts.fields}
+        is_open = any(map(is_module_base, self._project.mro(ref)))
         return bool(asked & defined) and (is_open or asked <= defined)
 
 

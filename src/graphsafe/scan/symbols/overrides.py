@@ -94,15 +94,7 @@ def is_of_tests(ref: str) -> bool:
 
 def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
     """Map the name of each base to the path and name of each class that lists this base."""
-
-    def read() -> Mapping[str, Sequence[tuple[str, str]]]:
-        table: dict[str, list[tuple[str, str]]] = {}
-        for path in files.names:
-            for base, name in subclasses_in(files.data(path) or b""):
-                table.setdefault(base, []).append((path, name))
-        return table
-
-    return files.table("subclasses", read)
+    return files.found_by("subclasses", subclasses_in)
 
 
 def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:

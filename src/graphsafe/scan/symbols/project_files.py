@@ -22,6 +22,8 @@ from graphsafe.scan.symbols.blocks import statements_by_line
 from graphsafe.scan.symbols.index import FileIndex, build_index
 
 Table = TypeVar("Table")
+Place = tuple[str, str]
+"A path, and what was found in the file."
 
 MAX_SOURCES = 64
 MAX_NODE_LINES = 30_000
@@ -81,6 +83,19 @@ class Files:
         if name not in self._tables:
             self._tables[name] = make()
         return self._tables[name]  # type: ignore[return-value]
+
+    def found_by(self, name: str, find: Callable[[bytes], Iterable[tuple[str, str]]]) -> Mapping[str, list[Place]]:
+        """Return a table that is made once from the contents of all files. It maps each key that `find` yields to the
+        paths and values."""
+
+        def make() -> Mapping[str, list[Place]]:
+            found: dict[str, list[Place]] = {}
+            for path in self.names:
+                for key, value in find(self.data(path) or b""):
+                    found.setdefault(key, []).append((path, value))
+            return found
+
+        return self.table(name, make)
 
     def index(self, path: str) -> FileIndex | None:
         """Return the definitions in a file. Return None if the file cannot be read; `problems` then says why."""

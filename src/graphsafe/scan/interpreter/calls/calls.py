@@ -9,7 +9,7 @@ from collections.abc import Sequence as Seq
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import kept, weights
-from graphsafe.scan.domain.joins import element_of, join, join_all
+from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import MODEL, last_name
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -36,7 +36,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import graph_attributes
-from graphsafe.scan.interpreter import members
+from graphsafe.scan.interpreter import displays, members
 from graphsafe.scan.interpreter.calls import constructors, handed_to_loops, hooks
 from graphsafe.scan.interpreter.calls.fitting import able, fits
 from graphsafe.scan.interpreter.calls.parameters import result_declared_for
@@ -95,19 +95,8 @@ def call(frame: Frame, node: ast.Call) -> Value:
 
 
 def evaluated(frame: Frame, node: ast.Call) -> Arguments:
-    positional: list[Value] = []
+    positional, is_open = displays.evaluated(frame, node.args)
     keywords: dict[str, Value] = {}
-    is_open = False
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            value = frame.evaluate(argument.value)
-            if type(value) is Sequence and value.items is not None:
-                positional.extend(value.items)
-            else:
-                is_open = True
-                positional.append(element_of(value))
-        else:
-            positional.append(frame.evaluate(argument))
     for keyword in node.keywords:
         value = frame.evaluate(keyword.value)
         if keyword.arg is not None:
@@ -278,8 +267,7 @@ def _defined_method(
     frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Instance, method: str, arguments: Arguments
 ) -> Value:
     """Return the result of calling a method that the project defines."""
-    facts = frame.project.function_facts(method)
-    decorators = facts.decorators if facts is not None else ()
+    decorators = frame.project.decorators(method)
     if any(decorator.rpartition(".")[2] in ("property", "cached_property") for decorator in decorators):
         value = members.of_instance(frame, node, receiver, function.attr, source_text(function))
         return call_value(frame, node, value, arguments)
@@ -354,9 +342,8 @@ def _super(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Val
         if type(receiver) is Instance and name in ("register_buffer", "register_parameter"):
             _register(frame, node, receiver, name, arguments)
         bases = frame.project.mro(receiver.ref)
-        base = next(
-            (base for base in bases if frame.ops.python(base) or base == torch_functions.SAVED_TENSORS_HOOKS), None
-        )
+        known = (base for base in bases if frame.ops.python(base) or base == torch_functions.SAVED_TENSORS_HOOKS)
+        base = next(known, None)
         if name == "__init__" and base is not None:
             library.call(frame, node, base, arguments)  # the constructor of the base class may use these arguments
         elif type(receiver) is Instance and (distribution := distributions.base_of(frame, receiver)) is not None:
@@ -369,6 +356,5 @@ def _autograd(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
     method = frame.project.find_method(cls.ref, "forward")
     if method is None:
         return unknown_result(arguments)
-    facts = frame.project.function_facts(method)
-    bound = cls if facts is not None and "classmethod" in facts.decorators else None
+    bound = cls if "classmethod" in frame.project.decorators(method) else None
     return frame.call(node, Function(method, bound), replace(arguments, positional=(UNKNOWN, *arguments.positional)))

@@ -76,7 +76,7 @@ class Closures:
 
     def call_as_root(self, function: Function, given: Passed | None = None) -> Value:
         """Read a closure that a step calls, with the known arguments, and return its value."""
-        file = self._engine.project.files.index(function.ref.partition("::")[0])
+        file = self._engine.project.file_of(function.ref)
         if file is None:
             return UNKNOWN
         outside = Frame(self._engine, file, f"{file.path}::", {}, hot=True)
@@ -112,7 +112,7 @@ class Closures:
     def _frame(self, frame: Frame, function: Function) -> Frame:
         closure = function.closure or {}
         own = function.ref.startswith(frame.path + "::")
-        file = None if own else self._engine.project.files.index(function.ref.partition("::")[0])
+        file = None if own else self._engine.project.file_of(function.ref)
         return Frame(
             self._engine,
             file or frame.file,

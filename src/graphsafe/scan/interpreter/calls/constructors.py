@@ -10,19 +10,15 @@ from graphsafe.scan.domain.record import Edge
 from graphsafe.scan.domain.summary import CallEdge
 from graphsafe.scan.domain.values import (
     ClassValue,
-    Dict,
-    Function,
     Instance,
     Number,
     Passed,
-    Sequence,
     Tensor,
-    Union,
     Value,
     depends_on_step,
     options,
 )
-from graphsafe.scan.domain.widening import widened
+from graphsafe.scan.domain.widening import parts_of, widened
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.calls import validators
 from graphsafe.scan.interpreter.given_values import is_optimizer
@@ -81,16 +77,9 @@ def _fits_in(passed: Passed, room: int) -> bool:
     held = [*passed.positional, *(value for _, value in passed.keywords)]
     while held:
         value = held.pop()
-        if isinstance(value, Union):
-            held += value.options
-        elif isinstance(value, Sequence):
-            held += value.items if value.items is not None else (value.elem,)
-        elif isinstance(value, Dict):
-            held += (value.elem, *(item for _, item in value.items))
-        elif isinstance(value, Function):
-            held += (*value.partial, *(item for _, item in value.partial_keywords))
-            held += () if value.bound is None else (value.bound,)
-        elif isinstance(value, Instance) and value.given is not None and not (room and _fits_in(value.given, room - 1)):
+        if not isinstance(value, Instance):
+            held += parts_of(value)
+        elif value.given is not None and not (room and _fits_in(value.given, room - 1)):
             return False
     return True
 

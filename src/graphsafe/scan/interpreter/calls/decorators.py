@@ -9,6 +9,7 @@ from graphsafe.scan.domain.values import Dict, Function, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import FunctionFacts
+from graphsafe.scan.symbols.project import ref_of
 
 
 def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None:
@@ -60,14 +61,9 @@ def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Argum
 
 
 def _may_wrap(engine: Engine, ref: str, decorator: str) -> bool:
-    file = engine.project.files.index(ref.partition("::")[0])
-    head, *rest = decorator.partition("(")[0].split(".")
-    binding = engine.project.resolve(file, head) if file is not None else None
-    if binding is not None and rest:
-        binding = engine.project.member(binding, rest)
-    if binding is None or binding.kind != "function":
-        return False
-    node = engine.project.function_node(binding.ref)
+    project = engine.project
+    function = ref_of(project.meaning(project.file_of(ref), decorator.partition("(")[0]), "function")
+    node = project.function_node(function) if function is not None else None
     return node is not None and makes_function(node)
 
 
@@ -80,7 +76,7 @@ def makes_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _wrapped(engine: Engine, ref: str) -> Function | None:
-    file = engine.project.files.index(ref.partition("::")[0])
+    file = engine.project.file_of(ref)
     node = engine.project.function_node(ref)
     if file is None or node is None:
         return None

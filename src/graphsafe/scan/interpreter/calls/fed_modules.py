@@ -55,11 +55,11 @@ def _kind(frame: Frame, value: Value) -> str:
 def _steps_on_tensor(frame: Frame, ref: str) -> bool:
     """Return whether the first parameter of a module's `forward` is a tensor, by its annotation or by its use."""
     method = frame.project.find_method(ref, "forward")
-    node = frame.project.function_node(method) if method is not None else None
+    node = frame.project.method_node(ref, "forward")
     first = parameters(node)[1:2] if node is not None else []
     if method is None or node is None or not first or first[0] in node.args.kwonlyargs:
         return False
-    file = frame.project.files.index(method.partition("::")[0])
+    file = frame.project.file_of(method)
     declared = first[0].annotation
     if declared is not None and file is not None:
         return type(annotated(frame.engine, file, declared)) is Tensor

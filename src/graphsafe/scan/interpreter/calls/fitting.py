@@ -9,8 +9,6 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.values import Function, Instance, Value
 from graphsafe.scan.execution.frame import Engine, Frame
 
-_PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
-
 
 def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
     """Keep the receivers that have a method with this name and these keywords. On the others, the call would raise an
@@ -23,7 +21,7 @@ def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keywo
         if type(option) is not Instance
         or _takes(frame.engine, frame.project.find_method(option.ref, name), keywords)
         or frame.attributes.of_instance(option, name, frame.level) is not None
-        or any("::" not in base and base not in _PLAIN_BASES for base in frame.project.mro(option.ref))
+        or frame.project.has_foreign_base(option.ref)
     ]
     return left or receivers
 

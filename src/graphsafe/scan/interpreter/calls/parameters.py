@@ -218,10 +218,8 @@ class _Parameter:
 
     def _is_of_library(self) -> bool:
         """Return whether the annotation names a class of a library without tensors: `pymatgen.core.Structure`."""
-        project, file = self.frame.project, self.frame.file
-        head, *rest = (dotted(self.node.annotation) or "").split(".") if self.node.annotation is not None else ("",)
-        binding = project.resolve(file, head) if head else None
-        named = project.member(binding, rest) if binding is not None else None
+        name = dotted(self.node.annotation) if self.node.annotation is not None else None
+        named = self.frame.project.meaning(self.frame.file, name or "")
         return named is not None and named.kind == "lib" and _WITH_TENSORS.search(named.name) is None
 
     def _named(self) -> str | None:

@@ -43,7 +43,7 @@ def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp):
         parts = [answer(frame, part, compiled) for part in test.values]
-        return _either(parts) if isinstance(test.op, ast.Or) else _all(parts)
+        return decided(parts, isinstance(test.op, ast.Or))
     return None
 
 
@@ -58,14 +58,10 @@ def asks_tracers(test: ast.expr, branch: bool) -> bool:
     return branch and isinstance(test, ast.Call) and TRACING.search(dotted(test.func) or "") is not None
 
 
-def _either(parts: Iterable[bool | None]) -> bool | None:
+def decided(parts: Iterable[bool | None], decisive: bool) -> bool | None:
+    """Return the result of `or` (for which True is decisive) or `and` (False), or None if unknown operands decide."""
     known = set(parts)
-    return True if True in known else None if None in known else False
-
-
-def _all(parts: Iterable[bool | None]) -> bool | None:
-    known = set(parts)
-    return False if False in known else None if None in known else True
+    return decisive if decisive in known else None if None in known else not decisive
 
 
 def may_answer(call: ast.Call) -> bool:
@@ -111,7 +107,7 @@ def _helper(engine: Engine, ref: str, compiled: bool) -> bool | None:
 
 def _read(engine: Engine, ref: str, compiled: bool) -> bool | None:
     node = engine.project.function_node(ref)
-    file = engine.project.files.index(ref.partition("::")[0])
+    file = engine.project.file_of(ref)
     if node is None or file is None:
         return None
     statements = list(_tried(node.body))
@@ -152,4 +148,4 @@ def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, co
             found.append(answer(frame, statement.value, compiled))
     if sum(isinstance(statement, ast.Assign) for statement in statements) > 1:
         return None
-    return _either(found) if found else None
+    return decided(found, True) if found else None

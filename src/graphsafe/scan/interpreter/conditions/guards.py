@@ -25,7 +25,7 @@ from graphsafe.scan.domain.values import (
     without_none,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_tracers, may_answer
+from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_tracers, decided, may_answer
 from graphsafe.scan.models import type_tests
 from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.state import provenance
@@ -146,9 +146,8 @@ def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> b
         inner = _captured(frame, test.operand, compiled, depth)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp) and depth:
-        decisive = isinstance(test.op, ast.Or)
-        parts = {_captured(frame, part, compiled, depth) for part in test.values}
-        return decisive if decisive in parts else not decisive if parts == {not decisive} else None
+        parts = [_captured(frame, part, compiled, depth) for part in test.values]
+        return decided(parts, isinstance(test.op, ast.Or))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
         return _set_by_answer(frame, test, compiled)
     return None
@@ -235,12 +234,9 @@ def _is_fixed(frame: Frame, node: ast.expr, truth: bool) -> bool:
 
 
 def _narrow_none(frame: Frame, env: dict[str, Value], test: ast.Compare, branch: bool) -> None:
-    right = test.comparators[0]
-    if not (isinstance(right, ast.Constant) and right.value is None):
-        return
-    is_none = isinstance(test.ops[0], (ast.Is, ast.Eq)) is branch
-    if isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
-        _update(frame, env, test.left, (lambda value: NONE) if is_none else without_none)
+    if is_none(test.comparators[0]) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
+        found = isinstance(test.ops[0], (ast.Is, ast.Eq)) is branch
+        _update(frame, env, test.left, (lambda value: NONE) if found else without_none)
 
 
 def asks_for_parameter(frame: Frame, test: ast.expr) -> bool:
@@ -263,11 +259,8 @@ def place(frame: Frame, test: ast.expr) -> None:
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)):
         return
     kind, right = test.left, test.comparators[0]
-    if (
-        isinstance(right, ast.Constant)
-        and right.value in ("cpu", "cuda")
-        and (dotted(kind) or "").endswith(DEVICE_TYPE)
-    ):
+    names_device = isinstance(right, ast.Constant) and right.value in ("cpu", "cuda")
+    if names_device and isinstance(right, ast.Constant) and (dotted(kind) or "").endswith(DEVICE_TYPE):
         where: Where = "host" if right.value == "cpu" else "device"
         tensor = kind.value.value  # type: ignore[attr-defined]
 
