@@ -240,8 +240,8 @@ class Globals(Protocol):
 class Closures(Protocol):
     """The functions and lambdas that are defined inside other functions."""
 
-    @property
-    def given(self) -> dict[str, tuple[list[str], Arguments]]: ...
+    given: Mapping[str, tuple[list[str], Arguments]]
+
     def define(self, frame: Frame, node: Definition | ast.Lambda) -> Function: ...
     def call(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value: ...
 

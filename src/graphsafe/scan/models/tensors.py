@@ -167,9 +167,9 @@ def _asked_of_to(node: ast.Call, tensor: Tensor, arguments: Arguments) -> tuple[
             target = device_named(value)
             if type(value) is Tensor:
                 dtype = value.dtype
-            elif target is None and type(value) is Unknown and _says_device(node.args[0]):
+            elif target is None and type(value) is Unknown and _says(node.args[0], "device"):
                 target = DeviceValue("any")
-            elif target is None and type(value) is Unknown and value.device and not _says_dtype(node.args[0]):
+            elif target is None and type(value) is Unknown and value.device and not _says(node.args[0], "type"):
                 # The argument is another tensor of the step.
                 target, dtype = DeviceValue("device"), None
     device = arguments.keywords.get("device")
@@ -180,12 +180,8 @@ def _asked_of_to(node: ast.Call, tensor: Tensor, arguments: Arguments) -> tuple[
     return target, dtype
 
 
-def _says_device(node: ast.expr) -> bool:
-    return "device" in ast.unparse(node).lower()
-
-
-def _says_dtype(node: ast.expr) -> bool:
-    return "type" in ast.unparse(node).lower()
+def _says(node: ast.expr, word: str) -> bool:
+    return word in ast.unparse(node).lower()
 
 
 def _cuda(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
@@ -199,26 +195,16 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
     if tensor.where == "host" and target.where != "host":
         if not (tensor.pinned and may_be_true(non_blocking)):
             how = "literal" if tensor.literal else "blocking"
-            confidence: Confidence = (
-                "likely" if (tensor.certain and target.where == "device") or tensor.literal else "possible"
-            )
-            if tensor.certain and target.where == "any":
-                confidence = "likely"
-            if target.maybe_host or (tensor.maybe_pinned and may_be_true(non_blocking)):
-                confidence = "possible"
+            doubtful = target.maybe_host or (tensor.maybe_pinned and may_be_true(non_blocking))
+            confidence: Confidence = "likely" if (tensor.certain or tensor.literal) and not doubtful else "possible"
             frame.emit("Transfer", how, node, confidence, None, value=describe(tensor), **_memory(tensor))
         else:
             refills.copied(frame, node, tensor)
         return replace(tensor, where="device", fresh=True, attr=None, literal=False, maybe_host=target.maybe_host)
     if tensor.where != "host" and target.where == "host":
         if not may_be_true(non_blocking):
-            frame.emit(
-                "Transfer",
-                "to-host",
-                node,
-                confidence_of(tensor, tensor.where == "device"),
-                value=describe(tensor),
-            )
+            confidence = confidence_of(tensor, tensor.where == "device")
+            frame.emit("Transfer", "to-host", node, confidence, value=describe(tensor))
         return replace(tensor, where="host", fresh=True, attr=None)
     if tensor.where == "any" and target.where == "device":
         return replace(tensor, where="device")

@@ -33,6 +33,7 @@ from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.models import operations
 from graphsafe.scan.models.op_arguments import device_named, may_be_true, tensors_in
 from graphsafe.scan.symbols.custom_ops import function_behind
+from graphsafe.scan.symbols.index import CAPTURING_MODES
 
 Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
@@ -124,7 +125,7 @@ def sequential(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def compile(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     function = arguments.get(0, "model")
     mode = const_of(arguments.keywords.get("mode"))
-    if mode in ("reduce-overhead", "max-autotune"):
+    if mode in CAPTURING_MODES:
         root_of(frame.engine, function, f"torch.compile(mode={mode!r})")
     return function if function is not None else UNKNOWN
 
@@ -198,20 +199,12 @@ def cond(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if op is not None:
         operations.by_table(frame, node, op, "torch.cond", None, arguments)
     operands = arguments.get(3, "operands")
-    values = (
-        operands.items
-        if type(operands) is Sequence and operands.items is not None
-        else (element_of(operands),)
-        if operands is not None
-        else ()
-    )
-    branches = [arguments.get(1, "true_fn"), arguments.get(2, "false_fn")]
-    results = [
-        frame.call_value(node, branch, replace(arguments, positional=tuple(values), keywords={}))
-        for branch in branches
-        if branch is not None
-    ]
-    return join_all(results)
+    values: tuple[Value, ...] = () if operands is None else (element_of(operands),)
+    if type(operands) is Sequence and operands.items is not None:
+        values = operands.items
+    given = replace(arguments, positional=values, keywords={})
+    branches = (arguments.get(1, "true_fn"), arguments.get(2, "false_fn"))
+    return join_all(frame.call_value(node, branch, given) for branch in branches if branch is not None)
 
 
 def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

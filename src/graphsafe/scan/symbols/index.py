@@ -24,10 +24,9 @@ HANDING_OVER = ("_hook(", ".forward = ")
 "Code on lines that pass a function to torch, which then calls it in every step."
 GRAPHED = ("make_graphed_callables", "CudaGraphModule")
 "Endings of the names of functions and classes that capture a callable: those of PyTorch and tensordict."
-CAPTURE_WORDS = (
-    *("graph(", *GRAPHED, "capture_begin", "accelerator.Graph"),
-    *("reduce-overhead", "max-autotune"),
-)
+CAPTURING_MODES = ("reduce-overhead", "max-autotune")
+"Modes of torch.compile that capture."
+CAPTURE_WORDS = ("graph(", *GRAPHED, "capture_begin", "accelerator.Graph", *CAPTURING_MODES)
 CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph", ".capture_begin")
 "Endings of the names of context managers that capture."
 GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
@@ -271,13 +270,16 @@ def elements(node: ast.expr) -> Sequence[ast.expr]:
 
 def decorator_name(node: ast.expr) -> str | None:
     """Return a decorator's dotted name. The mode of a `torch.compile` follows in parentheses."""
-    if isinstance(node, ast.Call):
-        name = dotted(node.func)
-        for keyword in node.keywords:
-            if keyword.arg == "mode" and isinstance(keyword.value, ast.Constant):
-                return f"{name}({keyword.value.value!s})"
-        return name
-    return dotted(node)
+    if not isinstance(node, ast.Call):
+        return dotted(node)
+    mode = _mode_of(node)
+    return f"{dotted(node.func)}({mode})" if mode is not None else dotted(node.func)
+
+
+def _mode_of(call: ast.Call) -> str | None:
+    """Return the constant that a call passes as `mode`."""
+    given = (word.value for word in call.keywords if word.arg == "mode" and isinstance(word.value, ast.Constant))
+    return next((str(constant.value) for constant in given), None)
 
 
 def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
@@ -344,11 +346,6 @@ def captures(node: ast.AST) -> bool:
             name = dotted(inner.func) or ""
             if name.endswith((*GRAPHED, "capture_begin", "accelerator.Graph")):
                 return True
-            if name.endswith("compile") and any(
-                keyword.arg == "mode"
-                and isinstance(keyword.value, ast.Constant)
-                and keyword.value.value in ("reduce-overhead", "max-autotune")
-                for keyword in inner.keywords
-            ):
+            if name.endswith("compile") and _mode_of(inner) in CAPTURING_MODES:
                 return True
     return False

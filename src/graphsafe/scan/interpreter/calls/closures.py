@@ -30,7 +30,7 @@ class Closures:
         self._called: set[int] = set()
         "The ids of the closures that the function which is being interpreted is calling now."
         self._count = 0
-        self.given: dict[str, tuple[list[str], Arguments]] = {}
+        self.given: Mapping[str, tuple[list[str], Arguments]] = {}
         "Function whose wrapper is being read -> its parameters and the arguments of the call."
 
     def next_id(self) -> int:

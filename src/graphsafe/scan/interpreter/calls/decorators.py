@@ -35,15 +35,12 @@ def call_wrapper(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, mad
     if type(rest) is Dict:
         keywords.update((str(name), value) for name, value in rest.items)
     arguments = Arguments(tuple(frame.env[name] for name in names), keywords, spec.vararg is not None)
-    given = frame.engine.closures.given
-    before, given[frame.ref] = given.get(frame.ref), (names, arguments)
+    closures = frame.engine.closures
+    before, closures.given = closures.given, {**closures.given, frame.ref: (names, arguments)}
     try:
-        return frame.engine.closures.call(frame, node, made, arguments)
+        return closures.call(frame, node, made, arguments)
     finally:
-        if before is None:
-            del given[frame.ref]
-        else:
-            given[frame.ref] = before
+        closures.given = before
 
 
 def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Arguments:
