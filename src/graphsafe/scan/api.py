@@ -74,12 +74,7 @@ def scan_paths(
     # This already parses files, which has to go as deep as later.
     candidates = run_deep(lambda: find_candidates(files, wanted, config, root_patterns(config, rulebook)))
     settled = kept.indexes().union(candidates.paths)
-    missing = {
-        path: files.names[path]
-        for path in candidates.paths
-        if path in files.names and path not in files.indexes and Path(path) not in buffers
-    }
-    files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
+    _index(files, candidates, jobs, buffers)
     others = [path for path in wanted if path not in settled]
     driver = Driver(files, config, rulebook, candidates)
     read = _reading(driver, candidates, jobs, progress)
@@ -109,11 +104,17 @@ def explain_path(
     files, given = _files(paths, config, {})
     wanted = definitions(files, config.root, name)
     candidates = find_candidates(files, list(files.names), config, root_patterns(config, rulebook))
-    missing = {path: files.names[path] for path in candidates.paths if path in files.names}
-    files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
+    _index(files, candidates, jobs, buffers={})
     driver = Driver(files, config, rulebook, candidates)
     run_deep(_reading(driver, candidates, jobs, progress))
     return hotness_of(wanted, files, driver.record, HotnessRules(config), frozenset(map(str, given)))
+
+
+def _index(files: Files, candidates: Candidates, jobs: int | None, buffers: Mapping[Path, bytes]) -> None:
+    """Index the candidates in several processes if there are many."""
+    known = (path for path in candidates.paths if path in files.names and path not in files.indexes)
+    missing = {path: files.names[path] for path in known if Path(path) not in buffers}
+    files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
 
 
 def _files(

@@ -22,9 +22,7 @@ from graphsafe.scan.domain.state_log import UseKind
 from graphsafe.scan.domain.summary import Effects, Item, Summary
 from graphsafe.scan.domain.values import UNKNOWN, Function, Instance, Passed, Value, as_tensor, confidence_of, describe
 from graphsafe.scan.execution.budget import CallBudget
-from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.index import FileIndex
-from graphsafe.scan.symbols.named_classes import NamedClasses
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Binding, Project
 
@@ -266,10 +264,6 @@ class Engine(Protocol):
     def budget(self) -> CallBudget: ...
     @property
     def overrides(self) -> Overrides: ...
-    @property
-    def variables(self) -> Variables: ...
-    @property
-    def named_classes(self) -> NamedClasses: ...
     @property
     def attributes(self) -> Attributes: ...
     @property

@@ -15,7 +15,7 @@ from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.rulebook.libraries import Libraries
 from graphsafe.rulebook.vocabulary import EventKind
-from graphsafe.scan.domain.arguments import Arguments, Call, unknown_result
+from graphsafe.scan.domain.arguments import Arguments, Call, behind_partial, unknown_result
 from graphsafe.scan.domain.events import Event, plainness, span_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import state_of
@@ -60,8 +60,6 @@ from graphsafe.scan.sources.node_memo import expression_text
 from graphsafe.scan.state import straight_line
 from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step_tests import is_called_seldom
-from graphsafe.scan.symbols.environment import Variables
-from graphsafe.scan.symbols.named_classes import NamedClasses
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
@@ -94,8 +92,6 @@ class Interpreter:
         self.attributes = attributes.AttributeTables(self)
         self.globals = ModuleLevel(self)
         self.overrides = Overrides(project, self.budget.holds)
-        self.variables = Variables(project)
-        self.named_classes = NamedClasses(project)
         self.closures = Closures(self)
         self.expressions = expressions.HANDLERS
         self.loops_of: Callable[[str], tuple[int, ...] | None] = lambda ref: None
@@ -184,13 +180,7 @@ class Interpreter:
         hot = hot and not (frame.step_loops and is_called_seldom(qualified))
         if hot:
             self.note_call(frame, node, ref, facts.line)
-        if function.partial or function.partial_keywords:
-            arguments = Arguments(
-                (*function.partial, *arguments.positional),
-                {**dict(function.partial_keywords), **arguments.keywords},
-                arguments.open,
-            )
-        arguments = decorators.passed_on(self, function, arguments)
+        arguments = decorators.passed_on(self, function, behind_partial(function, arguments))
         guarded = frame.guard is not None or bool(frame.unlikely)
         once = not guarded and bool(frame.lazy) and is_filled_here(frame)
         depth = 1 if frame.hot else frame.depth + 1

@@ -145,9 +145,9 @@ def _placed_by_operand(frame: Frame, node: ast.expr, tensor: Tensor, other: Tens
 def promote(a: Dtype | None, b: Dtype | None) -> Dtype | None:
     if a == b:
         return a
-    if a is None or b is None:
-        return "float" if "float" in (a, b) else None
-    return "float" if "float" in (a, b) else "int"
+    if "float" in (a, b):
+        return "float"
+    return None if None in (a, b) else "int"
 
 
 def unary(frame: Frame, node: ast.UnaryOp) -> Value:

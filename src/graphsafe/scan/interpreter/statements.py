@@ -194,13 +194,13 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
     verdict.enter(frame, branch)
 
 
-def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
+def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
     """Interpret the body once. In hot code, interpret it a second time, with the values that the names have after the
     first time.
 
     Further iterations follow as long as names are bound to new functions, as in `state = state(machine)`.
     """
-    body, lazy_count, hot, between = node.body, len(frame.lazy), frame.hot, frame.between
+    around, lazy_count, hot, between = frame.conditions, len(frame.lazy), frame.hot, frame.between
     is_step = node.lineno in frame.step_loops
     frame.hot = hot or (is_step and not is_short(node))
     # The lines of an outer loop that are not in the inner loop run between the steps of the inner loop.
@@ -208,12 +208,14 @@ def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_ea
     for rounds in range(1, MAX_ROUNDS + 1 if frame.hot else 2):
         start = dict(frame.env)
         before_each()
-        execute(frame, body)
+        execute(frame, node.body)
         del frame.lazy[lazy_count:]
         frame.env = merge([frame.env, start], start)
         if frame.env == start or (rounds > 1 and not binds_more_functions(start, frame.env)):
             break
     frame.hot, frame.between = hot, between
+    frame.leave(around)
+    execute(frame, node.orelse)
 
 
 def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
@@ -224,17 +226,11 @@ def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool
 def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> None:
     iterable = protocols.iterated(frame, node.iter, frame.evaluate(node.iter))
     item = element_of(iterable)
-    around = frame.conditions
-    _loop_body(frame, node, lambda: assign(frame, node.target, item, node))
-    frame.leave(around)
-    execute(frame, node.orelse)
+    _loop(frame, node, lambda: assign(frame, node.target, item, node))
 
 
 def _while(frame: Frame, node: ast.While) -> None:
-    around = frame.conditions
-    _loop_body(frame, node, lambda: _enter_while(frame, node))
-    frame.leave(around)
-    execute(frame, node.orelse)
+    _loop(frame, node, lambda: _enter_while(frame, node))
 
 
 def _enter_while(frame: Frame, node: ast.While) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Record
@@ -156,16 +156,14 @@ class Regions:
         return True
 
     def _replays_before(self, ref: str, line: int) -> bool:
-        node = self._project.function_node(ref)
-        calls = (inner for _, inner in own_nodes(node) if isinstance(inner, ast.Call)) if node is not None else ()
+        calls = (inner for _, inner in self._nodes(ref) if isinstance(inner, ast.Call))
         return any(is_plain_replay(call) and call.lineno < line for call in calls)
 
     def _loops_after(self, ref: str, line: int, captured: int) -> bool:
         """Return whether a loop around a line begins after the last capture of the function."""
-        node = self._project.function_node(ref)
-        return node is not None and any(
+        return any(
             isinstance(inner, LOOPS) and captured < inner.lineno <= line <= (inner.end_lineno or inner.lineno)
-            for _, inner in own_nodes(node)
+            for _, inner in self._nodes(ref)
         )
 
     def captures_after(self, ref: str, line: int) -> bool:
@@ -179,11 +177,10 @@ class Regions:
 
     def _captures_next(self, ref: str, line: int) -> bool:
         """Return whether a later statement in the same block captures unconditionally."""
-        node = self._project.function_node(ref)
-        captures = {*self._captures_of(ref)} if node is not None else set()
+        captures = {*self._captures_of(ref)}
         return any(
             isinstance(one, (ast.Expr, ast.Assign)) and one.lineno in captures and first.lineno <= line
-            for _, around in (own_nodes(node) if node is not None and captures else ())
+            for _, around in (self._nodes(ref) if captures else ())
             for name in ("body", "orelse")
             if isinstance(block := getattr(around, name, None), list)
             for position, first in enumerate(block)
@@ -198,8 +195,7 @@ class Regions:
 
     def _find_captures(self, ref: str) -> Iterator[int]:
         """Yield the lines of a function that call a capturing function, or that drop graphs: `self.graphs.clear()`."""
-        node = self._project.function_node(ref)
-        for _, inner in own_nodes(node) if node is not None else ():
+        for _, inner in self._nodes(ref):
             if isinstance(inner, ast.Call):
                 holder, _, name = (dotted(inner.func) or "").rpartition(".")
                 if name in self._capturing or (name == "clear" and "graph" in holder):
@@ -228,8 +224,12 @@ class Regions:
 
     def _replays(self, ref: str) -> bool:
         file = self._project.file_of(ref)
-        node = self._project.function_node(ref) if file is not None and file.replays else None
-        return node is not None and any(is_replay(inner) for _, inner in own_nodes(node))
+        return file is not None and file.replays and any(is_replay(inner) for _, inner in self._nodes(ref))
+
+    def _nodes(self, ref: str) -> Iterable[tuple[ast.AST, ast.AST]]:
+        """Return the nodes of a function, each with its parent, except those of inner functions."""
+        node = self._project.function_node(ref)
+        return own_nodes(node) if node is not None else ()
 
     def _pauses(self, ref: str) -> bool:
         facts = self._project.function_facts(ref)

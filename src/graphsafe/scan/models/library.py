@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
@@ -47,9 +47,6 @@ from graphsafe.scan.models import (
     spelled_out,
     torch_functions,
 )
-
-Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
-
 
 _INTEGERS = "uint8 int8 int16 int32 int64 short int long uint16 uint32 uint64".split()
 _FLOATS = "float16 float32 float64 bfloat16 half float double float8_e4m3fn float8_e5m2 float8_e4m3fnuz".split()
@@ -169,7 +166,7 @@ def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return replace(made, step=made.step or any(map(depends_on_step, fields.values())))
 
 
-_FUNCTIONS: Mapping[str, Handler] = {
+_FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     **dict.fromkeys(("typing.cast", "typing_extensions.cast"), _promised),
     "torch.device": torch_functions.device,
     "torch.Generator": runtime_objects.generator,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
@@ -34,8 +33,6 @@ from graphsafe.scan.models import operations
 from graphsafe.scan.models.op_arguments import device_named, may_be_true, tensors_in
 from graphsafe.scan.symbols.custom_ops import function_behind
 from graphsafe.scan.symbols.index import CAPTURING_MODES
-
-Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
 _COMPUTING = ("torch.nn.functional.", "torch.special.", "torch.fft.")
 "Modules of torch whose functions compute tensors from tensors."

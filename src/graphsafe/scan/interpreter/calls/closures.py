@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from sys import intern
 
-from graphsafe.scan.domain.arguments import Arguments, arguments_of
+from graphsafe.scan.domain.arguments import Arguments, arguments_of, behind_partial
 from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.record import Failure
 from graphsafe.scan.domain.summary import Included, Summary
@@ -88,12 +88,9 @@ class Closures:
 
     def _interpreted(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
         node = function.node
-        bound = (function.bound,) if function.bound is not None else ()
-        arguments = Arguments(
-            (*function.partial, *bound, *arguments.positional),
-            {**dict(function.partial_keywords), **arguments.keywords},
-            arguments.open,
-        )
+        if function.bound is not None:
+            arguments = Arguments((function.bound, *arguments.positional), arguments.keywords, arguments.open)
+        arguments = behind_partial(function, arguments)
         inner = self._frame(frame, function)
         inner.inlined = True
         if frame.hot and function.ref != frame.ref:

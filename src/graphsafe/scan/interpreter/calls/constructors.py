@@ -25,6 +25,7 @@ from graphsafe.scan.interpreter.given_values import is_optimizer
 from graphsafe.scan.models import distributions, library
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import kept_names, parameters
+from graphsafe.scan.symbols.environment import variable_made
 
 MAX_COMPOSED = 4
 "The largest nesting of objects for which constructor arguments are kept."
@@ -33,7 +34,7 @@ _RECORDS = ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict")
 
 def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Arguments) -> Value:
     """Return the object that a call of a class of the project makes."""
-    variable = frame.engine.variables.made(cls, arguments)
+    variable = variable_made(frame.project, cls, arguments)
     if variable is not None:
         return variable
     bases = frame.project.mro(cls.ref)

@@ -38,6 +38,7 @@ from graphsafe.scan.models import numpy_reads
 from graphsafe.scan.symbols.blocks import Definition, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, dotted, is_none
+from graphsafe.scan.symbols.named_classes import class_named
 
 _CONTEXT = Dict((("saved_tensors", of_elements("tuple", Unknown(step=True, device=True))),), UNKNOWN)
 "The `ctx` of an autograd function. Its attributes other than `saved_tensors` are tensors, sizes and flags."
@@ -224,7 +225,7 @@ class _Parameter:
         """Return the class to which the parameter's name refers."""
         frame = self.frame
         facts = frame.project.function_facts(frame.ref) if self.node.annotation is None else None
-        return frame.engine.named_classes.of(frame.ref, facts, self.node.arg) if facts is not None else None
+        return class_named(frame.project, frame.ref, facts, self.node.arg) if facts is not None else None
 
     def _is_tensor_by_use(self, from_step: bool) -> bool:
         """Return whether the parameter is a tensor because the body uses it as one, or because it belongs to a root and
