@@ -217,15 +217,9 @@ def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress:
 
 
 def _report(
-    driver: Driver,
-    linter: Linter,
-    candidates: Candidates,
-    others: Iterable[str],
-    wanted: Sequence[str],
-    op_table: str,
+    driver: Driver, linter: Linter, candidates: Candidates, others: Iterable[str], wanted: Sequence[str], op_table: str
 ) -> Report:
-    """Make the report. `others` are wanted files whose source names no root; they are only checked to be legal
-    Python."""
+    """Make the report. `others` are wanted files that name no root; they are only checked to be legal Python."""
     for path in others:
         driver.project.files.check(path)
     return Report(

@@ -100,8 +100,7 @@ class Step:
 
     @property
     def is_shareable(self) -> bool:
-        """Whether any process can take the step, because it refers neither to syntax nor to targets of another
-        process."""
+        """Whether any process can take the step: it refers neither to syntax nor to targets of another process."""
         receiver = self.receiver
         is_plain = receiver is None or (type(receiver) is Instance and receiver.given is None)
         return is_plain and self.given is None and self.kind != "target"
@@ -150,8 +149,7 @@ class Driver:
         return self._engine.budget.is_spent()
 
     def look_into(self, path: str) -> list[Step]:
-        """Return the steps of a file, or the configured targets for the pseudo-file TARGETS. Failures go into the
-        record."""
+        """Return the steps of a file, or the configured targets for TARGETS. Failures go into the record."""
         if path == TARGETS:
             self._targets.update(configured_factories(self.project, self._config))
             return [Step("target", ref) for ref in self._targets]
@@ -175,8 +173,7 @@ class Driver:
         self.conclude([self.outcome()])
 
     def reached(self) -> frozenset[str]:
-        """Return the roots, and the functions that hot code calls, in the part of the project that this process has
-        read."""
+        """Return the roots, and the functions that hot code calls, in the part that this process has read."""
         summaries = included(self._read.values())
         called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
         return frozenset(called.union(self._whys))
@@ -222,11 +219,8 @@ class Driver:
         """Return whether a file that was not searched for roots defines a module."""
         return has_module(self._engine, self._candidates.paths, self._paths, self._loops, self._rulebook.entry_points)
 
-    def assumed(self, reached: Set[str]) -> list[Step]:
-        """Return the functions that look as if they run in a step, if hot code has not reached them."""
-        return [*self._assumed(reached)]
-
-    def _assumed(self, reached: Set[str]) -> Iterator[Step]:
+    def assumed(self, reached: Set[str]) -> Iterator[Step]:
+        """Yield the functions that look as if they run in a step, if hot code has not reached them."""
         for path in self._looked_for_roots:
             file = self.project.files.index(path)
             if file is None:
@@ -367,8 +361,7 @@ class Driver:
         return NONE
 
     def _constructor_arguments(self, step: Step) -> Arguments:
-        """Return the known constructor arguments of a class whose constructor captures; no arguments for any other
-        step."""
+        """Return the known arguments of a constructor that captures; no arguments for any other step."""
         cls, _, name = step.ref.rpartition(".")
         captures = step.kind == "site" and name == "__init__"
         return self._engine.attributes.told(cls, step.ref) if captures else Arguments()

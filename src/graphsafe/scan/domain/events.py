@@ -1,5 +1,4 @@
-"""The events that reading hot code emits. There are few kinds, and rules match them as data
-(`rulebook/vocabulary.py`)."""
+"""The events of hot code. There are few kinds, and rules match them as data (`rulebook/vocabulary.py`)."""
 
 from __future__ import annotations
 

@@ -142,8 +142,7 @@ class Queries:
         return self._work_out(number, work, layer)
 
     def rest_on_all(self) -> None:
-        """Make the running answers valid only during the outermost question, because they depend on the stack of
-        questions."""
+        """Make the running answers valid only during the outermost question: they depend on the stack."""
         self._rest_on(0)
 
     def _rest_on(self, position: int) -> None:

@@ -22,11 +22,10 @@ from graphsafe.scan.domain.state_log import UseKind
 from graphsafe.scan.domain.summary import Effects, Item, Summary
 from graphsafe.scan.domain.values import UNKNOWN, Function, Instance, Passed, Value, as_tensor, confidence_of, describe
 from graphsafe.scan.execution.budget import CallBudget
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Binding, Project
-
-Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +146,7 @@ class Frame:
         return UNKNOWN if handler is None else handler(self, node)
 
     def evaluate_quietly(self, node: ast.expr) -> Value:
-        """Return the value of an expression without recording effects, for expressions that are evaluated more than
-        once."""
+        """Return the value of an expression without its effects, for expressions that are evaluated more than once."""
         return self.engine.quietly(lambda: self.evaluate(node))
 
     def name(self, name: str) -> Value:

@@ -108,8 +108,7 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
 
 
 def _perhaps_in_place(held: Value, value: Value) -> Value:
-    """Return the result of `held += …`. If the old value is unknown, it may be a tensor, and then no new tensor is
-    made."""
+    """Return the result of `held += …`. An unknown old value may be a tensor, and then no new one is made."""
     return replace(value, certain=False) if type(held) is Unknown and type(value) is Tensor else value
 
 
@@ -309,8 +308,7 @@ class _Assignment:
 
 
 def _shares(items: tuple[Value, ...], targets: int, starred: int | None) -> Seq[Value] | None:
-    """Return the item for each of several targets, or None if the numbers do not fit. The target at `starred` gets a
-    list."""
+    """Return the item for each target, or None if the numbers do not fit. The target at `starred` gets a list."""
     if starred is None:
         return items if len(items) == targets else None
     end = len(items) - (targets - starred - 1)

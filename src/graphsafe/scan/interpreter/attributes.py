@@ -69,19 +69,13 @@ class AttributeTables:
 
     def include(self, summary: Summary, owner: str = "", ref: str = "") -> None:
         """Add the assignments of a called function's summary. Assignments to `owner` count as assignments to `ref`."""
-        for (of, name), values in summary.written.items():
-            for value in values:
-                self.record(ref if of == owner else of, name, value)
-        for (of, name), values in summary.expected.items():
-            for value in values:
-                self.expect(ref if of == owner else of, name, value)
-        for key, values in summary.constructed.items():
-            for value in values:
-                _add(self._engine.effects.constructed, key, value)
+        effects = self._engine.effects
+        _add_all(effects.written, summary.written, owner, ref)
+        _add_all(effects.expected, summary.expected, owner, ref)
+        _add_all(effects.constructed, summary.constructed)
 
     def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and numbers that a call puts into fields, for a class with plain fields
-        (`has_plain_fields`)."""
+        """Record the tensors and numbers that a call puts into fields of a class for which `has_plain_fields` holds."""
         for name, value in values.items():
             of_class = self.of_class(ref, name)
             declared, _ = as_tensor(of_class)
@@ -178,8 +172,7 @@ class AttributeTables:
     def _assigned(
         self, owner: Instance, name: str, level: int, initial: Value | None, promised: Value | None
     ) -> Value | None:
-        """Return the join of the values that constructors, other methods, callers and annotations give to an
-        attribute."""
+        """Return the join of the values that constructors, methods, callers and annotations give to an attribute."""
         value = initial
         writers: Sequence[str] = self._writers(owner.ref, name) if level else ()
         if level and is_empty(initial):
@@ -256,8 +249,7 @@ class AttributeTables:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
 
     def told(self, ref: str, constructor: str) -> Arguments:
-        """Return the tensors and optimizers that calls of a class pass to its constructor, unless only some are on the
-        host."""
+        """Return the tensors and optimizers that calls pass to a constructor, unless only some are on the host."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
         told = {name: join_all(without_unplaced(values)) for name, values in given.items() if agree(values)}
@@ -294,8 +286,7 @@ class AttributeTables:
         return 0 if self._engine.budget.holds(method) else 1
 
     def key(self, ref: str, name: str) -> str:
-        """Return `path::Class.name` with the topmost class that assigns the attribute. All subclasses share
-        this key."""
+        """Return `path::Class.name` with the topmost class that assigns the attribute. Subclasses share this key."""
         keys = self._keys.setdefault(ref, {})
         if name not in keys:
             owner = ref
@@ -358,8 +349,7 @@ class AttributeTables:
         return self._writing[key]
 
     def has_plain_fields(self, ref: str) -> bool:
-        """Return whether keywords of a call set fields of the class: it has no constructor, or one that takes any
-        keyword."""
+        """Return whether keywords of a call set fields: the class has no constructor, or one that takes any keyword."""
         if ref not in self._plain:
             project = self._engine.project
             method = project.find_method(ref, "__init__")
@@ -375,6 +365,14 @@ class AttributeTables:
             return []
         methods = project.own_methods(ref)
         return [one for one in methods if not FACTORY_DECORATORS.isdisjoint(project.decorators(one))][:MAX_WRITERS]
+
+
+def _add_all(
+    found: dict[Key, list[Value]], added: Mapping[Key, Sequence[Value]], owner: str = "", ref: str = ""
+) -> None:
+    for (of, name), values in added.items():
+        for value in values:
+            _add(found, (ref if of == owner else of, name), value)
 
 
 def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:

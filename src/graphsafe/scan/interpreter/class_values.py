@@ -9,7 +9,7 @@ from graphsafe.scan.domain.values import Instance, Unknown, Value
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.attributes import CONSTRUCTORS
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.blocks import attribute_of
+from graphsafe.scan.symbols.blocks import Definition, attribute_of
 
 
 def before_assignment(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
@@ -30,7 +30,7 @@ def before_assignment(frame: Frame, node: ast.AST, owner: Instance, name: str) -
 
 
 @memoize_on_node
-def _assigned(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, int]:
+def _assigned(constructor: Definition) -> Mapping[str, int]:
     """Map each attribute of the receiver to the last line of the statement that first assigns it."""
     receiver = constructor.args.args[0].arg if constructor.args.args else ""
     found: dict[str, int] = {}

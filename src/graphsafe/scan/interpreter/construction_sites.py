@@ -1,5 +1,4 @@
-"""Calls of constructors in cold code. They show the value of an attribute in which the constructor only stores its
-argument."""
+"""Calls of constructors in cold code. They show the values of attributes that only store an argument."""
 
 from __future__ import annotations
 

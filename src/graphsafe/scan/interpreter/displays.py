@@ -94,8 +94,7 @@ def comprehension(kind: SequenceKind) -> Callable[[Frame, Any], Value]:
 
 
 def _generators(frame: Frame, generators: list[ast.comprehension]) -> tuple[Value, ...] | None:
-    """Bind the targets of the loops. Return the items if there is a single loop, without conditions, over a few known
-    items."""
+    """Bind the targets of the loops. Return the items of a single loop, without conditions, over a few known items."""
     items: tuple[Value, ...] | None = None
     for generator in generators:
         iterable = protocols.iterated(frame, generator.iter, frame.evaluate(generator.iter))

@@ -9,17 +9,7 @@ from typing import Any
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join_all
-from graphsafe.scan.domain.values import (
-    NONE,
-    UNKNOWN,
-    Instance,
-    NoneValue,
-    Number,
-    Union,
-    Value,
-    number,
-    options,
-)
+from graphsafe.scan.domain.values import NONE, UNKNOWN, Instance, NoneValue, Number, Union, Value, number, options
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter import displays, members, operators, shared_state, subscripts
 from graphsafe.scan.interpreter.assignments import assign

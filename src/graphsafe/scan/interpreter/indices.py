@@ -1,5 +1,4 @@
-"""The parts of a tensor's index: the dimensions that they drop, whether they gather, and whether the host waits for
-them."""
+"""The parts of a tensor's index: dimensions that they drop, whether they gather, and waits of the host for them."""
 
 from __future__ import annotations
 

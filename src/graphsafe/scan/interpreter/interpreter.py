@@ -23,15 +23,7 @@ from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.queries import Queries
 from graphsafe.scan.domain.record import Failure, Place
 from graphsafe.scan.domain.state_log import Use, UseKind
-from graphsafe.scan.domain.summary import (
-    Effects,
-    Included,
-    Item,
-    NewRoot,
-    Shared,
-    Summary,
-    summary_of,
-)
+from graphsafe.scan.domain.summary import Effects, Included, Item, NewRoot, Shared, Summary, summary_of
 from graphsafe.scan.domain.values import (
     NONE,
     UNKNOWN,
@@ -60,6 +52,7 @@ from graphsafe.scan.sources.node_memo import expression_text
 from graphsafe.scan.state import straight_line
 from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step_tests import is_called_seldom
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
@@ -75,9 +68,9 @@ class Interpreter:
         project: Project,
         ops: OpTable,
         cold: parameters.ColdTest,
-        libraries: Libraries | None = None,
-        scope: Scope | None = None,
-        is_named_cold: parameters.ColdTest = lambda ref, facts: False,
+        libraries: Libraries,
+        scope: Scope | None,
+        is_named_cold: parameters.ColdTest,
     ) -> None:
         """`is_named_cold` tells whether a function is cold only because the `cold-paths` setting names it."""
         self.project = project
@@ -85,7 +78,7 @@ class Interpreter:
         self.ops = ops
         self.cold = cold
         self.is_named_cold = is_named_cold
-        self.libraries = libraries or Libraries()
+        self.libraries = libraries
         self.queries = Queries()
         self.effects = Effects()
         "The effects of the lines that are being read."
@@ -215,8 +208,7 @@ class Interpreter:
         return summary.value
 
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
-        """Return the summary of a function for these arguments, or None if the function is being read or cannot be
-        read."""
+        """Return the summary of a function for these arguments, or None if it is being read or cannot be read."""
         arguments = widened(call.arguments)
         if arguments is not call.arguments:
             call = replace(call, arguments=arguments)
@@ -297,7 +289,7 @@ class Interpreter:
             effects, self.effects = self.effects, outer
         return summary_of(value, effects)
 
-    def _read(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, out_of_scope: int) -> Value:
+    def _read(self, call: Call, node: Definition, out_of_scope: int) -> Value:
         ref, arguments = call.ref, call.arguments
         self.budget.readings += 1
         facts = self.project.function_facts(ref)
@@ -317,7 +309,7 @@ class Interpreter:
                 result = _marked(declared, depends_on_step(result) or any(map(depends_on_step, arguments.values())))
         return result
 
-    def run(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+    def run(self, frame: Frame, node: Definition) -> Value:
         """Read the body of a function whose parameters are in the frame, and return its result."""
         frame.node = node
         falls_through = statements.execute(frame, node.body)

@@ -118,8 +118,7 @@ def _with_tensor(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, rig
 
 
 def _of_containers(op: ast.operator, left: Sequence | Dict, right: Value) -> Value | None:
-    """Return the result of an operator on a list or dict: `[a] + [b]`, `[a] * n`, `a | b`. Return None for other
-    operators."""
+    """Return the result of an operator on a list or dict (`[a] + [b]`, `[a] * n`, `a | b`), or None for others."""
     if type(left) is Dict:
         return join(left, right) if type(right) is Dict else None
     assert type(left) is Sequence
@@ -223,8 +222,7 @@ def _compared_with_tensor(frame: Frame, node: ast.Compare, left: Value, right: V
 
 
 def _is_unset_switch(value: Value) -> bool:
-    """Return whether a value is `os.environ.get("X")` without a default. It is None unless somebody sets the
-    variable."""
+    """Return whether a value is `os.environ.get("X")` without a default: None, unless somebody sets the variable."""
     return isinstance(value, Union) and all(
         isinstance(option, NoneValue) or (isinstance(option, Number) and option.overridable_by == "environment")
         for option in value.options

@@ -10,8 +10,7 @@ from graphsafe.scan.symbols.project import Binding
 
 
 def of_name(frame: Frame, name: str, value: Value) -> Value:
-    """Return the value of a global name. A container is marked with the global that holds it, also in a file that
-    imports the name."""
+    """Return the value of a global name. A container is marked with its global, also where it is imported."""
     if not frame.hot or type(value) not in (Sequence, Dict):
         return value
     binding = frame.project.resolve(frame.file, name)

@@ -12,16 +12,7 @@ from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.joins import element_of
 from graphsafe.scan.domain.summary import RootSite
-from graphsafe.scan.domain.values import (
-    NONE,
-    UNKNOWN,
-    DeviceValue,
-    Instance,
-    RuntimeObject,
-    Sequence,
-    Unknown,
-    Value,
-)
+from graphsafe.scan.domain.values import NONE, UNKNOWN, DeviceValue, Instance, RuntimeObject, Sequence, Unknown, Value
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, side_stream
 from graphsafe.scan.hazards.graph_syntax import is_short
@@ -125,8 +116,7 @@ class _Ways:
     missing: list[LazyTest] = field(default_factory=list)
     "The tests on which the code after the `if` depends, because one of the branches leaves the function."
     guard: str | None = None
-    """The condition that keeps the code after the `if` out of captures, if the branch that captures take leaves the
-    function."""
+    "The condition that keeps the code after the `if` out of captures, if their branch leaves the function."
     test: CompileTest | None = None
 
 

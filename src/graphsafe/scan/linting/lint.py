@@ -231,12 +231,7 @@ class Linter:
             source="scan",
             device=None,
             location=Location(
-                shown,
-                line,
-                source.column(line, column),
-                end_line,
-                source.column(end_line, end_column),
-                function,
+                shown, line, source.column(line, column), end_line, source.column(end_line, end_column), function
             ),
             call_chain=tuple(map(self._site, chain)),
             further_roots=max(counts.get(ref, 1) - 1, 0),

@@ -1,5 +1,4 @@
-"""Tells which hot lines (lines that run in every step) a graph will contain, and which are host code around the
-graphs."""
+"""Tells which hot lines (lines that run in every step) a graph will contain, and which are host code around it."""
 
 from __future__ import annotations
 

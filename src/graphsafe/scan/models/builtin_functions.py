@@ -62,8 +62,7 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def size_of(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Read `torch.Size(shape)`. It converts each element to an integer, so the host waits for the elements of a
-    tensor."""
+    """Read `torch.Size(shape)`. It makes each element an integer, so the host waits for the elements of a tensor."""
     cast(frame, node, arguments)
     return SIZE
 
@@ -235,8 +234,7 @@ def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
-    """Return a value that is any of the fields of a dataclass, if all are tensors or numbers:
-    `getattr(self, f.name)`."""
+    """Return the join of a dataclass's fields, if all are tensors or numbers: `getattr(self, f.name)`."""
     unknown = Unknown(depends_on_step(owner), holds_device(owner))
     facts = frame.project.class_facts(owner.ref) if type(owner) is Instance else None
     if facts is None or not facts.fields or not any("dataclass" in decorator for decorator in facts.decorators):

@@ -8,15 +8,7 @@ from collections.abc import Iterable, Mapping
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.numbers import type_of
-from graphsafe.scan.domain.values import (
-    NONE,
-    STR,
-    Sequence,
-    Value,
-    as_tensor,
-    confidence_of,
-    describe,
-)
+from graphsafe.scan.domain.values import NONE, STR, Sequence, Value, as_tensor, confidence_of, describe
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import protocols
 from graphsafe.scan.models.op_arguments import tensors_in

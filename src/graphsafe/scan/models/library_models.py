@@ -39,8 +39,7 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
 
 
 def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
-    """Return whether the data that a call needs on the host may already be there, such as the index tensors of
-    a plan."""
+    """Return whether the data that a call needs on the host may already be there, like the index tensors of a plan."""
     first = next(iter(arguments.values()), None)
     if first is None:
         return False

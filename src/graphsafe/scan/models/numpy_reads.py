@@ -1,5 +1,4 @@
-"""Tensors that numpy reads. Numpy raises an error for a device tensor, so in working code these tensors are on the
-host."""
+"""Tensors that numpy reads. Numpy raises an error for a device tensor, so in working code they are on the host."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def learn(frame: Frame, node: ast.Call) -> None:
 
 
 def _on_host(value: Value) -> Value:
-    """Return the value as numpy can read it. The tensor may be pinned, so a later copy to the device may not need to
-    wait."""
+    """Return the value as numpy can read it. The tensor may be pinned, so a later copy may not need to wait."""
     if type(value) is not Tensor or value.where == "host":
         return value
     return replace(value, where="host", certain=False)

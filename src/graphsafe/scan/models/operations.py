@@ -193,8 +193,7 @@ class _Called:
 
     @property
     def is_of_host(self) -> bool:
-        """Whether all arguments are None, numbers or tensors. The caller has checked that the tensors are on
-        the host."""
+        """Whether all arguments are None, numbers or tensors. The caller has found the tensors on the host."""
         plain = (Number, NoneValue)
         return all(type(value) in plain or type(value) is Tensor for value in self._everything)
 

@@ -92,8 +92,7 @@ def iterated(frame: Frame, node: ast.AST, value: Value) -> Value:
 
 
 def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | None:
-    """Return the join of the key function's results, which the host compares in `sorted(rows, key=…)` and
-    `max(…, key=…)`."""
+    """Return the join of the key function's results, which the host compares in `sorted(rows, key=…)`."""
     key = arguments.keywords.get("key")
     if key is None or not arguments.positional:
         return None
@@ -101,7 +100,6 @@ def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | No
 
 
 def candidates(arguments: Arguments) -> Value:
-    """Return the join of the values that `max` or `sorted` compares: the arguments, or the elements of the only
-    argument."""
+    """Return the join of the values that `max` or `sorted` compares: the arguments, or the only one's elements."""
     given = arguments.positional
     return join_all(given) if len(given) > 1 else element_of(given[0])

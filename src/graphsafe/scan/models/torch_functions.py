@@ -103,8 +103,7 @@ def module_list(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def step(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the tuple of `graphsafe.Step(fn, args, kwargs)`. A target's factory may also return such a tuple
-    itself."""
+    """Return the tuple of `graphsafe.Step(fn, args, kwargs)`. A target's factory may also return such a tuple."""
     fields = ((0, "fn", UNKNOWN), (1, "args", Sequence("tuple", (), UNKNOWN)), (2, "kwargs", Dict((), UNKNOWN)))
     parts = tuple(arguments.get(position, name) or default for position, name, default in fields)
     return Sequence("tuple", parts, join_all(parts))

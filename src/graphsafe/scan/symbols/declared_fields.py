@@ -47,8 +47,7 @@ def declared_in(project: Project, path: str) -> Declared:
 
 
 def is_said_to_be_on_host(project: Project, path: str, line: int) -> bool:
-    """Return whether the comment on a field's line says that the field is on the host:
-    `lengths: torch.Tensor # CPU tensor`."""
+    """Return whether a field's comment says that it is on the host: `lengths: torch.Tensor # CPU tensor`."""
     lines = project.files.source(path).lines
     _, *comments = lines[line - 1].split("#") if line <= len(lines) else [""]
     for comment in reversed(comments):
@@ -115,8 +114,7 @@ def _maker(value: ast.expr) -> str | None:
 
 
 def _keys(key: ast.expr, tree: ast.stmt, texts: Texts) -> Iterator[str]:
-    """Yield the possible values of a key: the key itself, an entry of a table, or the items of the loop that
-    binds it."""
+    """Yield the possible values of a key: itself, an entry of a table, or the items of the loop that binds it."""
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
         yield key.value
     elif isinstance(key, ast.Name):

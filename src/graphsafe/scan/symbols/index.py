@@ -14,7 +14,7 @@ from sys import intern
 
 from graphsafe.scan.sources.source import Source
 from graphsafe.scan.sources.suppress import comment_tokens
-from graphsafe.scan.symbols.blocks import attribute_of, blocks_of, bound_names, first_line, flat, targets_of
+from graphsafe.scan.symbols.blocks import Definition, attribute_of, blocks_of, bound_names, first_line, flat, targets_of
 from graphsafe.scan.symbols.imports import import_targets
 
 MARK = re.compile(r"#\s*graphsafe:\s*(\w+)")
@@ -192,7 +192,7 @@ class _Builder:
                 for bound in bound_names(statement):
                     facts.fields[bound] = (statement.lineno, statement.end_lineno or statement.lineno)
 
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str, owner: str | None) -> FunctionFacts:
+    def _function(self, node: Definition, prefix: str, owner: str | None) -> FunctionFacts:
         first = first_line(node)
         mark = self._mark(first, max(node.lineno, first_line(node.body[0]) - 1))
         decorators = tuple(intern(text) for part in node.decorator_list if (text := decorator_name(part)))
@@ -218,8 +218,7 @@ class _Builder:
         return facts
 
     def _mark(self, first: int, last: int) -> str | None:
-        """Return the mark on one of the lines of a function's head, or on the line above, and record that it is
-        used."""
+        """Return the mark on a line of a function's head, or on the line above, and record that it is used."""
         head = [number for number in range(first, last + 1) if number in self.marks]
         above = first - 1
         if not head and above in self.marks and self.source.lines[above - 1].lstrip().startswith("#"):
@@ -282,7 +281,7 @@ def _mode_of(call: ast.Call) -> str | None:
     return next((str(constant.value) for constant in given), None)
 
 
-def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+def _written_attributes(function: Definition) -> Iterator[str]:
     """Yield the attributes that a method assigns on its first parameter, also in nested blocks."""
     arguments = [*function.args.posonlyargs, *function.args.args]
     if not arguments:

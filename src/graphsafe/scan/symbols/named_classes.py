@@ -70,8 +70,7 @@ def _asked(project: Project, path: str, facts: FunctionFacts, name: str) -> set[
 
 
 def _answers(project: Project, ref: str, asked: set[str]) -> bool:
-    """Return whether a class defines all used attributes of its objects. A torch module may have further
-    attributes."""
+    """Return whether a class defines all used attributes of its objects. A torch module may have others."""
     defined: set[str] = set()
     for _, facts in project.own_classes(ref):
         defined |= {*facts.methods, *facts.writers, *facts.fields}

@@ -9,6 +9,7 @@ from sys import intern
 from typing import Literal
 
 from graphsafe.scan.sources.source import Unreadable
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.project_files import Files
 
@@ -73,8 +74,7 @@ class Project:
     # names
 
     def module(self, name: str, importer: str) -> FileIndex | None:
-        """Return the file that `import name` in `importer` imports. If there are several, return the file nearest to
-        the importer."""
+        """Return the file that `import name` in `importer` imports. Of several, this is the nearest to the importer."""
         candidates = self._modules.get(name)
         if candidates is None:
             return None
@@ -116,8 +116,7 @@ class Project:
         return None
 
     def resolve_dotted(self, dotted: str, importer: str, depth: int = 0) -> Binding:
-        """Return the meaning of an absolute dotted path: a module of the project, a name in such a module, or a
-        library's name."""
+        """Return the meaning of an absolute dotted path: a module of the project, a name in it, or a library's name."""
         parts = dotted.split(".")
         if parts[0] not in self._packages:
             folder = self._script_folder(importer)
@@ -241,14 +240,14 @@ class Project:
             name = name.rpartition(".")[0]
         return None
 
-    def function_node(self, ref: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def function_node(self, ref: str) -> Definition | None:
         facts = self.function_facts(ref)
         if facts is None:
             return None
         node = self.files.statement(ref.partition("::")[0], facts.line, facts.end_line)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
-    def method_node(self, ref: str | None, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def method_node(self, ref: str | None, name: str) -> Definition | None:
         """Return the definition of the method to which `name` refers on an instance of a class."""
         method = self.find_method(ref, name) if ref is not None else None
         return self.function_node(method) if method is not None else None
@@ -312,8 +311,7 @@ class Project:
         return sorted({*self._cut.values()})
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
-        """Return the function to which `name` refers on an instance of class `ref`, or on `super()` in class
-        `after`."""
+        """Return the function to which `name` refers on an instance of `ref`, or on `super()` in class `after`."""
         methods = self._methods.setdefault(ref if after is None else (ref, after), {})
         if name not in methods:
             methods[intern(name)] = self._find_method(self.mro(ref), name, after)

@@ -47,8 +47,7 @@ class Files:
         self._modules: dict[str, list[str]] = {}
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._contents: dict[str, bytes | None] = {}
-        """The contents of the files that were read, since most are searched a dozen times. None if a file cannot be
-        opened."""
+        "The contents of read files, since most are searched a dozen times. None if a file cannot be opened."
         self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python. newer.py made their sources."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
@@ -161,8 +160,7 @@ class Files:
         return self._found[key]
 
     def source(self, path: str) -> Source:
-        """Return the source whose lines the index counts. Raises KeyError for a file with a known problem, and
-        Unreadable."""
+        """Return the source whose lines the index counts. Raises KeyError for a known problem, and Unreadable."""
         if path in self._sources:
             self._sources.move_to_end(path)
             return self._sources[path]

@@ -164,8 +164,7 @@ def _beside_inputs(result: Value, arguments: Arguments) -> Value:
 
 
 def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Record host state that is passed to an unknown call together with device tensors, because it may affect the
-    device's work."""
+    """Record host state that an unknown call receives with device tensors: it may affect the device's work."""
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
         for value in values:
@@ -286,15 +285,9 @@ def _defined_method(
 
 
 def _overridden(
-    frame: Frame,
-    node: ast.Call,
-    receiver: Instance,
-    method: str,
-    overrides: Seq[tuple[str, str]],
-    arguments: Arguments,
+    frame: Frame, node: ast.Call, receiver: Instance, method: str, overrides: Seq[tuple[str, str]], arguments: Arguments
 ) -> Value:
-    """Call a method of an object whose class is known only from an annotation. The call may run the method of any
-    subclass."""
+    """Call a method of an object of an annotated class. The call may run the method of any subclass."""
     body = frame.project.function_node(method)
     found: list[Value] = []
     if body is None or not is_abstract(body):

@@ -17,6 +17,7 @@ from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter.calls import parameters
 from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step import FIRST_STEP
+from graphsafe.scan.symbols.blocks import Definition
 
 MAX_NESTED = 30
 "The largest number of nested closure calls that are followed within one function."
@@ -38,7 +39,7 @@ class Closures:
         self._count += 1
         return self._count
 
-    def define(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
+    def define(self, frame: Frame, node: Definition | ast.Lambda) -> Function:
         """Return the closure of a nested function or a lambda, with the names that are visible in it."""
         name = self._lambda(frame, node) if isinstance(node, ast.Lambda) else node.name
         for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)) if frame.hot else ():

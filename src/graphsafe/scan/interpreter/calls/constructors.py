@@ -8,24 +8,15 @@ import builtins
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.record import Edge
 from graphsafe.scan.domain.summary import CallEdge
-from graphsafe.scan.domain.values import (
-    ClassValue,
-    Instance,
-    Number,
-    Passed,
-    Tensor,
-    Value,
-    depends_on_step,
-    options,
-)
+from graphsafe.scan.domain.values import ClassValue, Instance, Number, Passed, Tensor, Value, depends_on_step, options
 from graphsafe.scan.domain.widening import parts_of, widened
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.calls import validators
 from graphsafe.scan.interpreter.given_values import is_optimizer
 from graphsafe.scan.models import distributions, library
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.blocks import kept_names, parameters
-from graphsafe.scan.symbols.environment import variable_made
+from graphsafe.scan.symbols.blocks import Definition, kept_names, parameters
+from graphsafe.scan.symbols.environment_variables import variable_made
 
 MAX_COMPOSED = 4
 "The largest nesting of objects for which constructor arguments are kept."
@@ -101,8 +92,7 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
 
 
 def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) -> None:
-    """Record the tensors and objects that a constructor receives, for the attributes that it assigns or computes from
-    them."""
+    """Record the tensors and objects that a constructor receives, for the attributes that it makes of them."""
     node = engine.project.function_node(method) if any(map(_is_object, arguments.values())) else None
     if node is None or arguments.open:
         return
@@ -124,7 +114,7 @@ def _is_object(value: Value) -> bool:
 
 
 @memoize_on_node
-def _works(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _works(constructor: Definition) -> bool:
     """Return whether a constructor calls anything except Python's builtins."""
     called = (call.func for call in inside(constructor, ast.Call))
     return any(not (isinstance(function, ast.Name) and hasattr(builtins, function.id)) for function in called)

@@ -8,6 +8,7 @@ from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.values import Dict, Function, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import ref_of
 
@@ -26,7 +27,7 @@ def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None
     return found
 
 
-def call_wrapper(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> Value:
+def call_wrapper(frame: Frame, node: Definition, made: Function) -> Value:
     """Call the closure with the arguments of the function's call. `frame` has them as parameters."""
     spec = node.args
     names = [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
@@ -65,7 +66,7 @@ def _may_wrap(engine: Engine, ref: str, decorator: str) -> bool:
 
 
 @memoize_on_node
-def makes_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def makes_function(node: Definition) -> bool:
     """Return whether a function defines an inner function and returns it."""
     defined = {inner.name for inner in node.body if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef))}
     last = node.body[-1]

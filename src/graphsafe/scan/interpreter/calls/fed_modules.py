@@ -1,5 +1,4 @@
-"""Modules that a method calls with one of its parameters. Most modules take only tensors, so the parameter is a
-tensor."""
+"""Modules that a method calls with a parameter. Most modules take only tensors, so the parameter is one."""
 
 from __future__ import annotations
 
@@ -81,8 +80,7 @@ def _fed(function: ast.AST) -> Mapping[str, Sequence[str]]:
 
 @memoize_on_node
 def _first_bound(function: ast.AST, name: str) -> tuple[float, int]:
-    """Return the position at which a local name is first bound. An assignment binds at its end, after its right side is
-    read."""
+    """Return the position at which a local name is first bound. An assignment binds at its end."""
     bound = [
         (one.lineno, one.col_offset)
         for one in inside(function, ast.Name)

@@ -11,8 +11,7 @@ from graphsafe.scan.execution.frame import Engine, Frame
 
 
 def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Keep the receivers that have a method with this name and these keywords. On the others, the call would raise an
-    error."""
+    """Keep the receivers that have a method with this name and these keywords. Others would raise an error."""
     if len(receivers) < 2:
         return receivers
     left = [
@@ -35,8 +34,7 @@ def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bo
 
 
 def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Return whether a function of the project accepts these arguments. A call of any other function would raise an
-    error."""
+    """Return whether a function of the project accepts these arguments. Any other would raise an error."""
     node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
     if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
         return True

@@ -1,5 +1,4 @@
-"""Parameters and their values. A value comes from the call, from annotations and defaults, or from the use in
-the body."""
+"""The values of parameters. They come from the call, from annotations and defaults, or from the use in the body."""
 
 from __future__ import annotations
 
@@ -144,8 +143,7 @@ class _Parameter:
     "Whether the call may pass arguments that its line does not show: `f(*args)`."
 
     def value(self) -> Value:
-        """Return the parameter's value. It is the passed value, else the default, else a value from the annotation or
-        the use."""
+        """Return the passed value, else the default, else a value from the annotation or the use."""
         frame, default = self.frame, self.default
         passed = self._passed_as_declared()
         if passed is not None and type(passed) is not Unknown:

@@ -65,8 +65,7 @@ def decided(parts: Iterable[bool | None], decisive: bool) -> bool | None:
 
 
 def may_answer(call: ast.Call) -> bool:
-    """Return whether a call may have a known result: one of the patterns above matches its name, or it may call a
-    helper."""
+    """Return whether a call may have a known result: a pattern above matches its name, or it may call a helper."""
     return isinstance(call.func, ast.Name) or _by_name(_name(call), False) is not None
 
 
@@ -136,8 +135,7 @@ def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool) -> bool | None:
-    """Return the truth of a local name with one assignment and further `|=`. A `|=` cannot make the name false
-    again."""
+    """Return the truth of a local name with one assignment and further `|=`, which cannot make it false again."""
     found: list[bool | None] = []
     for statement in statements:
         if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [name]:

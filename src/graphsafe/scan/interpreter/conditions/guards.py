@@ -1,5 +1,4 @@
-"""Conditions: the branch that captures take, the branch that never runs, and the facts about names that a test
-implies."""
+"""Conditions: the branch that captures take, the branch that never runs, and the facts that a test implies."""
 
 from __future__ import annotations
 
@@ -29,6 +28,7 @@ from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_t
 from graphsafe.scan.models import type_tests
 from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.state import provenance
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import dotted, is_none
 
 DEBUG_NAME = re.compile(
@@ -43,8 +43,7 @@ USES_GRAPHS = re.compile(r"(^|[._])(use|using|uses|enabled?|with|in|is)_(cuda_?|
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The meaning of a condition for captures. Each bool field except `traced` names a branch (True or False) or is
-    None."""
+    """The meaning of a condition for captures. Each field except `text` and `traced` names a branch or is None."""
 
     dead: bool | None = None
     guarded: bool | None = None
@@ -132,8 +131,7 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
-    """Return the result of a test during a capture, even if local names hold the result: `capturing`,
-    `buffers is None`."""
+    """Return the result of a test during a capture, also through local names: `capturing`, `buffers is None`."""
     direct = answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
@@ -247,7 +245,7 @@ def asks_for_parameter(frame: Frame, test: ast.expr) -> bool:
 
 
 @memoize_on_node
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
+def _parameters(function: Definition) -> frozenset[str]:
     return frozenset(inner.arg for inner in ast.walk(function.args) if isinstance(inner, ast.arg))
 
 
@@ -312,8 +310,7 @@ def _pinned(value: Value) -> Value:
 
 
 def _as_subclass(frame: Frame, value: Instance, node: ast.expr) -> Value:
-    """Return the object as an instance of the subclass for which a test asks, because its own class is only
-    annotated."""
+    """Return an object, of which only an annotation gives the class, as one of the subclass for which a test asks."""
     name = dotted(node)
     wanted = frame.name(name) if name is not None and "." not in name else None
     if type(wanted) is ClassValue and value.ref in frame.project.mro(wanted.ref):
