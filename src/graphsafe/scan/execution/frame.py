@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
@@ -26,6 +26,8 @@ from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Binding, Project
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +287,9 @@ class Engine(Protocol):
     ) -> None: ...
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None: ...
     def note(self, item: Item) -> None: ...
-    def note_once(self, item: Item) -> None: ...
     def note_read(self, frame: Frame, key: str) -> None: ...
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = ...) -> None: ...
-    def quietly(self, work: Callable[[], Value]) -> Value: ...
+    def quietly(self, work: Callable[[], Result]) -> Result: ...
 
     # values and calls
 

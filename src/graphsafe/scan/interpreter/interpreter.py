@@ -39,7 +39,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.execution.budget import MAX_COLD, CallBudget, Scope
-from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.execution.frame import Frame, Result
 from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter import attributes, expressions, members, statements
 from graphsafe.scan.interpreter.annotations import annotated
@@ -132,10 +132,6 @@ class Interpreter:
 
     def attribute(self, frame: Frame, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
         return members.attribute(frame, node, owner, name, text)
-
-    def note_once(self, item: Item) -> None:
-        """Record an effect, unless an equal effect is already recorded."""
-        self._note_shared(self._shared.item(item))
 
     def note_read(self, frame: Frame, key: str) -> None:
         """Record that hot code reads an attribute or a global."""
@@ -318,13 +314,13 @@ class Interpreter:
         returns = [*frame.returns, NONE] if falls_through else frame.returns
         return join_all(returns) if returns else UNKNOWN
 
-    def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
+    def declared(self, ref: str, arguments: Arguments) -> Value:
         """Return the value that the annotation of a function promises, for a function that is not read."""
         node = self.project.function_node(ref)
         file = self.project.file_of(ref)
-        step = arguments is not None and any(map(depends_on_step, arguments.values()))
+        step = any(map(depends_on_step, arguments.values()))
         if node is None or file is None or node.returns is None:
-            return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))
+            return Unknown(step, any(map(holds_device, arguments.values())))
         return _marked(annotated(self, file, node.returns), step)
 
     def is_cold(self, ref: str) -> bool:
@@ -340,7 +336,7 @@ class Interpreter:
         if self.budget.holds(ref):
             self.note(NewRoot(ref, receiver, why, given=given))
 
-    def quietly(self, work: Callable[[], Value]) -> Value:
+    def quietly(self, work: Callable[[], Result]) -> Result:
         """Return the result of `work` without its effects."""
         outer = self.effects
         self.effects = Effects(outer)

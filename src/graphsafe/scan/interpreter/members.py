@@ -71,16 +71,12 @@ def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | 
     if isinstance(owner, Instance):
         return of_instance(frame, node, owner, name, text or f"….{name}")
     if isinstance(owner, ProjectModule):
-        return _of_project_module(frame, owner, name)
+        binding = shared_state.binding_of(frame, owner, name)
+        return shared_state.of_module(frame, binding, frame.engine.globals.bound(binding))
     if isinstance(owner, ClassValue):
         return shared_state.of_class(frame, owner, name, _of_class(frame.engine, owner, name))
     handler = _OF_PLAIN.get(type(owner))
     return UNKNOWN if handler is None else handler(owner, name)
-
-
-def _of_project_module(frame: Frame, owner: ProjectModule, name: str) -> Value:
-    binding = shared_state.binding_of(frame, owner, name)
-    return shared_state.of_module(frame, binding, frame.engine.globals.bound(binding))
 
 
 def _of_device(owner: DeviceValue, name: str) -> Value:

@@ -218,7 +218,7 @@ def _compared_with_tensor(frame: Frame, node: ast.Compare, left: Value, right: V
         return BOOL
     frame.use_number(other, "operand", node)
     mask = replace(elementwise((tensor,), "bool"), step=tensor.step or depends_on_step(other))
-    return mask if certain else perhaps(mask)
+    return mask if certain else join(mask, BOOL)
 
 
 def _is_unset_switch(value: Value) -> bool:
@@ -227,10 +227,6 @@ def _is_unset_switch(value: Value) -> bool:
         isinstance(option, NoneValue) or (isinstance(option, Number) and option.overridable_by == "environment")
         for option in value.options
     )
-
-
-def perhaps(mask: Tensor) -> Value:
-    return join(mask, BOOL)
 
 
 def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:

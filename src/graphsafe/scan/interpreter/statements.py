@@ -18,7 +18,6 @@ from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branc
 from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
-from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions import guards
 from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warning, only_before_raising
 from graphsafe.scan.interpreter.conditions.truth import truth
@@ -302,8 +301,8 @@ def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, v
         if value.kind == "stream-context" and frame.hot:
             side_stream.entered(frame, node, expression)
     elif type(value) is Instance:
-        method = frame.project.find_method(value.ref, "__enter__")
-        return UNKNOWN if method is None else calls.call_method(frame, expression, value, method)
+        made = protocols.called(frame, expression, value, "__enter__")
+        return UNKNOWN if made is None else made
     elif type(value) is Sequence and value.kind == "iterator":
         return value.elem
     return value

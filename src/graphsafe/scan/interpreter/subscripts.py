@@ -144,10 +144,8 @@ def _item_of_instance(frame: Frame, node: ast.Subscript, owner: Instance, index:
     name = members.field(frame, owner, index)
     if name is not None:
         return members.of_instance(frame, node, owner, name, source_text(node))
-    method = frame.project.find_method(owner.ref, "__getitem__")
-    if method is None:
-        return Unknown(owner.step, owner.step)
-    return frame.call(node, Function(method, owner), Arguments((index,)))
+    made = protocols.called(frame, node, owner, "__getitem__", arguments=Arguments((index,)))
+    return Unknown(owner.step, owner.step) if made is None else made
 
 
 def _wait_for_index(frame: Frame, node: ast.Subscript, index: Value) -> None:

@@ -93,8 +93,9 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
 
 def attribute_of(node: ast.AST | None, owner: str) -> str | None:
     """Return `a` for `self.a`, if `owner` is `self`; None for any other expression."""
-    is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == owner
-    return node.attr if is_own and isinstance(node, ast.Attribute) else None
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == owner:
+        return node.attr
+    return None
 
 
 def bound_value(node: ast.stmt, name: str) -> ast.expr | None:

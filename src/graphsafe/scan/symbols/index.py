@@ -308,10 +308,10 @@ def _written_attributes(function: Definition) -> Iterator[str]:
 def _put_into(call: ast.Call, owner: str) -> Iterator[str]:
     """Yield the items of the attribute into whose container a call puts values: `self.outputs.append(out)`."""
     function = call.func
-    puts = isinstance(function, ast.Attribute) and function.attr in PUTS
-    holder = attribute_of(function.value, owner) if puts and isinstance(function, ast.Attribute) else None
-    if holder is not None:
-        yield items_of(holder)
+    if isinstance(function, ast.Attribute) and function.attr in PUTS:
+        holder = attribute_of(function.value, owner)
+        if holder is not None:
+            yield items_of(holder)
 
 
 def items_of(attribute: str) -> str:

@@ -43,8 +43,12 @@ class Files:
         self._buffers = buffers
         self.problems: dict[str, Unreadable] = {}
         self.indexes: dict[str, FileIndex | None] = {}
-        self._names: dict[str, tuple[str, bool]] = {}
-        self._modules: dict[str, list[str]] = {}
+        names: dict[str, tuple[str, bool]] = {}
+        modules: dict[str, list[str]] = {}
+        self.names: Mapping[str, tuple[str, bool]] = names
+        "Path -> module name, and whether the file is a package's `__init__`."
+        self.modules: Mapping[str, Sequence[str]] = modules
+        "Dotted name -> the files that have this name."
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._contents: dict[str, bytes | None] = {}
         "The contents of read files, since most are searched a dozen times. None if a file cannot be opened."
@@ -61,21 +65,11 @@ class Files:
         every = frozenset(paths)
         for path in sorted(every):
             name, is_package = module_name(path, packages)
-            self._names[str(path)] = (name, is_package)
+            names[str(path)] = (name, is_package)
             # The rulebook describes torch, so torch's source is not read even if it is in the project. Of `x.py` and
             # `x/__init__.py` in one folder, Python imports the package.
             if name.partition(".")[0] != "torch" and path.with_suffix("") / "__init__.py" not in every:
-                self._modules.setdefault(name, []).append(str(path))
-
-    @property
-    def names(self) -> Mapping[str, tuple[str, bool]]:
-        """Path -> module name, and whether the file is a package's `__init__`."""
-        return self._names
-
-    @property
-    def modules(self) -> Mapping[str, Sequence[str]]:
-        """Dotted name -> the files that have this name."""
-        return self._modules
+                modules.setdefault(name, []).append(str(path))
 
     def table(self, name: str, make: Callable[[], Table]) -> Table:
         """Return a table that is made once from all files."""
@@ -103,7 +97,7 @@ class Files:
         return self.indexes[path]
 
     def _build(self, path: str) -> FileIndex | None:
-        name, is_package = self._names.get(path) or module_name(Path(path), {})
+        name, is_package = self.names.get(path) or module_name(Path(path), {})
         try:
             original = self._read(path)
             source, tree = parse_source(original)

@@ -201,10 +201,6 @@ def _call_instance(frame: Frame, node: ast.Call, instance: Instance, arguments: 
     return unknown_result(arguments)
 
 
-def call_method(frame: Frame, node: ast.AST, instance: Instance, method: str) -> Value:
-    return frame.call(node, Function(method, instance), Arguments())
-
-
 def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Value, arguments: Arguments) -> Value:
     name = function.attr
     if isinstance(receiver, Tensor):

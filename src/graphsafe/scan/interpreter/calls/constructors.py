@@ -6,8 +6,6 @@ import ast
 import builtins
 
 from graphsafe.scan.domain.arguments import Arguments, Call
-from graphsafe.scan.domain.record import Edge
-from graphsafe.scan.domain.summary import CallEdge
 from graphsafe.scan.domain.values import ClassValue, Instance, Number, Passed, Tensor, Value, depends_on_step, options
 from graphsafe.scan.domain.widening import parts_of, widened
 from graphsafe.scan.execution.frame import Engine, Frame
@@ -81,8 +79,7 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
     body = frame.project.function_node(method)
     if body is None or not _works(body) or not frame.engine.budget.holds(method):
         return
-    edge = Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test)
-    frame.engine.note_once(CallEdge(method, edge))
+    frame.note_call(node, method)
     guarded = frame.guard is not None or bool(frame.unlikely)
     facts = frame.project.function_facts(method)
     # A constructor that captures runs once, before the steps.

@@ -79,7 +79,9 @@ def _call(frame: Frame, call: ast.Call, compiled: bool) -> bool | None:
     if isinstance(call.func, ast.Name) and call.func.id not in frame.env:
         called = frame.name(call.func.id)
         if type(called) is Function and called.node is None:
-            helped = _helper(frame.engine, called.ref, compiled)
+            engine, ref = frame.engine, called.ref
+            question = ("capture answer", ref, compiled)
+            helped: bool | None = engine.queries.ask(question, lambda: _helped(engine, ref, compiled), lambda: None)
             if helped is not None:
                 return helped
         elif type(called) is Lib:
@@ -99,12 +101,8 @@ def _by_name(name: str, compiled: bool) -> bool | None:
     return None
 
 
-def _helper(engine: Engine, ref: str, compiled: bool) -> bool | None:
+def _helped(engine: Engine, ref: str, compiled: bool) -> bool | None:
     """Return the result of a helper, a function of the project that only combines such tests."""
-    return engine.queries.ask(("capture answer", ref, compiled), lambda: _read(engine, ref, compiled), lambda: None)
-
-
-def _read(engine: Engine, ref: str, compiled: bool) -> bool | None:
     node = engine.project.function_node(ref)
     file = engine.project.file_of(ref)
     if node is None or file is None:

@@ -256,10 +256,9 @@ def place(frame: Frame, test: ast.expr) -> None:
     """
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)):
         return
-    kind, right = test.left, test.comparators[0]
-    names_device = isinstance(right, ast.Constant) and right.value in ("cpu", "cuda")
-    if names_device and isinstance(right, ast.Constant) and (dotted(kind) or "").endswith(DEVICE_TYPE):
-        where: Where = "host" if right.value == "cpu" else "device"
+    kind, device = test.left, getattr(test.comparators[0], "value", None)
+    if device in ("cpu", "cuda") and (dotted(kind) or "").endswith(DEVICE_TYPE):
+        where: Where = "host" if device == "cpu" else "device"
         tensor = kind.value.value  # type: ignore[attr-defined]
 
         def put(value: Value) -> Value:
