@@ -200,7 +200,8 @@ class Driver:
         steps = sorted(self._read, key=repr)
         named = [(FROM_FACTORY if step.kind in ("target", "factory") else step.ref, step) for step in steps]
         record = gather([(name, self._read[step]) for name, step in named if not self._is_doubtful(step)])
-        include(record, gather([(name, self._read[step]) for name, step in named if self._is_doubtful(step)]), True)
+        doubtful = gather([(name, self._read[step]) for name, step in named if self._is_doubtful(step)])
+        include(record, doubtful, doubtful=True)
         for path in self._replaying:
             record.replays.update(replay_site.placed_events(self.project, path))
         for path in self._preparing:
