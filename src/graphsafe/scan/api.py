@@ -74,12 +74,7 @@ def scan_paths(
     # This already parses files, which has to go as deep as later.
     candidates = run_deep(lambda: find_candidates(files, wanted, config, root_patterns(config, rulebook)))
     settled = kept.indexes().union(candidates.paths)
-    missing = {
-        path: files.names[path]
-        for path in candidates.paths
-        if path in files.names and path not in files.indexes and Path(path) not in buffers
-    }
-    files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
+    _index(files, candidates, jobs, buffers)
     others = [path for path in wanted if path not in settled]
     driver = Driver(files, config, rulebook, candidates)
     read = _reading(driver, candidates, jobs, progress)
@@ -87,18 +82,8 @@ def scan_paths(
     def scan() -> Report:
         # All work runs in one thread, because a second thread would not reuse the memory that the first one freed.
         read()
-        linter = Linter(
-            driver.project,
-            driver.record,
-            rulebook,
-            config,
-            confidence,
-            is_whole=candidates.scope is None,
-            with_graphs=candidates.with_graphs,
-            chooses_device=candidates.chooses_device,
-            has_one_device=candidates.has_one_device,
-            has_unread_module=driver.has_unread_module,
-        )
+        project, record, unread = driver.project, driver.record, driver.has_unread_module
+        linter = Linter(project, record, rulebook, config, confidence, candidates, unread)
         return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
 
     report = run_deep(scan)
@@ -119,11 +104,17 @@ def explain_path(
     files, given = _files(paths, config, {})
     wanted = definitions(files, config.root, name)
     candidates = find_candidates(files, list(files.names), config, root_patterns(config, rulebook))
-    missing = {path: files.names[path] for path in candidates.paths if path in files.names}
-    files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
+    _index(files, candidates, jobs, buffers={})
     driver = Driver(files, config, rulebook, candidates)
     run_deep(_reading(driver, candidates, jobs, progress))
     return hotness_of(wanted, files, driver.record, HotnessRules(config), frozenset(map(str, given)))
+
+
+def _index(files: Files, candidates: Candidates, jobs: int | None, buffers: Mapping[Path, bytes]) -> None:
+    """Index the candidates in several processes if there are many."""
+    known = (path for path in candidates.paths if path in files.names and path not in files.indexes)
+    missing = {path: files.names[path] for path in known if Path(path) not in buffers}
+    files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
 
 
 def _files(
@@ -226,15 +217,9 @@ def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress:
 
 
 def _report(
-    driver: Driver,
-    linter: Linter,
-    candidates: Candidates,
-    others: Iterable[str],
-    wanted: Sequence[str],
-    op_table: str,
+    driver: Driver, linter: Linter, candidates: Candidates, others: Iterable[str], wanted: Sequence[str], op_table: str
 ) -> Report:
-    """Make the report. `others` are wanted files whose source names no root; they are only checked to be legal
-    Python."""
+    """Make the report. `others` are wanted files that name no root; they are only checked to be legal Python."""
     for path in others:
         driver.project.files.check(path)
     return Report(

@@ -40,7 +40,7 @@ from graphsafe.scan.linting.fresh_starts import FROM_FACTORY
 from graphsafe.scan.linting.gather import (
     constructions,
     gather,
-    include_uncertain,
+    include,
     included,
     joined,
     new_roots,
@@ -100,8 +100,7 @@ class Step:
 
     @property
     def is_shareable(self) -> bool:
-        """Whether any process can take the step, because it refers neither to syntax nor to targets of another
-        process."""
+        """Whether any process can take the step: it refers neither to syntax nor to targets of another process."""
         receiver = self.receiver
         is_plain = receiver is None or (type(receiver) is Instance and receiver.given is None)
         return is_plain and self.given is None and self.kind != "target"
@@ -150,8 +149,7 @@ class Driver:
         return self._engine.budget.is_spent()
 
     def look_into(self, path: str) -> list[Step]:
-        """Return the steps of a file, or the configured targets for the pseudo-file TARGETS. Failures go into the
-        record."""
+        """Return the steps of a file, or the configured targets for TARGETS. Failures go into the record."""
         if path == TARGETS:
             self._targets.update(configured_factories(self.project, self._config))
             return [Step("target", ref) for ref in self._targets]
@@ -175,8 +173,7 @@ class Driver:
         self.conclude([self.outcome()])
 
     def reached(self) -> frozenset[str]:
-        """Return the roots, and the functions that hot code calls, in the part of the project that this process has
-        read."""
+        """Return the roots, and the functions that hot code calls, in the part that this process has read."""
         summaries = included(self._read.values())
         called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
         return frozenset(called.union(self._whys))
@@ -203,7 +200,8 @@ class Driver:
         steps = sorted(self._read, key=repr)
         named = [(FROM_FACTORY if step.kind in ("target", "factory") else step.ref, step) for step in steps]
         record = gather([(name, self._read[step]) for name, step in named if not self._is_doubtful(step)])
-        include_uncertain(record, gather([(name, self._read[step]) for name, step in named if self._is_doubtful(step)]))
+        doubtful = gather([(name, self._read[step]) for name, step in named if self._is_doubtful(step)])
+        include(record, doubtful, doubtful=True)
         for path in self._replaying:
             record.replays.update(replay_site.placed_events(self.project, path))
         for path in self._preparing:
@@ -222,11 +220,8 @@ class Driver:
         """Return whether a file that was not searched for roots defines a module."""
         return has_module(self._engine, self._candidates.paths, self._paths, self._loops, self._rulebook.entry_points)
 
-    def assumed(self, reached: Set[str]) -> list[Step]:
-        """Return the functions that look as if they run in a step, if hot code has not reached them."""
-        return [*self._assumed(reached)]
-
-    def _assumed(self, reached: Set[str]) -> Iterator[Step]:
+    def assumed(self, reached: Set[str]) -> Iterator[Step]:
+        """Yield the functions that look as if they run in a step, if hot code has not reached them."""
         for path in self._looked_for_roots:
             file = self.project.files.index(path)
             if file is None:
@@ -335,11 +330,8 @@ class Driver:
     def _take(self, step: Step) -> Value:
         engine = self._engine
         if step.kind in ("root", "public", "perhaps"):
-            told = (
-                arguments_of(step.given)
-                if step.given is not None
-                else Arguments(keywords=self._host_parameters(step.ref))
-            )
+            on_host = Arguments(keywords=self._host_parameters(step.ref))
+            told = on_host if step.given is None else arguments_of(step.given)
             return engine.read(Call(step.ref, step.receiver, told, hot=True), guarded=step.guarded)
         if step.kind == "factory":
             for made in options(engine.read(Call(step.ref, depth=1))):
@@ -360,9 +352,8 @@ class Driver:
         path, _, name = step.ref.partition("::")
         if name:
             between = step.kind == "between" or comes_again(self.project.function_facts(step.ref))
-            return engine.read(
-                Call(step.ref, step.receiver, self._constructor_arguments(step), loops=step.loops, between=between)
-            )
+            told = self._constructor_arguments(step)
+            return engine.read(Call(step.ref, step.receiver, told, loops=step.loops, between=between))
         file = self.project.files.index(path)
         if file is not None:
             tree = parse(self.project.files.source(path).text)
@@ -371,12 +362,10 @@ class Driver:
         return NONE
 
     def _constructor_arguments(self, step: Step) -> Arguments:
-        """Return the known constructor arguments of a class whose constructor captures; no arguments for any other
-        step."""
+        """Return the known arguments of a constructor that captures; no arguments for any other step."""
         cls, _, name = step.ref.rpartition(".")
-        return (
-            self._engine.attributes.told(cls, step.ref) if step.kind == "site" and name == "__init__" else Arguments()
-        )
+        captures = step.kind == "site" and name == "__init__"
+        return self._engine.attributes.told(cls, step.ref) if captures else Arguments()
 
     def _host_parameters(self, ref: str) -> dict[str, Value]:
         """Return the parameters of an entry point for which calls by name pass host tensors."""
@@ -389,12 +378,10 @@ class Driver:
 
     def _is_named_cold(self, ref: str, facts: FunctionFacts) -> bool:
         path = ref.partition("::")[0]
-        index = self.project.files.index(path)
-        return self._paths.cold_because(path, index.module if index is not None else "", facts) == COLD_PATHS
+        return self._paths.cold_because(path, self.project.module_of(path), facts) == COLD_PATHS
 
     def _is_cold(self, ref: str, facts: FunctionFacts) -> bool:
         if ref not in self._cold:
             path = ref.partition("::")[0]
-            index = self.project.files.index(path)
-            self._cold[ref] = self._paths.is_cold(path, index.module if index is not None else "", facts)
+            self._cold[ref] = self._paths.is_cold(path, self.project.module_of(path), facts)
         return self._cold[ref]

@@ -36,7 +36,7 @@ def learnt_together(parts: Sequence[Learnt]) -> Learnt:
         for key, values in part.constructions.items():
             built.setdefault(key, {}).update((repr(value), value) for value in values)
     constructions = {key: [values[text] for text in sorted(values)] for key, values in built.items()}
-    return Learnt(whys_together([part.whys for part in parts]), passed, constructions)
+    return Learnt(whys_together(part.whys for part in parts), passed, constructions)
 
 
 def whys_together(parts: Iterable[Mapping[str, Reason]]) -> dict[str, Reason]:

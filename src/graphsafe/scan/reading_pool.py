@@ -101,8 +101,7 @@ def _hand_out(
 
 
 def _at_once(queue: Sequence[str | Step]) -> int:
-    """Return how many items of a queue a process gets. It gets fewer near the end, so that all processes finish
-    together."""
+    """Return how many items of a queue a process gets: fewer near the end, so that all processes finish together."""
     return min(MOST_AT_ONCE, 1 + len(queue) // 16)
 
 
@@ -167,8 +166,7 @@ def _serve(driver: Driver, connection: Connection) -> None:
 
 
 def _take_part(driver: Driver, connection: Connection, sent: set[Step]) -> None:
-    """Receive files and steps, examine them, and send back the steps that follow from them. Stop when None is
-    received."""
+    """Receive files and steps, and send back the steps that follow from them. Stop when None is received."""
     while (items := connection.recv()) is not None:
         files = [item for item in items if isinstance(item, str)]
         found = [driver.look_into(item) if isinstance(item, str) else driver.take(item) for item in items]
@@ -176,8 +174,7 @@ def _take_part(driver: Driver, connection: Connection, sent: set[Step]) -> None:
 
 
 def _shareable(driver: Driver, steps: Iterable[Step], sent: set[Step]) -> list[Step]:
-    """Return the steps that any process can take and that were not `sent`. Steps that only this process can take are
-    read first."""
+    """Return the steps that any process can take and that were not `sent`. Other steps are read first."""
     shareable, waiting = [], [*steps]
     while waiting:
         step = waiting.pop()

@@ -15,6 +15,7 @@ from graphsafe.scan.symbols.index import MARK, meant_mark
 from graphsafe.scan.symbols.project_files import Files
 
 KIND = "unmatched-setting"
+_STRAY = "it marks no function: a mark belongs on or above the `def` line of a function that is in no other function"
 
 
 def unmatched_settings(config: Config, files: Files) -> Iterator[Limit]:
@@ -42,10 +43,7 @@ def stray_marks(files: Files, path: str, shown: str) -> Iterator[Limit]:
     for line in file.stray_marks if file is not None else ():
         text = files.source(path).lines[line - 1]
         meant = meant_mark(text)
-        why = (
-            "it marks no function: a mark belongs on or above the `def` line of a function that is in no other function"
-        )
-        why = why if meant is None else f'no such mark (did you mean "{meant}"?)'
+        why = _STRAY if meant is None else f'no such mark (did you mean "{meant}"?)'
         mark = MARK.search(text)
         yield Limit(KIND, f"{shown}:{line} {mark[0] if mark is not None else text.strip()}", why)
 
@@ -69,8 +67,7 @@ def _missing(target: Target, config: Config, files: Files) -> str | None:
 
 
 def _may_match(pattern: FunctionPattern, path: str, relative: str, files: Files) -> bool:
-    """Return whether a file has the path of the pattern and defines a function with the last part of the pattern's
-    name."""
+    """Return whether a file has the pattern's path and defines a function with the last part of its name."""
     module, _ = files.names[path]
     last = pattern.function.rpartition(".")[2]
     if not pattern.matches(relative, module, pattern.function):

@@ -14,8 +14,7 @@ FOLDER = ".graphsafe_cache"
 
 
 def cache_folder(config: Config) -> Path:
-    """Return the cache folder in the project if there is a project that can be written to, else one in the user's
-    cache."""
+    """Return the cache folder in the project, if it is a project that can be written to, or in the user's cache."""
     own = config.root / FOLDER
     is_project = config.source is not None or is_project_root(config.root)
     if is_project and not own.is_symlink() and os.access(own if own.exists() else config.root, os.W_OK):

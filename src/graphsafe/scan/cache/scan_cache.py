@@ -51,7 +51,7 @@ class ScanCache:
         config: Config,
         confidence: Confidence,
         rulebook: Rulebook,
-        complain: Callable[[str], None] = lambda line: None,
+        complain: Callable[[str], None],
     ) -> None:
         """`wanted` are the files to report on. Without a `folder`, nothing is read from a cache and nothing is kept."""
         self._rows = _rows(folder, complain) if folder is not None else None
@@ -64,8 +64,7 @@ class ScanCache:
         self._known: set[str] = set()
 
     def report(self) -> Report | None:
-        """Return the kept report if it is still valid, else None. It differs from a new scan's report only in
-        its time."""
+        """Return the kept report if it is still valid. It differs from a new scan's report only in its time."""
         text = self._rows.text("reports", self._key) if self._rows is not None else None
         return _report(text) if text is not None else None
 
@@ -124,8 +123,7 @@ def _forget_old(own: Path) -> None:
 
 
 def _tools() -> str:
-    """Return a digest of the tools that read the code: the scan's own modules (developers change them), Python and
-    libcst."""
+    """Return a digest of the tools: the scan's own modules (developers change them), Python and libcst."""
     found = hashlib.blake2b(_own_modules(), digest_size=8)
     libcst = sorted(entry.name for folder in sys.path for entry in Path(folder or ".").glob("libcst-*.dist-info"))
     found.update(f"{__version__} {sys.version} {libcst}".encode())
@@ -138,8 +136,7 @@ def _own_modules() -> bytes:
 
 
 def _index_key(path: str, module: str, is_package: bool, content: str) -> str:
-    """Return the key of a file's index, a digest of everything that the index depends on. `content` is the file's
-    digest."""
+    """Return the key of a file's index: a digest of all that it depends on. `content` is the file's digest."""
     return digest(f"{path}\0{module}\0{is_package}\0{content}".encode("utf-8", "surrogateescape"))
 
 

@@ -45,9 +45,7 @@ In a forged file, a search may have no end."""
 class SealedRows:
     """The tables of one file. Processes may share the file, and it may be deleted at any time."""
 
-    def __init__(
-        self, file: Path, tables: Sequence[str], secret: bytes, complain: Callable[[str], None] = lambda line: None
-    ) -> None:
+    def __init__(self, file: Path, tables: Sequence[str], secret: bytes, complain: Callable[[str], None]) -> None:
         """`complain` is called with one line if the file cannot be used."""
         self._file: Path | None = file
         self._tables = tables
@@ -116,8 +114,7 @@ class SealedRows:
         return text.decode("utf-8", "surrogatepass")
 
     def _open(self) -> sqlite3.Connection:
-        """Open the database. Raises sqlite3.Error, also if the database has other tables, or views (a view may never
-        end)."""
+        """Open the database. Raises sqlite3.Error, also if it has other tables, or views (a view may never end)."""
         assert self._file is not None
         if os.path.islink(self._file) or (os.path.lexists(self._file) and not os.path.isfile(self._file)):
             raise sqlite3.OperationalError("not a regular file")

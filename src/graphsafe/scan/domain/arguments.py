@@ -9,7 +9,7 @@ from functools import reduce
 from graphsafe.scan.domain.frozen import dataclass
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.numbers import NO_STATE, both_states
-from graphsafe.scan.domain.values import UNKNOWN, Passed, Unknown, Value, depends_on_step, holds_device
+from graphsafe.scan.domain.values import UNKNOWN, Function, Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
 """Number of levels of methods that are read for the attributes that they assign.
@@ -82,6 +82,14 @@ class Call:
             "read", self.ref, self.hot, self.depth, self.level, self.plain, self.captured, self.loops, self.between,
             self.composes, out_of_scope, self.bound, given.positional, tuple(given.keywords.items()), given.open,
         )  # fmt: skip
+
+
+def behind_partial(function: Function, arguments: Arguments) -> Arguments:
+    """Return the arguments that `f` receives in a call of `partial(f, …)`."""
+    if not (function.partial or function.partial_keywords):
+        return arguments
+    keywords = {**dict(function.partial_keywords), **arguments.keywords}
+    return Arguments((*function.partial, *arguments.positional), keywords, arguments.open)
 
 
 def unknown_result(arguments: Arguments) -> Unknown:

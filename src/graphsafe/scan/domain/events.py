@@ -1,5 +1,4 @@
-"""The events that reading hot code emits. There are few kinds, and rules match them as data
-(`rulebook/vocabulary.py`)."""
+"""The events of hot code. There are few kinds, and rules match them as data (`rulebook/vocabulary.py`)."""
 
 from __future__ import annotations
 
@@ -59,9 +58,3 @@ def plainness(event: Event) -> tuple[bool, bool, int]:
 
 def span_of(node: Any) -> Span:
     return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-
-
-def precedence(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
-    """Return the rank of an event among those at one place. An unguarded event ranks above a guarded one, and then a
-    `likely` event above a `possible` one."""
-    return guard is None, confidence != "possible"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.joins import join, join_all
+from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.numbers import NO_STATE, both_states, entry
 from graphsafe.scan.domain.values import (
     Dict,
@@ -45,10 +45,7 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
         return replace(value, held_by=key)
     if kind is Union:
         assert isinstance(value, Union)
-        result = held_in(value.options[0], key, depth)
-        for option in value.options[1:]:
-            result = join(result, held_in(option, key, depth))
-        return result
+        return join_all(held_in(option, key, depth) for option in value.options)
     return value
 
 

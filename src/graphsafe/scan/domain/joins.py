@@ -178,8 +178,7 @@ def _join_dicts(a: Dict, b: Dict) -> Dict:
 
 
 def _perhaps_kept(value: Value, held_by: str | None, key: object) -> Value:
-    """Return an entry that only one branch assigns. After the other branch, the entry has its value from an earlier
-    step."""
+    """Return an entry that one branch assigns. After the other, it has its value from an earlier step."""
     if held_by is None or type(value) is not Number:
         return value
     return replace(value, state=both_states(value.state, (entry(held_by, key),)))

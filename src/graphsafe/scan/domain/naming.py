@@ -32,8 +32,7 @@ def where_of(name: str, otherwise: Where) -> Where:
 
 
 def names_host(node: ast.AST) -> bool:
-    """Return whether a name in an expression says that the value is on the host: `batch.seq_lens_cpu[0]`,
-    `table["lens_cpu"]`."""
+    """Return whether a name says that the value is on the host: `batch.seq_lens_cpu[0]`, `table["lens_cpu"]`."""
     while isinstance(node, ast.Subscript):
         key = node.slice
         if isinstance(key, ast.Constant) and isinstance(key.value, str) and HOST_NAME.search(key.value):
@@ -83,13 +82,7 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
         sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))
         place = where_of(name, where)
         return replace(
-            value,
-            name=name,
-            step=step,
-            where=place,
-            dtype=dtype,
-            maybe_host=bool(sizes),
-            maybe_pinned=place == "host",
+            value, name=name, step=step, where=place, dtype=dtype, maybe_host=bool(sizes), maybe_pinned=place == "host"
         )
     if type(value) is Union:
         return join_all(placed(option, name, step, where) for option in value.options)

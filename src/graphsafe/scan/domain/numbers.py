@@ -56,8 +56,7 @@ def both_states(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...
 
 
 def entry(key: str, name: object) -> str:
-    """Return the name of a dict entry's state, `key['name']`. If the entry's key is not a string, return the dict's own
-    name."""
+    """Return the name of a dict entry's state: `key['name']`, or the dict's own name if the key is not a string."""
     return f"{key}[{name!r}]" if isinstance(name, str) else key
 
 
@@ -68,18 +67,24 @@ def folded(op: ast.operator, left: Number, right: Number) -> Number:
     if isinstance(op, ast.Div):
         kind = "float"
     fold = _FOLD.get(type(op))
+    const = UNSET
     if fold is not None and _is_small(op, left.const, right.const):
-        try:
-            const = fold(left.const, right.const)
-        except Exception:  # the user's constants may raise any error; the result is then unknown
-            return Number(state=state, type=kind)
-        return replace(number(const), state=state, overridable_by=left.overridable_by or right.overridable_by)
-    return Number(state=state, type=kind)
+        const = _result(fold, left.const, right.const)
+    if const is UNSET:
+        return Number(state=state, type=kind)
+    return replace(number(const), state=state, overridable_by=left.overridable_by or right.overridable_by)
+
+
+def _result(operation: Callable[..., Any], *consts: Any) -> Any:
+    """Return the result of an operation. It is unknown if the user's constants raise an error, which may be any."""
+    try:
+        return operation(*consts)
+    except Exception:
+        return UNSET
 
 
 def _is_small(op: ast.operator, left: object, right: object) -> bool:
-    """Return whether the result of an operator on two constants is small. `"ab" * 500_000_000` would take a
-    gigabyte."""
+    """Return whether the result of an operator is small. `"ab" * 500_000_000` would take a gigabyte."""
     sizes = _size(left), _size(right)
     if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
         times = right if isinstance(left, (str, bytes)) else left
@@ -100,13 +105,7 @@ def _size(const: object) -> int:
 
 def negated(op: ast.unaryop, value: Number) -> Number:
     """Return `-value`, `+value` or `~value`. A number without a known value is unchanged."""
-    if value.const is UNSET:
-        return value
-    try:
-        const = _UNARY[type(op)](value.const)
-    except Exception:  # the user's constants may raise any error; the result is then unknown
-        const = UNSET
-    return replace(value, const=const)
+    return value if value.const is UNSET else replace(value, const=_result(_UNARY[type(op)], value.const))
 
 
 def is_same(left: Number, right: Number) -> bool | None:
@@ -123,16 +122,15 @@ def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
         return replace(answer, const=isinstance(op, ast.NotEq))
     if left.const is UNSET or right.const is UNSET:
         return answer
-    try:
-        const = bool(_COMPARE[type(op)](left.const, right.const))
-    except Exception:  # the user's constants may raise any error; the answer is then unknown
+    compare = _COMPARE[type(op)]
+    const = _result(lambda: bool(compare(left.const, right.const)))
+    if const is UNSET:
         return answer
     return replace(answer, const=const, overridable_by=left.overridable_by or right.overridable_by)
 
 
 def _are_of_other_types(left: Number, right: Number) -> bool:
-    """Return whether exactly one operand is a string, by the types of both: `zero_division: float` never equals
-    "warn"."""
+    """Return whether exactly one operand is a string, by its type: `zero_division: float` never equals "warn"."""
     from_outside = ("environment", "platform")
     types = {left.type, right.type}
     return (

@@ -18,6 +18,8 @@ from array import array
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
+from graphsafe.scan.domain.frozen import dataclass
+
 Answer = TypeVar("Answer")
 _MISSING: Any = object()
 _NOTHING: frozenset[int] = frozenset()
@@ -44,16 +46,14 @@ class _Activation:
         self.cycles: set[int] = set()
 
 
+@dataclass(frozen=True, slots=True)
 class _Doubt:
     """An answer that may have changed."""
 
-    __slots__ = ("answer", "asked", "cycles")
-
-    def __init__(self, answer: Any, asked: tuple[int, ...] | None, cycles: frozenset[int]) -> None:
-        self.answer = answer
-        self.asked = asked
-        "The questions on which the answer depends, or None if one of their answers is known to have changed."
-        self.cycles = cycles
+    answer: Any
+    asked: tuple[int, ...] | None
+    "The questions on which the answer depends, or None if one of their answers is known to have changed."
+    cycles: frozenset[int]
 
 
 class Queries:
@@ -142,8 +142,7 @@ class Queries:
         return self._work_out(number, work, layer)
 
     def rest_on_all(self) -> None:
-        """Make the running answers valid only during the outermost question, because they depend on the stack of
-        questions."""
+        """Make the running answers valid only during the outermost question: they depend on the stack."""
         self._rest_on(0)
 
     def _rest_on(self, position: int) -> None:

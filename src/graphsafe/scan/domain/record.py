@@ -33,8 +33,7 @@ SITE = "code inside torch.cuda.graph"
 
 
 def reason_weight(why: str) -> int:
-    """Return the rank of a root's reason. torch.compile ranks highest, then a configured target, then all other
-    reasons."""
+    """Return the rank of a root's reason: torch.compile first, then a configured target, then all others."""
     return 2 if why.startswith(COMPILED) else 1 if why.startswith(TARGET) else 0
 
 

@@ -16,8 +16,7 @@ UseKind = Literal["operand", "index", "branch", "argument"]
 
 @frozen.dataclass(frozen=True, slots=True)
 class Write:
-    """An assignment to an attribute or a global, or to an element of a container that an attribute or a global
-    holds."""
+    """An assignment to an attribute or a global, or to an element of a container that one of these holds."""
 
     key: str
     """The written state: `path::name` for a global, `path::Class.attr` for an attribute. The class is the one that the

@@ -75,8 +75,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A value that the host knows: int, float, bool, str, bytes, or an enum. `const` is its value if the source shows
-    it."""
+    """A value that the host knows: int, float, bool, str, bytes or an enum. `const` is its value, if visible."""
 
     const: Any = UNSET
     overridable_by: str | None = None

@@ -122,7 +122,7 @@ def _holds_deep(value: Value, room: int) -> bool:
     if isinstance(value, Union):
         return any(_holds_deep(each, room) for each in value.options)
     if isinstance(value, (Sequence, Dict)) or (isinstance(value, Function) and _is_partial(value)):
-        return room == 0 or any(_holds_deep(each, room - 1) for each in _parts(value))
+        return room == 0 or any(_holds_deep(each, room - 1) for each in parts_of(value))
     return False
 
 
@@ -151,7 +151,7 @@ def _nesting(value: Value) -> int:
         if not found:
             return depth
         seen.update(id(function.closure) for function in found)
-        held = [each for one in found for each in (*(one.closure or {}).values(), *_parts(one))]
+        held = [each for one in found for each in (*(one.closure or {}).values(), *parts_of(one))]
     return MAX_CLOSURES + 1
 
 
@@ -167,10 +167,10 @@ def _closures(values: Iterable[Value]) -> Iterator[Function]:
         if isinstance(value, Function) and value.node is not None and value.closure is not None:
             yield value
         else:
-            waiting += _parts(value)
+            waiting += parts_of(value)
 
 
-def _parts(value: Value) -> Iterable[Value]:
+def parts_of(value: Value) -> Iterable[Value]:
     """Return the values inside a value, except the environment of a closure."""
     if isinstance(value, Sequence):
         return (value.elem, *(value.items or ()))

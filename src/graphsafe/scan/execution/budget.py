@@ -41,8 +41,7 @@ class CallBudget:
         self._project = project
 
     def holds(self, ref: str) -> bool:
-        """Return whether a file, or the file of a function, is in scope. Other functions are followed only for their
-        values."""
+        """Return whether a file, or a function's file, is in scope. Others are followed only for their values."""
         return self._scope is None or ref.partition("::")[0] in self._scope.paths
 
     def has_readings_left(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
@@ -20,16 +20,14 @@ from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.queries import Queries
 from graphsafe.scan.domain.state_log import UseKind
 from graphsafe.scan.domain.summary import Effects, Item, Summary
-from graphsafe.scan.domain.values import UNKNOWN, Function, Instance, Passed, Value
+from graphsafe.scan.domain.values import UNKNOWN, Function, Instance, Passed, Value, as_tensor, confidence_of, describe
 from graphsafe.scan.execution.budget import CallBudget
-from graphsafe.scan.symbols.custom_ops import CustomOps
-from graphsafe.scan.symbols.environment import Variables
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import FileIndex
-from graphsafe.scan.symbols.named_classes import NamedClasses
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Binding, Project
 
-Definition = ast.FunctionDef | ast.AsyncFunctionDef
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +148,7 @@ class Frame:
         return UNKNOWN if handler is None else handler(self, node)
 
     def evaluate_quietly(self, node: ast.expr) -> Value:
-        """Return the value of an expression without recording effects, for expressions that are evaluated more than
-        once."""
+        """Return the value of an expression without its effects, for expressions that are evaluated more than once."""
         return self.engine.quietly(lambda: self.evaluate(node))
 
     def name(self, name: str) -> Value:
@@ -172,6 +169,19 @@ class Frame:
         """Emit an event for an effect of a hot line. Rules match events."""
         if self.hot:
             self.engine.emit(self, kind, how, node, confidence, level, words)
+
+    def emit_if_on_device(
+        self, kind: EventKind, how: str, node: ast.AST, value: Value, shown: str | None = None
+    ) -> bool:
+        """Emit an event about a value that is, or may be, a tensor of the device. Return False for any other value.
+
+        `shown` is the text for the message, if it does not describe the value.
+        """
+        tensor, certain = as_tensor(value)
+        if tensor is None or tensor.where == "host":
+            return False
+        self.emit(kind, how, node, confidence_of(tensor, certain), value=shown or describe(value))
+        return True
 
     def use_number(self, value: Value, kind: UseKind, node: ast.AST) -> None:
         """Record that a host number that is kept between steps decides the device's work here."""
@@ -197,10 +207,6 @@ class Frame:
     def attribute(self, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
         """Return the value of an attribute. `text` is the expression as written in the code."""
         return self.engine.attribute(self, node, owner, name, text)
-
-    def set_attribute(self, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
-        """Perform `setattr(owner, name, value)`. `name` is None if the name is known only at run time."""
-        self.engine.set_attribute(self, node, owner, name, value)
 
 
 class Attributes(Protocol):
@@ -232,14 +238,17 @@ class Globals(Protocol):
 class Closures(Protocol):
     """The functions and lambdas that are defined inside other functions."""
 
-    @property
-    def given(self) -> dict[str, tuple[list[str], Arguments]]: ...
+    given: Mapping[str, tuple[list[str], Arguments]]
+
     def define(self, frame: Frame, node: Definition | ast.Lambda) -> Function: ...
     def call(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value: ...
 
 
 class Engine(Protocol):
-    """The questions that handlers may ask the engine. interpreter/interpreter.py documents and answers them."""
+    """The questions that handlers may ask the engine.
+
+    interpreter/interpreter.py answers them, and documents those that have no shortcut in `Frame`.
+    """
 
     effects: Effects
 
@@ -255,12 +264,6 @@ class Engine(Protocol):
     def budget(self) -> CallBudget: ...
     @property
     def overrides(self) -> Overrides: ...
-    @property
-    def custom_ops(self) -> CustomOps: ...
-    @property
-    def variables(self) -> Variables: ...
-    @property
-    def named_classes(self) -> NamedClasses: ...
     @property
     def attributes(self) -> Attributes: ...
     @property
@@ -284,17 +287,14 @@ class Engine(Protocol):
     ) -> None: ...
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None: ...
     def note(self, item: Item) -> None: ...
-    def note_once(self, item: Item) -> None: ...
     def note_read(self, frame: Frame, key: str) -> None: ...
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = ...) -> None: ...
-    def note_passed(self, name: str, arguments: Arguments) -> None: ...
-    def quietly(self, work: Callable[[], Value]) -> Value: ...
+    def quietly(self, work: Callable[[], Result]) -> Result: ...
 
     # values and calls
 
     def call_value(self, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value: ...
     def attribute(self, frame: Frame, node: ast.expr, owner: Value, name: str, text: str | None) -> Value: ...
-    def set_attribute(self, frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None: ...
     def call(self, frame: Frame, node: ast.AST, function: Function, arguments: Arguments) -> Value: ...
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None: ...
     def read(self, call: Call, guarded: bool = ..., once: bool = ..., out_of_scope: int = ...) -> Value: ...
@@ -306,4 +306,3 @@ class Engine(Protocol):
     # roots
 
     def add_root(self, ref: str, receiver: Value | None, why: str, given: Passed | None = ...) -> None: ...
-    def add_root_site(self, frame: Frame) -> None: ...

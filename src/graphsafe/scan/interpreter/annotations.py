@@ -29,18 +29,11 @@ from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.models.library_models import runtime_object
 from graphsafe.scan.symbols.index import FileIndex, dotted
 
-_TENSOR_TYPES: dict[str, Dtype | None] = {
+_TENSOR_TYPES: Mapping[str, Dtype | None] = {
     "Tensor": None,
-    "FloatTensor": "float",
-    "HalfTensor": "float",
-    "BFloat16Tensor": "float",
-    "DoubleTensor": "float",
-    "LongTensor": "int",
-    "IntTensor": "int",
-    "ShortTensor": "int",
-    "ByteTensor": "int",
+    **dict.fromkeys("FloatTensor HalfTensor BFloat16Tensor DoubleTensor Parameter".split(), "float"),
+    **dict.fromkeys("LongTensor IntTensor ShortTensor ByteTensor".split(), "int"),
     "BoolTensor": "bool",
-    "Parameter": "float",
 }
 
 
@@ -143,11 +136,9 @@ def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
 
 
 def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
-    head, *rest = name.split(".")
-    binding = engine.project.resolve(file, head)
+    binding = engine.project.meaning(file, name)
     if binding is None:
         return UNKNOWN
-    binding = engine.project.member(binding, rest)
     if binding.kind == "class":
         ref = binding.ref
         bases = engine.project.mro(ref)
@@ -155,8 +146,8 @@ def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
             return Number()
         if any(base.endswith(("Protocol", "typing.Any")) for base in bases if "::" not in base):
             return UNKNOWN
-        own = [facts for base in bases if (facts := engine.project.class_facts(base)) is not None]
-        if not _TENSORS.isdisjoint(bases) and not any(facts.methods for facts in own):
+        has_methods = any(facts.methods for _, facts in engine.project.own_classes(ref))
+        if not _TENSORS.isdisjoint(bases) and not has_methods:
             return Tensor(where="any")  # this class is only a name for tensors of a certain shape or type
         return Instance(ref, declared=True)
     if binding.kind == "assign":

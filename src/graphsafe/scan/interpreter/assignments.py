@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
@@ -106,8 +108,7 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
 
 
 def _perhaps_in_place(held: Value, value: Value) -> Value:
-    """Return the result of `held += …`. If the old value is unknown, it may be a tensor, and then no new tensor is
-    made."""
+    """Return the result of `held += …`. An unknown old value may be a tensor, and then no new one is made."""
     return replace(value, certain=False) if type(held) is Unknown and type(value) is Tensor else value
 
 
@@ -118,87 +119,200 @@ def _combined(frame: Frame, node: ast.AugAssign, held: Value) -> Value:
     return operators.binary(frame, node, held, added)
 
 
-def assign(
-    frame: Frame,
-    target: ast.expr,
-    value: Value,
-    node: ast.AST,
-    augmented: bool = False,
-    written: ast.expr | None = None,
-) -> None:
-    """Assign `value` to a target. `written` is the expression of the value, if it differs from the value in the
-    statement `node`."""
-    written = written or getattr(node, "value", None)
-    if isinstance(target, ast.Name):
-        if target.id in frame.globals:
-            writes.write_global(frame, target, value, node, written, augmented)
+def assign(frame: Frame, target: ast.expr, value: Value, node: ast.AST, augmented: bool = False) -> None:
+    """Assign `value` to a target in the statement `node`."""
+    _Assignment(frame, value, node, getattr(node, "value", None), augmented).to(target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Assignment:
+    """The assignment of one value, to any number of targets."""
+
+    frame: Frame
+    value: Value
+    node: ast.AST
+    "The statement."
+    written: ast.expr | None
+    "The expression of the value."
+    augmented: bool = False
+
+    def to(self, target: ast.expr) -> None:
+        frame = self.frame
+        if isinstance(target, ast.Name):
+            self._name(target)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            self._unpack(target.elts)
+        elif isinstance(target, ast.Attribute):
+            self._attribute(target, frame.evaluate(target.value))
+        elif isinstance(target, ast.Subscript):
+            owner = frame.evaluate(target.value)
+            is_done = self._put_by_method(target, owner)
+            if not is_done and not subscript_store(frame, target, owner, self.value, self.node):
+                self._item(target, owner)
+        elif isinstance(target, ast.Starred):
+            assign(frame, target.value, sequence("list", [self.value]), self.node)
+
+    def _name(self, target: ast.Name) -> None:
+        frame, name, value = self.frame, target.id, self.value
+        if name in frame.globals:
+            writes.write_global(frame, target, value, self.node, self.written, self.augmented)
         else:
-            if target.id in frame.nonlocals and frame.hot:
-                writes.write_nonlocal(frame, target.id, value, node, written, augmented)
-            frame.env[target.id] = bound_to(as_loss(frame, target.id, value), target.id)
-    elif isinstance(target, (ast.Tuple, ast.List)):
-        _unpack(frame, target.elts, value, node)
-    elif isinstance(target, ast.Attribute):
-        owner = frame.evaluate(target.value)
-        _assign_attribute(frame, target, owner, value, node, augmented, written)
-    elif isinstance(target, ast.Subscript):
-        owner = frame.evaluate(target.value)
-        if _put_by_method(frame, target, owner, value, node):
-            return
-        if not subscript_store(frame, target, owner, value, node):
-            _assign_item(frame, target, owner, value, node, augmented, written)
-    elif isinstance(target, ast.Starred):
-        assign(frame, target.value, sequence("list", [value]), node)
+            if name in frame.nonlocals and frame.hot:
+                writes.write_nonlocal(frame, name, value, self.node, self.written, self.augmented)
+            frame.env[name] = bound_to(as_loss(frame, name, value), name)
 
+    def _put_by_method(self, target: ast.Subscript, owner: Value) -> bool:
+        """Call the `__setitem__` that the class of `owner` defines. Return False if it defines none."""
+        frame = self.frame
+        if type(owner) is not Instance or frame.project.find_method(owner.ref, "__setitem__") is None:
+            return False
+        arguments = Arguments((index_of(frame, target), self.value))
+        return protocols.called(frame, self.node, owner, "__setitem__", arguments=arguments) is not None
 
-def _put_by_method(frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST) -> bool:
-    """Call the `__setitem__` that the class of `owner` defines. Return False if it defines none."""
-    if type(owner) is not Instance or frame.project.find_method(owner.ref, "__setitem__") is None:
-        return False
-    arguments = Arguments((index_of(frame, target), value))
-    return protocols.called(frame, node, owner, "__setitem__", arguments=arguments) is not None
-
-
-def _unpack(frame: Frame, targets: list[ast.expr], value: Value, node: ast.AST) -> None:
-    items: tuple[Value, ...] | None = None
-    single = options(value)
-    if len(single) == 1 and type(single[0]) is Sequence:
-        items = single[0].items
-    display = getattr(node, "value", None)
-    parts = display.elts if isinstance(display, (ast.Tuple, ast.List)) and len(display.elts) == len(targets) else []
-    starred = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
-    for i, target in enumerate(targets):
-        if items is not None and starred is None and len(items) == len(targets):
-            assign(frame, target, items[i], node, written=parts[i] if parts else None)
-        elif items is not None and starred is not None and len(items) >= len(targets) - 1:
-            after = len(targets) - starred - 1
-            if i < starred:
-                assign(frame, target, items[i], node)
-            elif i == starred:
-                assert isinstance(target, ast.Starred)
-                assign(frame, target.value, sequence("list", items[starred : len(items) - after]), node)
-            else:
-                assign(frame, target, items[len(items) - (len(targets) - i)], node)
-        else:
+    def _unpack(self, targets: list[ast.expr]) -> None:
+        frame, value, node = self.frame, self.value, self.node
+        single = options(value)
+        items = single[0].items if len(single) == 1 and type(single[0]) is Sequence else None
+        display = getattr(node, "value", None)
+        starred = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+        shares = None if items is None else _shares(items, len(targets), starred)
+        parts: list[ast.expr | None] = [display] * len(targets)
+        if starred is None and isinstance(display, (ast.Tuple, ast.List)) and len(display.elts) == len(targets):
+            parts = [*display.elts]
+        for i, target in enumerate(targets):
             inner = target.value if isinstance(target, ast.Starred) else target
-            # If the number of items does not fit, the annotation is wrong.
-            item = UNKNOWN if items is not None else element_of(value)
-            assign(frame, inner, Sequence("list", None, item) if inner is not target else item, node)
+            if shares is not None:
+                _Assignment(frame, shares[i], node, parts[i]).to(inner)
+            else:
+                # If the number of items does not fit, the annotation is wrong.
+                item = UNKNOWN if items is not None else element_of(value)
+                assign(frame, inner, Sequence("list", None, item) if i == starred else item, node)
+
+    def _attribute(self, target: ast.Attribute, owner: Value) -> None:
+        frame, node, value, name = self.frame, self.node, self.value, target.attr
+        if name == "forward":
+            torch_functions.handed_over(frame.engine, value, REPLACED_FORWARD)
+        holder = dotted(target.value) or "…"
+        for option in options(owner):
+            if type(option) is Tensor and name == "data" and not self.augmented:
+                self._give_memory(target, option)
+            if type(option) is RuntimeObject and option.kind == "module":
+                writes.write_in_module(frame, target.value, target, value, node)
+            if type(option) is ClassValue or type(option) is ProjectModule:
+                self._shared(target, option, value)
+            if type(option) is not Instance:
+                continue
+            setter = frame.project.find_method(option.ref, f"{name}.setter")
+            if setter is not None:
+                frame.call(node, Function(setter, option), Arguments((value,)))
+                return
+            if members.set_by_descriptor(frame, node, option, name, value):
+                return
+            if not frame.hot:
+                frame.attributes.record(option.ref, name, value)
+            if frame.hot or frame.between:
+                writes.write_attribute(frame, option, name, holder, value, node, self.written, self.augmented)
+            if frame.hot and not self.augmented:
+                graph_attributes.rebound(frame, option, name, holder, value, node)
+            if frame.hot and type(value) is Tensor:
+                value = replace(value, attr=frame.attributes.key(option.ref, name))
+        chain = dotted(target)
+        if chain is not None:
+            # The same call reads back the value that was just written, whatever other methods assign.
+            frame.env[chain] = named(value, chain)
+
+    def _shared(self, target: ast.Attribute, owner: ClassValue | ProjectModule, value: Value) -> None:
+        """Record that hot code assigns `Class.name` or `module.name`."""
+        frame, node = self.frame, self.node
+        key = shared_state.key_of(frame, owner, target.attr) if frame.hot else None
+        if key is not None:
+            before = frame.evaluate_quietly(ast.Attribute(target.value, target.attr, ast.Load()))
+            text, augmented = ast.unparse(target), self.augmented
+            writes.write(frame, key, text, value, before, node, self.written, augmented=augmented, lasting=True)
+
+    def _give_memory(self, target: ast.Attribute, owner: Tensor) -> None:
+        """Record `p.data = value` for a tensor that is an attribute or a module's parameter."""
+        frame, value = self.frame, self.value
+        if frame.hot and self.written is not None and _gets_new_memory(target, owner, value, self.written):
+            frame.emit("AttrWrite", "rebound", target, "likely" if as_tensor(value)[1] else "possible")
+        if owner.attr is not None:
+            writes.write_part(frame, target.value, owner.attr, target, value, self.node)
+        elif isinstance(target.value, ast.Name) and frame.node is not None:
+            module = changed_outside.turned_over(frame.node).get(target.value.id)
+            if module is not None:
+                holder = frame.evaluate_quietly(ast.parse(module, mode="eval").body)
+                writes.write_weights(frame, holder, ast.unparse(target), value, self.node)
+
+    def _item(self, target: ast.Subscript, owner: Value) -> None:
+        """Perform `owner[key] = value` for an owner that is not a tensor."""
+        frame = self.frame
+        key = frame.evaluate(target.slice)
+        if any(type(option) is Dict and option.held_by == members.PARAM_GROUPS for option in options(owner)):
+            frame.use_number(self.value, "operand", target)
+        holder = dotted(target.value) or ""
+        for option in options(owner):
+            if type(option) is Dict or type(option) is Sequence:
+                self._put(target, option, key)
+            elif type(option) is Unknown and frame.hot and is_table_of_flag(frame, holder):
+                self._write_item(f"{frame.ref}.{holder}", None, target, key)
+
+    def _put(self, target: ast.Subscript, container: Dict | Sequence, key: Value) -> None:
+        """Put a value into a container, and bind the container's name to the result."""
+        frame, holder = self.frame, target.value
+        updated = _with_item(container, key, self.value)
+        if isinstance(holder, ast.Attribute):
+            if dotted(holder) is not None:
+                self._put_into_attribute(target, holder, updated, key)
+            return
+        is_local = isinstance(holder, ast.Name) and holder.id in frame.env
+        if isinstance(holder, ast.Name) and is_local:
+            frame.env[holder.id] = updated
+        if not frame.hot:
+            return
+        if container.held_by is not None:
+            lasting = isinstance(holder, ast.Name) and not is_local
+            self._write_item(container.held_by, container, target, key, lasting=lasting)
+        elif isinstance(holder, ast.Name) and not is_local:
+            self._write_item(f"{frame.path}::{holder.id}", None, target, key)
+
+    def _put_into_attribute(self, target: ast.Subscript, holder: ast.Attribute, updated: Value, key: Value) -> None:
+        """Perform `self.table[key] = value`."""
+        frame = self.frame
+        instance = frame.evaluate(holder.value)
+        if type(instance) is ClassValue or type(instance) is ProjectModule:
+            shared = frame.evaluate_quietly(holder)
+            if isinstance(shared, (Dict, Sequence)) and shared.held_by is not None:
+                self._write_item(shared.held_by, shared, target, key, lasting=True)
+        if type(instance) is not Instance:
+            return
+        if not frame.hot:
+            frame.attributes.record(instance.ref, holder.attr, updated)
+        if not (frame.hot or frame.between):
+            return
+        attribute = frame.attributes.key(instance.ref, holder.attr)
+        held = frame.attributes.initial(instance, holder.attr)
+        lasting = writes.outlasts(frame, instance, dotted(holder.value) or "")
+        self._write_item(attribute, held, target, key, instance.step or instance.made, lasting)
+
+    def _write_item(
+        self,
+        table: str,
+        held: Value | None,
+        target: ast.Subscript,
+        key: Value,
+        borrowed: bool = False,
+        lasting: bool = False,
+    ) -> None:
+        value, node = self.value, self.node
+        write_item(self.frame, table, held, target, key, value, node, self.augmented, self.written, borrowed, lasting)
 
 
-def _give_memory(
-    frame: Frame, target: ast.Attribute, owner: Tensor, value: Value, node: ast.AST, written: ast.expr | None
-) -> None:
-    """Record `p.data = value` for a tensor that is an attribute or a module's parameter."""
-    if frame.hot and written is not None and _gets_new_memory(target, owner, value, written):
-        frame.emit("AttrWrite", "rebound", target, "likely" if as_tensor(value)[1] else "possible")
-    if owner.attr is not None:
-        writes.write_part(frame, target.value, owner.attr, target, value, node)
-    elif isinstance(target.value, ast.Name) and frame.node is not None:
-        module = changed_outside.turned_over(frame.node).get(target.value.id)
-        if module is not None:
-            holder = frame.evaluate_quietly(ast.parse(module, mode="eval").body)
-            writes.write_weights(frame, holder, ast.unparse(target), value, node)
+def _shares(items: tuple[Value, ...], targets: int, starred: int | None) -> Seq[Value] | None:
+    """Return the item for each target, or None if the numbers do not fit. The target at `starred` gets a list."""
+    if starred is None:
+        return items if len(items) == targets else None
+    end = len(items) - (targets - starred - 1)
+    return [*items[:starred], sequence("list", items[starred:end]), *items[end:]] if end >= starred else None
 
 
 def _gets_new_memory(target: ast.Attribute, owner: Tensor, value: Value, written: ast.expr) -> bool:
@@ -212,100 +326,6 @@ def _gets_new_memory(target: ast.Attribute, owner: Tensor, value: Value, written
     return any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written))
 
 
-def _assign_attribute(
-    frame: Frame,
-    target: ast.Attribute,
-    owner: Value,
-    value: Value,
-    node: ast.AST,
-    augmented: bool,
-    written: ast.expr | None,
-) -> None:
-    if target.attr == "forward":
-        torch_functions.handed_over(frame.engine, value, REPLACED_FORWARD)
-    for option in options(owner):
-        if type(option) is Tensor and target.attr == "data" and not augmented:
-            _give_memory(frame, target, option, value, node, written)
-        if type(option) is RuntimeObject and option.kind == "module":
-            writes.write_in_module(frame, target.value, target, value, node)
-        if type(option) is ClassValue or type(option) is ProjectModule:
-            shared_state.assign(frame, target, option, value, node, augmented, written)
-        if type(option) is not Instance:
-            continue
-        setter = frame.project.find_method(option.ref, f"{target.attr}.setter")
-        if setter is not None:
-            frame.call(node, Function(setter, option), Arguments((value,)))
-            return
-        if members.set_by_descriptor(frame, node, option, target.attr, value):
-            return
-        if frame.hot:
-            holder = dotted(target.value) or "…"
-            writes.write_attribute(frame, option, target.attr, holder, value, node, written, augmented)
-            if not augmented:
-                graph_attributes.rebound(frame, option, target.attr, holder, value, node)
-            if type(value) is Tensor:
-                value = replace(value, attr=frame.attributes.key(option.ref, target.attr))
-        else:
-            frame.attributes.record(option.ref, target.attr, value)
-            if frame.between:
-                holder = dotted(target.value) or "…"
-                writes.write_attribute(frame, option, target.attr, holder, value, node, written, augmented)
-    chain = dotted(target)
-    if chain is not None:
-        # The same call reads back the value that was just written, whatever other methods assign.
-        frame.env[chain] = named(value, chain)
-
-
-def _assign_item(
-    frame: Frame,
-    target: ast.Subscript,
-    owner: Value,
-    value: Value,
-    node: ast.AST,
-    augmented: bool,
-    written: ast.expr | None,
-) -> None:
-    """Perform `owner[key] = value` for an owner that is not a tensor."""
-    key = frame.evaluate(target.slice)
-    if any(type(option) is Dict and option.held_by == members.PARAM_GROUPS for option in options(owner)):
-        frame.use_number(value, "operand", target)
-    holder = dotted(target.value) or ""
-    for option in options(owner):
-        if type(option) is Dict or type(option) is Sequence:
-            _put_item(frame, target, option, key, value, node, augmented, written)
-        elif type(option) is Unknown and frame.hot and is_table_of_flag(frame, holder):
-            write_item(frame, f"{frame.ref}.{holder}", None, target, key, value, node, augmented, written)
-
-
-def _put_item(
-    frame: Frame,
-    target: ast.Subscript,
-    container: Dict | Sequence,
-    key: Value,
-    value: Value,
-    node: ast.AST,
-    augmented: bool,
-    written: ast.expr | None,
-) -> None:
-    """Put a value into a container, and bind the container's name to the result."""
-    holder = target.value
-    updated = _with_item(container, key, value)
-    if isinstance(holder, ast.Attribute):
-        if dotted(holder) is not None:
-            _put_into_attribute(frame, target, holder, updated, key, value, node, augmented, written)
-        return
-    is_local = isinstance(holder, ast.Name) and holder.id in frame.env
-    if isinstance(holder, ast.Name) and is_local:
-        frame.env[holder.id] = updated
-    if not frame.hot:
-        return
-    if container.held_by is not None:
-        lasting = isinstance(holder, ast.Name) and not is_local
-        write_item(frame, container.held_by, container, target, key, value, node, augmented, written, lasting=lasting)
-    elif isinstance(holder, ast.Name) and not is_local:
-        write_item(frame, f"{frame.path}::{holder.id}", None, target, key, value, node, augmented, written)
-
-
 def _with_item(container: Dict | Sequence, key: Value, value: Value) -> Value:
     if type(container) is Sequence:
         return Sequence(container.kind, None, join(container.elem, value), container.held_by)
@@ -315,33 +335,3 @@ def _with_item(container: Dict | Sequence, key: Value, value: Value) -> Value:
         items[const_of(key)] = value
     elem = value if type(container.elem) is Unknown and not container.items else join(container.elem, value)
     return Dict(tuple(items.items()), elem, container.held_by)
-
-
-def _put_into_attribute(
-    frame: Frame,
-    target: ast.Subscript,
-    holder: ast.Attribute,
-    updated: Value,
-    key: Value,
-    value: Value,
-    node: ast.AST,
-    augmented: bool,
-    written: ast.expr | None,
-) -> None:
-    """Perform `self.table[key] = value`."""
-    instance = frame.evaluate(holder.value)
-    if type(instance) is ClassValue or type(instance) is ProjectModule:
-        shared = frame.evaluate_quietly(holder)
-        if isinstance(shared, (Dict, Sequence)) and shared.held_by is not None:
-            write_item(frame, shared.held_by, shared, target, key, value, node, augmented, written, lasting=True)
-    if type(instance) is not Instance:
-        return
-    if not frame.hot:
-        frame.attributes.record(instance.ref, holder.attr, updated)
-    if not (frame.hot or frame.between):
-        return
-    attribute = frame.attributes.key(instance.ref, holder.attr)
-    held = frame.attributes.initial(instance, holder.attr)
-    borrowed = instance.step or instance.made
-    lasting = writes.outlasts(frame, instance, dotted(holder.value) or "")
-    write_item(frame, attribute, held, target, key, value, node, augmented, written, borrowed, lasting)

@@ -69,19 +69,13 @@ class AttributeTables:
 
     def include(self, summary: Summary, owner: str = "", ref: str = "") -> None:
         """Add the assignments of a called function's summary. Assignments to `owner` count as assignments to `ref`."""
-        for (of, name), values in summary.written.items():
-            for value in values:
-                self.record(ref if of == owner else of, name, value)
-        for (of, name), values in summary.expected.items():
-            for value in values:
-                self.expect(ref if of == owner else of, name, value)
-        for key, values in summary.constructed.items():
-            for value in values:
-                _add(self._engine.effects.constructed, key, value)
+        effects = self._engine.effects
+        _add_all(effects.written, summary.written, owner, ref)
+        _add_all(effects.expected, summary.expected, owner, ref)
+        _add_all(effects.constructed, summary.constructed)
 
     def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and numbers that a call puts into fields, for a class with plain fields
-        (`has_plain_fields`)."""
+        """Record the tensors and numbers that a call puts into fields of a class for which `has_plain_fields` holds."""
         for name, value in values.items():
             of_class = self.of_class(ref, name)
             declared, _ = as_tensor(of_class)
@@ -163,7 +157,7 @@ class AttributeTables:
             value = join_all([*built(self._engine, ref, name)] or [value])
         of_class = self.of_class(ref, name)
         if value is None:
-            if type(of_class) is not Unknown or self._declared(ref, name):
+            if type(of_class) is not Unknown or name in self._engine.project.body_names(ref):
                 return of_class
             return UNKNOWN if self._writers(ref, name) else None
         if type(value) is Unknown and type(of_class) is not Unknown:
@@ -178,8 +172,7 @@ class AttributeTables:
     def _assigned(
         self, owner: Instance, name: str, level: int, initial: Value | None, promised: Value | None
     ) -> Value | None:
-        """Return the join of the values that constructors, other methods, callers and annotations give to an
-        attribute."""
+        """Return the join of the values that constructors, methods, callers and annotations give to an attribute."""
         value = initial
         writers: Sequence[str] = self._writers(owner.ref, name) if level else ()
         if level and is_empty(initial):
@@ -256,8 +249,7 @@ class AttributeTables:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
 
     def told(self, ref: str, constructor: str) -> Arguments:
-        """Return the tensors and optimizers that calls of a class pass to its constructor, unless only some are on the
-        host."""
+        """Return the tensors and optimizers that calls pass to a constructor, unless only some are on the host."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
         told = {name: join_all(without_unplaced(values)) for name, values in given.items() if agree(values)}
@@ -266,9 +258,8 @@ class AttributeTables:
     def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:
         """Yield the fields of a class without its own constructor, with the values that a call puts into them."""
         names: dict[str, None] = {}
-        for base in reversed(self._engine.project.mro(ref)):
-            facts = self._engine.project.class_facts(base) if "::" in base else None
-            names.update(dict.fromkeys(facts.fields if facts is not None else ()))
+        for _, facts in reversed([*self._engine.project.own_classes(ref)]):
+            names.update(dict.fromkeys(facts.fields))
         yield from zip(names, given.positional, strict=False)
         yield from ((name, value) for name, value in given.keywords if name in names)
 
@@ -295,16 +286,13 @@ class AttributeTables:
         return 0 if self._engine.budget.holds(method) else 1
 
     def key(self, ref: str, name: str) -> str:
-        """Return `path::Class.name` with the topmost class that assigns the attribute. All subclasses share
-        this key."""
+        """Return `path::Class.name` with the topmost class that assigns the attribute. Subclasses share this key."""
         keys = self._keys.setdefault(ref, {})
         if name not in keys:
             owner = ref
-            for base in self._engine.project.mro(ref):
-                if "::" in base:
-                    facts = self._engine.project.class_facts(base)
-                    if facts is not None and (name in facts.writers or name in facts.fields):
-                        owner = base
+            for base, facts in self._engine.project.own_classes(ref):
+                if name in facts.writers or name in facts.fields:
+                    owner = base
             keys[name] = intern(f"{owner}.{name}")
         return keys[name]
 
@@ -320,9 +308,8 @@ class AttributeTables:
 
     def _class_body(self, ref: str, name: str) -> Value:
         project = self._engine.project
-        for base in project.mro(ref):
-            facts = project.class_facts(base) if "::" in base else None
-            if facts is None or name not in facts.fields:
+        for base, facts in project.own_classes(ref):
+            if name not in facts.fields:
                 continue
             path = base.partition("::")[0]
             file = project.files.index(path)
@@ -350,31 +337,19 @@ class AttributeTables:
             return result
         return UNKNOWN
 
-    def _declared(self, ref: str, name: str) -> bool:
-        project = self._engine.project
-        return any(
-            name in facts.fields
-            for base in project.mro(ref)
-            if "::" in base and (facts := project.class_facts(base)) is not None
-        )
-
     def _writers(self, ref: str, name: str) -> Sequence[str]:
         key = (ref, name)
         if key not in self._writing:
-            project = self._engine.project
-            found: list[str] = []
-            for base in project.mro(ref):
-                facts = project.class_facts(base) if "::" in base else None
-                for method in facts.writers.get(name, ()) if facts is not None else ():
-                    if method not in CONSTRUCTORS:
-                        assert facts is not None
-                        found.append(f"{base.partition('::')[0]}::{facts.name}.{method}")
-            self._writing[key] = tuple(found)
+            self._writing[key] = tuple(
+                f"{base}.{method}"
+                for base, facts in self._engine.project.own_classes(ref)
+                for method in facts.writers.get(name, ())
+                if method not in CONSTRUCTORS
+            )
         return self._writing[key]
 
     def has_plain_fields(self, ref: str) -> bool:
-        """Return whether keywords of a call set fields of the class: it has no constructor, or one that takes any
-        keyword."""
+        """Return whether keywords of a call set fields: the class has no constructor, or one that takes any keyword."""
         if ref not in self._plain:
             project = self._engine.project
             method = project.find_method(ref, "__init__")
@@ -388,10 +363,16 @@ class AttributeTables:
         facts = project.class_facts(ref)
         if facts is None or not facts.fields or not self.has_plain_fields(ref):
             return []
-        path = ref.partition("::")[0]
-        methods = [f"{path}::{name}" for name in facts.methods.values()]
-        made = [(method, project.function_facts(method)) for method in methods]
-        return [m for m, f in made if f is not None and not FACTORY_DECORATORS.isdisjoint(f.decorators)][:MAX_WRITERS]
+        methods = project.own_methods(ref)
+        return [one for one in methods if not FACTORY_DECORATORS.isdisjoint(project.decorators(one))][:MAX_WRITERS]
+
+
+def _add_all(
+    found: dict[Key, list[Value]], added: Mapping[Key, Sequence[Value]], owner: str = "", ref: str = ""
+) -> None:
+    for (of, name), values in added.items():
+        for value in values:
+            _add(found, (ref if of == owner else of, name), value)
 
 
 def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:

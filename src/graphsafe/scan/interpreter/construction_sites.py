@@ -1,11 +1,10 @@
-"""Calls of constructors in cold code. They show the value of an attribute in which the constructor only stores its
-argument."""
+"""Calls of constructors in cold code. They show the values of attributes that only store an argument."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from graphsafe.scan.domain.arguments import Call
 from graphsafe.scan.domain.summary import Effects
@@ -14,7 +13,7 @@ from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import kept_names
 from graphsafe.scan.symbols.index import FileIndex, dotted
-from graphsafe.scan.symbols.project_files import Files
+from graphsafe.scan.symbols.project import ref_of
 
 MAX_SITES = 8
 "The largest number of functions that are read to find the values of one attribute."
@@ -44,19 +43,16 @@ def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
 
 def _is_called(engine: Engine, ref: str, name: str) -> bool:
     """Return whether the class calls the attribute or a method of the attribute."""
-    path = ref.partition("::")[0]
-    facts = engine.project.class_facts(ref)
     called = re.compile(rf"\bself\.{name}(?:\.\w+)?\(")
-    lines = engine.project.files.source(path).lines if facts is not None else ()
-    methods = facts.methods.values() if facts is not None else ()
-    found = (engine.project.function_facts(f"{path}::{method}") for method in methods)
+    found = [engine.project.function_facts(method) for method in engine.project.own_methods(ref)]
+    lines = engine.project.files.source(ref.partition("::")[0]).lines if found else ()
     return any(called.search(line) for one in found if one is not None for line in lines[one.line : one.end_line])
 
 
 def _in_files(engine: Engine, ref: str, position: int, parameter: str) -> Iterator[str]:
     """Yield the functions that call the class by its name and pass an object that they make."""
     name = ref.rpartition("::")[2]
-    for path in _paths_by_class(engine.project.files).get(name, ()):
+    for path, _ in sorted(engine.project.files.found_by("constructor calls", _classes_called).get(name, ())):
         file = engine.project.files.index(path)
         lines = engine.project.files.source(path).lines if file is not None else ()
         for facts in file.functions.values() if file is not None else ():
@@ -64,29 +60,22 @@ def _in_files(engine: Engine, ref: str, position: int, parameter: str) -> Iterat
             if any(f"{name}(" in line for line in lines[facts.line - 1 : facts.end_line]):
                 node = engine.project.function_node(site)
                 calls = inside(node, ast.Call) if node is not None else ()
-                if any(
-                    _means(engine, file, call.func, ref) and _makes(node, call, position, parameter) for call in calls
-                ):
+                named = (call for call in calls if _means(engine, file, call.func, ref))
+                if any(_makes(node, call, position, parameter) for call in named):
                     yield site
 
 
 def _of_class(engine: Engine, ref: str, position: int, parameter: str) -> Iterator[str]:
     """Yield the class's own methods that call `cls(…)`."""
-    facts = engine.project.class_facts(ref)
-    path = ref.partition("::")[0]
-    for method in facts.methods.values() if facts is not None else ():
-        node = engine.project.function_node(f"{path}::{method}")
+    for method in engine.project.own_methods(ref):
+        node = engine.project.function_node(method)
         calls = inside(node, ast.Call) if node is not None and _CLASS_ITSELF.search(ast.unparse(node)) else ()
         if any(dotted(call.func) == "cls" and _makes(node, call, position, parameter) for call in calls):
-            yield f"{path}::{method}"
+            yield method
 
 
 def _means(engine: Engine, file: FileIndex | None, function: ast.expr, ref: str) -> bool:
-    head, *rest = (dotted(function) or "").split(".")
-    binding = engine.project.resolve(file, head) if file is not None and head else None
-    if binding is not None and rest:
-        binding = engine.project.member(binding, rest)
-    return binding is not None and binding.kind == "class" and binding.ref == ref
+    return ref_of(engine.project.meaning(file, dotted(function) or ""), "class") == ref
 
 
 def _makes(function: ast.AST | None, call: ast.Call, position: int, parameter: str) -> bool:
@@ -105,14 +94,6 @@ def _makes(function: ast.AST | None, call: ast.Call, position: int, parameter: s
     )
 
 
-def _paths_by_class(files: Files) -> Mapping[str, Sequence[str]]:
-    """Map each class name to the files that call something by this name."""
-
-    def read() -> Mapping[str, Sequence[str]]:
-        table: dict[str, list[str]] = {}
-        for path in sorted(files.names):
-            for name in set(_CALL.findall(files.data(path) or b"")):
-                table.setdefault(name.decode(), []).append(path)
-        return table
-
-    return files.table("constructor calls", read)
+def _classes_called(data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the names with a capital letter that a file calls."""
+    return ((name.decode(), "") for name in {*_CALL.findall(data)})

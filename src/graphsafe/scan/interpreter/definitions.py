@@ -9,6 +9,7 @@ from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.values import UNKNOWN, ClassValue
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import platforms, protocols
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.imports import import_targets
 from graphsafe.scan.symbols.index import decorator_name
 from graphsafe.scan.symbols.kernels import is_kernel
@@ -45,7 +46,7 @@ def nonlocal_(frame: Frame, node: ast.Nonlocal) -> None:
                 frame.env[name] = held_in(frame.env[name], f"{frame.cells}.{name}")
 
 
-def function(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+def function(frame: Frame, node: Definition) -> None:
     if node.decorator_list and is_kernel(filter(None, map(decorator_name, node.decorator_list))):
         frame.env[node.name] = UNKNOWN
     elif frame.function or frame.depth:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Seq
 from typing import Any
 
 from graphsafe.scan.domain.joins import element_of, join, join_all, sequence
@@ -30,21 +31,26 @@ from graphsafe.scan.models import formatting, protocols
 
 def sequence_display(kind: SequenceKind) -> Callable[[Frame, Any], Value]:
     def handler(frame: Frame, node: ast.Tuple | ast.List | ast.Set) -> Value:
-        items: list[Value] = []
-        open_ended = False
-        for item in node.elts:
-            if not isinstance(item, ast.Starred):
-                items.append(frame.evaluate(item))
-                continue
-            value = frame.evaluate(item.value)
-            if isinstance(value, Sequence) and value.items is not None:
-                items.extend(value.items)
-            else:
-                items.append(element_of(value))
-                open_ended = True
-        return of_elements(kind, join_all(items)) if open_ended else sequence(kind, items)
+        items, is_open = evaluated(frame, node.elts)
+        return of_elements(kind, join_all(items)) if is_open else sequence(kind, items)
 
     return handler
+
+
+def evaluated(frame: Frame, nodes: Iterable[ast.expr]) -> tuple[Seq[Value], bool]:
+    """Return the values of several expressions, and whether a `*` among them stands for an unknown number of values."""
+    items: list[Value] = []
+    is_open = False
+    for node in nodes:
+        value = frame.evaluate(node)
+        if not isinstance(node, ast.Starred):
+            items.append(value)
+        elif type(value) is Sequence and value.items is not None:
+            items.extend(value.items)
+        else:
+            items.append(element_of(value))
+            is_open = True
+    return items, is_open
 
 
 def dict_display(frame: Frame, node: ast.Dict) -> Value:
@@ -88,19 +94,12 @@ def comprehension(kind: SequenceKind) -> Callable[[Frame, Any], Value]:
 
 
 def _generators(frame: Frame, generators: list[ast.comprehension]) -> tuple[Value, ...] | None:
-    """Bind the targets of the loops. Return the items if there is a single loop, without conditions, over a few known
-    items."""
+    """Bind the targets of the loops. Return the items of a single loop, without conditions, over a few known items."""
     items: tuple[Value, ...] | None = None
     for generator in generators:
         iterable = protocols.iterated(frame, generator.iter, frame.evaluate(generator.iter))
-        if (
-            len(generators) == 1
-            and not generator.ifs
-            and type(iterable) is Sequence
-            and iterable.items
-            and len(iterable.items) <= 8
-        ):
-            items = iterable.items
+        known = iterable.items if type(iterable) is Sequence and len(generators) == 1 and not generator.ifs else None
+        items = known if known and len(known) <= 8 else items
         assign(frame, generator.target, element_of(iterable), generator.target)
         for condition in generator.ifs:
             truth(frame, condition, "if", condition)

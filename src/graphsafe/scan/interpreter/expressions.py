@@ -9,27 +9,13 @@ from typing import Any
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join_all
-from graphsafe.scan.domain.values import (
-    NONE,
-    UNKNOWN,
-    Instance,
-    NoneValue,
-    Number,
-    Union,
-    Value,
-    number,
-    options,
-)
+from graphsafe.scan.domain.values import NONE, UNKNOWN, Instance, NoneValue, Number, Union, Value, number, options
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter import displays, members, operators, shared_state, subscripts
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions.truth import boolean, conditional
 from graphsafe.scan.symbols.index import dotted
-
-
-def _constant(frame: Frame, node: ast.Constant) -> Value:
-    return _literal(node.value)
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -71,29 +57,14 @@ def _note_read(frame: Frame, node: ast.Attribute) -> None:
             frame.engine.note_read(frame, frame.attributes.key(owner.ref, node.attr))
 
 
-def _call(frame: Frame, node: ast.Call) -> Value:
-    return calls.call(frame, node)
-
-
-def _lambda(frame: Frame, node: ast.Lambda) -> Value:
-    return frame.engine.closures.define(frame, node)
-
-
 def _named(frame: Frame, node: ast.NamedExpr) -> Value:
     value = frame.evaluate(node.value)
     assign(frame, node.target, value, node.target)
     return value
 
 
-def _inner(frame: Frame, node: ast.Await | ast.Starred) -> Value:
-    return frame.evaluate(node.value)
-
-
 def _yield(frame: Frame, node: ast.Yield) -> Value:
-    if node.value is not None:
-        frame.yields.append(frame.evaluate(node.value))
-    else:
-        frame.yields.append(UNKNOWN)
+    frame.yields.append(UNKNOWN if node.value is None else frame.evaluate(node.value))
     return UNKNOWN
 
 
@@ -103,15 +74,14 @@ def _yield_from(frame: Frame, node: ast.YieldFrom) -> Value:
 
 
 def _slice(frame: Frame, node: ast.Slice) -> Value:
-    for bound in (node.lower, node.upper, node.step):
-        if bound is not None:
-            frame.evaluate(bound)
+    for bound in filter(None, (node.lower, node.upper, node.step)):
+        frame.evaluate(bound)
     return UNKNOWN
 
 
 Handler = Callable[["Frame", Any], Value]
 HANDLERS: Mapping[type[ast.expr], Handler] = {
-    ast.Constant: _constant,
+    ast.Constant: lambda frame, node: _literal(node.value),
     ast.Name: _name,
     ast.Attribute: _attribute,
     ast.BinOp: operators.binary_operation,
@@ -128,11 +98,11 @@ HANDLERS: Mapping[type[ast.expr], Handler] = {
     ast.GeneratorExp: displays.comprehension("iterator"),
     ast.DictComp: displays.dict_comprehension,
     ast.JoinedStr: displays.joined_string,
-    ast.Call: _call,
-    ast.Lambda: _lambda,
+    ast.Call: calls.call,
+    ast.Lambda: lambda frame, node: frame.engine.closures.define(frame, node),
     ast.NamedExpr: _named,
-    ast.Await: _inner,
-    ast.Starred: _inner,
+    ast.Await: lambda frame, node: frame.evaluate(node.value),
+    ast.Starred: lambda frame, node: frame.evaluate(node.value),
     ast.Yield: _yield,
     ast.YieldFrom: _yield_from,
     ast.Subscript: subscripts.subscript,

@@ -1,5 +1,4 @@
-"""The parts of a tensor's index: the dimensions that they drop, whether they gather, and whether the host waits for
-them."""
+"""The parts of a tensor's index: dimensions that they drop, whether they gather, and waits of the host for them."""
 
 from __future__ import annotations
 
@@ -65,9 +64,7 @@ class Index:
             if node is None:
                 continue
             bound = frame.evaluate(node)
-            index, certain = as_tensor(bound)
-            if index is not None and index.where != "host":
-                frame.emit("Extent", "slice", node, confidence_of(index, certain), value=describe(bound))
+            frame.emit_if_on_device("Extent", "slice", node, bound)
             frame.use_number(bound, "index", node)
 
     def _part(self, part: ast.expr) -> None:
@@ -125,8 +122,7 @@ class Index:
         elif index.kind == "tuple":
             self._tensor(part, inner, certain)
         elif inner.ndim == 0:
-            confidence = confidence_of(inner, certain)
-            self.frame.emit("HostRead", "index", self.node, confidence, value=describe(index.elem))
+            self.frame.emit_if_on_device("HostRead", "index", self.node, index.elem)
 
     def _tensor(self, part: ast.expr, index: Tensor, certain: bool) -> None:
         frame, node, confidence = self.frame, self.node, confidence_of(index, certain)

@@ -15,25 +15,15 @@ from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.rulebook.libraries import Libraries
 from graphsafe.rulebook.vocabulary import EventKind
-from graphsafe.scan.domain.arguments import Arguments, Call, unknown_result
-from graphsafe.scan.domain.events import Event, precedence, span_of
+from graphsafe.scan.domain.arguments import Arguments, Call, behind_partial, unknown_result
+from graphsafe.scan.domain.events import Event, plainness, span_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.queries import Queries
 from graphsafe.scan.domain.record import Failure, Place
 from graphsafe.scan.domain.state_log import Use, UseKind
-from graphsafe.scan.domain.summary import (
-    Effects,
-    Included,
-    Item,
-    NewRoot,
-    PassedByName,
-    RootSite,
-    Shared,
-    Summary,
-    summary_of,
-)
+from graphsafe.scan.domain.summary import Effects, Included, Item, NewRoot, Shared, Summary, summary_of
 from graphsafe.scan.domain.values import (
     NONE,
     UNKNOWN,
@@ -49,7 +39,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.execution.budget import MAX_COLD, CallBudget, Scope
-from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.execution.frame import Frame, Result
 from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter import attributes, expressions, members, statements
 from graphsafe.scan.interpreter.annotations import annotated
@@ -59,12 +49,10 @@ from graphsafe.scan.interpreter.conditions import event_guards
 from graphsafe.scan.interpreter.module_level import ModuleLevel
 from graphsafe.scan.models import named_calls, platforms
 from graphsafe.scan.sources.node_memo import expression_text
-from graphsafe.scan.state import straight_line, writes
+from graphsafe.scan.state import straight_line
 from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step_tests import is_called_seldom
-from graphsafe.scan.symbols.custom_ops import CustomOps
-from graphsafe.scan.symbols.environment import Variables
-from graphsafe.scan.symbols.named_classes import NamedClasses
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
@@ -80,9 +68,9 @@ class Interpreter:
         project: Project,
         ops: OpTable,
         cold: parameters.ColdTest,
-        libraries: Libraries | None = None,
-        scope: Scope | None = None,
-        is_named_cold: parameters.ColdTest = lambda ref, facts: False,
+        libraries: Libraries,
+        scope: Scope | None,
+        is_named_cold: parameters.ColdTest,
     ) -> None:
         """`is_named_cold` tells whether a function is cold only because the `cold-paths` setting names it."""
         self.project = project
@@ -90,16 +78,13 @@ class Interpreter:
         self.ops = ops
         self.cold = cold
         self.is_named_cold = is_named_cold
-        self.libraries = libraries or Libraries()
+        self.libraries = libraries
         self.queries = Queries()
         self.effects = Effects()
         "The effects of the lines that are being read."
         self.attributes = attributes.AttributeTables(self)
         self.globals = ModuleLevel(self)
         self.overrides = Overrides(project, self.budget.holds)
-        self.custom_ops = CustomOps(project)
-        self.variables = Variables(project)
-        self.named_classes = NamedClasses(project)
         self.closures = Closures(self)
         self.expressions = expressions.HANDLERS
         self.loops_of: Callable[[str], tuple[int, ...] | None] = lambda ref: None
@@ -124,7 +109,8 @@ class Interpreter:
             confidence = "possible"
         place = Place(frame.path, frame.function, span, kind, how)
         known = self.effects.events.get(place)
-        if known is None or precedence(guard, confidence) > precedence(known[1].guard, known[1].confidence):
+        rank = guard is not None, confidence == "possible"
+        if known is None or rank < plainness(known[1])[:2]:
             if "expr" not in words:
                 words["expr"] = expression_text(node)
             event = Event(kind, how, span, confidence, guard, level, words, once, frame.compile_test)
@@ -135,7 +121,6 @@ class Interpreter:
         self.effects.items.append(self._shared.item(item))
 
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
-        """Record that a host number that is kept between steps decides the device's work here."""
         for state in state_of(value):
             line: int = node.lineno  # type: ignore[attr-defined]
             self.note(Use(state, kind, frame.path, frame.function, line))
@@ -143,27 +128,16 @@ class Interpreter:
     # expressions, for handlers and models
 
     def call_value(self, frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
-        """Return the result of calling a value of any kind."""
         return calls.call_value(frame, node, value, arguments)
 
     def attribute(self, frame: Frame, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
-        """Return the value of an attribute. `text` is the expression as written in the code."""
         return members.attribute(frame, node, owner, name, text)
-
-    def set_attribute(self, frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
-        """Perform `setattr(owner, name, value)`. `name` is None if the name is known only at run time."""
-        writes.set_attribute(frame, node, owner, name, value)
-
-    def note_once(self, item: Item) -> None:
-        """Record an effect, unless an equal effect is already recorded."""
-        self._note_shared(self._shared.item(item))
 
     def note_read(self, frame: Frame, key: str) -> None:
         """Record that hot code reads an attribute or a global."""
         self._note_shared(self._shared.read(key, frame.ref, frame.captured))
 
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:
-        """Record that hot code calls a function. `line` is the line of the call if the node has none."""
         line = getattr(node, "lineno", line)
         self._note_shared(self._shared.call(ref, frame.ref, line, frame.guard is not None, frame.compile_test))
 
@@ -175,7 +149,6 @@ class Interpreter:
     # calls
 
     def call(self, frame: Frame, node: ast.AST, function: Function, arguments: Arguments) -> Value:
-        """Read the function with these arguments, and return its result."""
         if function.node is not None:
             return self.closures.call(frame, node, function, arguments)
         ref = function.ref
@@ -196,13 +169,7 @@ class Interpreter:
         hot = hot and not (frame.step_loops and is_called_seldom(qualified))
         if hot:
             self.note_call(frame, node, ref, facts.line)
-        if function.partial or function.partial_keywords:
-            arguments = Arguments(
-                (*function.partial, *arguments.positional),
-                {**dict(function.partial_keywords), **arguments.keywords},
-                arguments.open,
-            )
-        arguments = decorators.passed_on(self, function, arguments)
+        arguments = decorators.passed_on(self, function, behind_partial(function, arguments))
         guarded = frame.guard is not None or bool(frame.unlikely)
         once = not guarded and bool(frame.lazy) and is_filled_here(frame)
         depth = 1 if frame.hot else frame.depth + 1
@@ -237,8 +204,7 @@ class Interpreter:
         return summary.value
 
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
-        """Return the summary of a function for these arguments, or None if the function is being read or cannot be
-        read."""
+        """Return the summary of a function for these arguments, or None if it is being read or cannot be read."""
         arguments = widened(call.arguments)
         if arguments is not call.arguments:
             call = replace(call, arguments=arguments)
@@ -319,11 +285,11 @@ class Interpreter:
             effects, self.effects = self.effects, outer
         return summary_of(value, effects)
 
-    def _read(self, call: Call, node: ast.FunctionDef | ast.AsyncFunctionDef, out_of_scope: int) -> Value:
+    def _read(self, call: Call, node: Definition, out_of_scope: int) -> Value:
         ref, arguments = call.ref, call.arguments
         self.budget.readings += 1
         facts = self.project.function_facts(ref)
-        file = self.project.files.index(ref.partition("::")[0])
+        file = self.project.file_of(ref)
         assert file is not None and facts is not None
         owner = f"{file.path}::{facts.owner}" if facts.owner is not None else None
         frame = Frame(self, file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope)
@@ -339,7 +305,7 @@ class Interpreter:
                 result = _marked(declared, depends_on_step(result) or any(map(depends_on_step, arguments.values())))
         return result
 
-    def run(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+    def run(self, frame: Frame, node: Definition) -> Value:
         """Read the body of a function whose parameters are in the frame, and return its result."""
         frame.node = node
         falls_through = statements.execute(frame, node.body)
@@ -348,13 +314,13 @@ class Interpreter:
         returns = [*frame.returns, NONE] if falls_through else frame.returns
         return join_all(returns) if returns else UNKNOWN
 
-    def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
+    def declared(self, ref: str, arguments: Arguments) -> Value:
         """Return the value that the annotation of a function promises, for a function that is not read."""
         node = self.project.function_node(ref)
-        file = self.project.files.index(ref.partition("::")[0])
-        step = arguments is not None and any(map(depends_on_step, arguments.values()))
+        file = self.project.file_of(ref)
+        step = any(map(depends_on_step, arguments.values()))
         if node is None or file is None or node.returns is None:
-            return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))
+            return Unknown(step, any(map(holds_device, arguments.values())))
         return _marked(annotated(self, file, node.returns), step)
 
     def is_cold(self, ref: str) -> bool:
@@ -362,7 +328,6 @@ class Interpreter:
         return facts is not None and self.cold(ref, facts)
 
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Schedule the reading of a function that may be called, with unknown arguments."""
         if self.budget.holds(ref):
             self.note_call(frame, node, ref)
             self.note(NewRoot(ref, receiver, "", frame.guard is not None or bool(frame.unlikely)))
@@ -371,16 +336,7 @@ class Interpreter:
         if self.budget.holds(ref):
             self.note(NewRoot(ref, receiver, why, given=given))
 
-    def add_root_site(self, frame: Frame) -> None:
-        """Record that the frame's function contains a capture, and that the code inside the capture is hot."""
-        self.note(RootSite(frame.ref))
-
-    def note_passed(self, name: str, arguments: Arguments) -> None:
-        """Record the arguments of a call to a method of which only the name is known."""
-        for tensor in parameters.passed_by_name(arguments):
-            self.note(PassedByName(name, tensor))
-
-    def quietly(self, work: Callable[[], Value]) -> Value:
+    def quietly(self, work: Callable[[], Result]) -> Result:
         """Return the result of `work` without its effects."""
         outer = self.effects
         self.effects = Effects(outer)

@@ -40,14 +40,12 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import class_values, shared_state
-from graphsafe.scan.interpreter.named_attribute import MODULE_ATTRIBUTES, named_attribute
+from graphsafe.scan.interpreter.named_attribute import named_attribute
 from graphsafe.scan.models import library, named_tuples, spelled_out
 from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
-_PLAIN_BASES = frozenset(("object", "builtins.object", "abc.ABC", "typing.Generic"))
-"Classes without attributes of their own."
 MAX_SUBCLASSES = 6
 "The largest number of subclasses that are searched for an attribute which the declared class does not have."
 PARAM_GROUPS = "param_groups"
@@ -56,6 +54,7 @@ _PARAM_GROUPS = held_in(
     of_elements("list", Dict((("params", of_elements("list", Tensor(dtype="float"))),), UNKNOWN)), PARAM_GROUPS
 )
 _PROPERTIES = frozenset(("property", "cached_property", "functional_property"))
+_FLAG = Number(type="bool", overridable_by="attribute")
 _MOMENTS = frozenset(("mean", "stddev", "variance", "mode"))
 _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
 "Matches modules whose `bias` is a flag. The parameters of such modules have a layer's number in their names."
@@ -72,16 +71,12 @@ def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | 
     if isinstance(owner, Instance):
         return of_instance(frame, node, owner, name, text or f"….{name}")
     if isinstance(owner, ProjectModule):
-        return _of_project_module(frame, owner, name)
+        binding = shared_state.binding_of(frame, owner, name)
+        return shared_state.of_module(frame, binding, frame.engine.globals.bound(binding))
     if isinstance(owner, ClassValue):
         return shared_state.of_class(frame, owner, name, _of_class(frame.engine, owner, name))
     handler = _OF_PLAIN.get(type(owner))
     return UNKNOWN if handler is None else handler(owner, name)
-
-
-def _of_project_module(frame: Frame, owner: ProjectModule, name: str) -> Value:
-    binding = shared_state.binding_of(frame, owner, name)
-    return shared_state.of_module(frame, binding, frame.engine.globals.bound(binding))
 
 
 def _of_device(owner: DeviceValue, name: str) -> Value:
@@ -139,7 +134,8 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
         if below and len(below) <= MAX_SUBCLASSES:
             return join_all(of_instance(frame, node, Instance(ref, owner.step), name, text) for ref in below)
         return _undefined(frame, owner, name, key)
-    if type(found) is Function and found.bound is None and _is_method(frame.engine, found.ref):
+    facts = frame.project.function_facts(found.ref) if type(found) is Function and found.bound is None else None
+    if type(found) is Function and facts is not None and facts.is_method:
         # This is for `forward_core = Other.forward_core` in a class body.
         return replace(found, bound=owner)
     if type(found) is Instance:
@@ -182,9 +178,7 @@ def by_getattr(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value
     If a base class is a library's, the library may define the attribute, and Python would not call `__getattr__`.
     """
     method = frame.project.find_method(owner.ref, "__getattr__")
-    if method is None or name.startswith("__"):
-        return None
-    if any("::" not in base and base not in _PLAIN_BASES for base in frame.project.mro(owner.ref)):
+    if method is None or name.startswith("__") or frame.project.has_foreign_base(owner.ref):
         return None
     made = frame.call(node, Function(method, owner), Arguments((number(name),)))
     return None if type(made) is Unknown else made
@@ -192,8 +186,7 @@ def by_getattr(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value
 
 def _of_method(frame: Frame, node: ast.AST, owner: Instance, method: str, name: str, text: str) -> Value:
     """Return a bound method, or the value of a property."""
-    facts = frame.project.function_facts(method)
-    decorators = facts.decorators if facts is not None else ()
+    decorators = frame.project.decorators(method)
     if _PROPERTIES.isdisjoint(decorator.rpartition(".")[2] for decorator in decorators):
         return Function(method, owner)
     cached = any("cached" in decorator for decorator in decorators)
@@ -209,8 +202,8 @@ def _of_method(frame: Frame, node: ast.AST, owner: Instance, method: str, name: 
 def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
     """Return the value of an attribute that nothing in the project defines, as far as its name shows it."""
     is_module = frame.attributes.is_module(owner.ref)
-    if is_module and name in MODULE_ATTRIBUTES:
-        return MODULE_ATTRIBUTES[name]
+    if is_module and name == "training":
+        return _FLAG
     if name == "__class__":
         return ClassValue(owner.ref)
     if name == "device":
@@ -244,13 +237,13 @@ def _has(frame: Frame, owner: Instance, name: str) -> bool:
     project = frame.project
     if project.find_method(owner.ref, name) or frame.attributes.of_instance(owner, name, frame.level) is not None:
         return True
-    inherits = any("::" not in base and base not in _PLAIN_BASES for base in project.mro(owner.ref))
-    return inherits or (owner.declared and bool(frame.engine.overrides.with_attribute(owner.ref, name)))
+    return project.has_foreign_base(owner.ref) or (
+        owner.declared and bool(frame.engine.overrides.with_attribute(owner.ref, name))
+    )
 
 
 def having_field(frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
-    """Keep the objects that have the field, if there are any. With the other objects, the code would raise an error or
-    get None."""
+    """Keep the objects that have the field, if there are any. With others, the code would raise or get None."""
     if len(owners) < 2 or type(key) is not Number or not isinstance(key.const, str):
         return owners
     having = [owner for owner in owners if type(owner) is not Instance or field(frame, owner, key) is not None]
@@ -261,17 +254,10 @@ def _is_optimizer(engine: Engine, owner: Instance) -> bool:
     return any("::" not in base and base.rpartition(".")[2] == "Optimizer" for base in engine.project.mro(owner.ref))
 
 
-def _is_method(engine: Engine, ref: str) -> bool:
-    facts = engine.project.function_facts(ref)
-    return facts is not None and facts.is_method
-
-
 def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
     method = engine.project.find_method(owner.ref, name)
     if method is not None:
-        facts = engine.project.function_facts(method)
-        bound = owner if facts is not None and "classmethod" in facts.decorators else None
-        return Function(method, bound)
+        return Function(method, owner if "classmethod" in engine.project.decorators(method) else None)
     if engine.project.class_facts(f"{owner.ref}.{name}") is not None:
         return ClassValue(f"{owner.ref}.{name}")
     bases = engine.project.mro(owner.ref)
@@ -283,13 +269,13 @@ def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
 def _of_runtime_object(owner: RuntimeObject, name: str) -> Value:
     if owner.kind == "module":
         if name == "bias" and _RECURRENT.search(owner.detail or ""):
-            return Number(type="bool", overridable_by="attribute")
+            return _FLAG
         if name in ("weight", "bias", "in_proj_weight"):
             return Tensor(dtype="float", name=f"….{name}")
         if name in ("in_features", "out_features", "num_embeddings", "embedding_dim", "padding_idx", "num_heads"):
             return INT
         if name == "training":
-            return MODULE_ATTRIBUTES["training"]
+            return _FLAG
         return Unknown(device=True)
     if owner.kind == "environment":
         return Number(overridable_by="environment")
@@ -314,21 +300,22 @@ def _of_sequence(owner: Sequence, name: str) -> Value:
     return UNKNOWN
 
 
+_WELL_KNOWN: Mapping[str, Value] = {
+    "shape": SIZE,
+    "device": DeviceValue("any"),
+    "dtype": DtypeValue(None),
+    "is_cuda": ON_CUDA,
+    "ndim": NUMBER,
+    PARAM_GROUPS: _PARAM_GROUPS,
+}
+"Attributes whose names alone show what they hold."
+
+
 def _of_unknown(owner: Unknown, name: str) -> Value:
-    if name == "shape":
-        return SIZE
-    if name == "device":
-        return DeviceValue("any")
-    if name == "dtype":
-        return DtypeValue(None)
-    if name == "is_cuda":
-        return ON_CUDA
-    if name == "ndim":
-        return NUMBER
+    if name in _WELL_KNOWN:
+        return _WELL_KNOWN[name]
     if name == "stddev":
         return Tensor(where="any", dtype="float", step=owner.step)  # only distributions have this attribute
-    if name == PARAM_GROUPS:
-        return _PARAM_GROUPS
     if name == "grad" and not owner.host:
         return replace(owner, device=True)
     return known_by(owner, name)

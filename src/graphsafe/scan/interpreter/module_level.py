@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 from collections.abc import Sequence
+from functools import partial
 
 from graphsafe.scan.domain.joins import join, join_all
-from graphsafe.scan.domain.values import NONE, UNKNOWN, ClassValue, Dict, Function, ProjectModule, Unknown, Value
+from graphsafe.scan.domain.values import UNKNOWN, ClassValue, Dict, Function, ProjectModule, Unknown, Value
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.models import library
@@ -74,21 +74,13 @@ class ModuleLevel:
             if statement is None:
                 return UNKNOWN
             frame.env.pop(name, None)
-            _quietly_executed(frame, statement)
+            self._engine.quietly(partial(statements.execute, frame, [statement]))
             new = frame.env.get(name, UNKNOWN)
             value = new if value is None else join(value, new)
         if type(value) is Dict and not value.items and type(value.elem) is Unknown:
             entries = [self.bound(entry) for entry in entries_of(self._engine.project, file.path, name)]
             return Dict((), join_all(entries or [value.elem]))
         return UNKNOWN if value is None else value
-
-
-def _quietly_executed(frame: Frame, statement: ast.stmt) -> None:
-    def work() -> Value:
-        statements.execute(frame, [statement])
-        return NONE
-
-    frame.engine.quietly(work)
 
 
 def _function(engine: Engine, ref: str) -> Value:

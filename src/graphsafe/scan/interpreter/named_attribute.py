@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import held_in
-from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.naming import MASK_NAME, where_of
 from graphsafe.scan.domain.values import Dict, Number, Tensor, Union, Value
 from graphsafe.scan.domain.values import Sequence as SequenceValue
@@ -13,9 +13,6 @@ Marked = dict[tuple[str, str], tuple[Value, Value]]
 "The attribute and the expression that reads it -> the attribute's value, and the marked value."
 _CHANGED = (Tensor, Number, SequenceValue, Dict, Union)
 "The kinds of values that have a name or a holder."
-MODULE_ATTRIBUTES: dict[str, Value] = {
-    "training": Number(type="bool", overridable_by="attribute"),
-}
 
 
 def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:
@@ -43,9 +40,5 @@ def _marked(value: Value, text: str, key: str) -> Value:
     if isinstance(value, (Number, SequenceValue, Dict)):
         return held_in(value, key)
     if isinstance(value, Union):
-        options = [_marked(option, text, key) for option in value.options]
-        result = options[0]
-        for option in options[1:]:
-            result = join(result, option)
-        return result
+        return join_all(_marked(option, text, key) for option in value.options)
     return value

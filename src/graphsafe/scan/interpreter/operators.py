@@ -118,8 +118,7 @@ def _with_tensor(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, rig
 
 
 def _of_containers(op: ast.operator, left: Sequence | Dict, right: Value) -> Value | None:
-    """Return the result of an operator on a list or dict: `[a] + [b]`, `[a] * n`, `a | b`. Return None for other
-    operators."""
+    """Return the result of an operator on a list or dict (`[a] + [b]`, `[a] * n`, `a | b`), or None for others."""
     if type(left) is Dict:
         return join(left, right) if type(right) is Dict else None
     assert type(left) is Sequence
@@ -145,9 +144,9 @@ def _placed_by_operand(frame: Frame, node: ast.expr, tensor: Tensor, other: Tens
 def promote(a: Dtype | None, b: Dtype | None) -> Dtype | None:
     if a == b:
         return a
-    if a is None or b is None:
-        return "float" if "float" in (a, b) else None
-    return "float" if "float" in (a, b) else "int"
+    if "float" in (a, b):
+        return "float"
+    return None if None in (a, b) else "int"
 
 
 def unary(frame: Frame, node: ast.UnaryOp) -> Value:
@@ -173,9 +172,8 @@ def compare(frame: Frame, node: ast.Compare) -> Value:
     for i, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
         right = frame.evaluate(right_node)
         result = _compare_pair(frame, node, op, left, right)
-        tensor, certain = as_tensor(result)
-        if tensor is not None and tensor.where != "host" and i < len(node.ops) - 1:
-            frame.emit("Branch", "compare", node, confidence_of(tensor, certain), value=describe(left))
+        if i < len(node.ops) - 1:
+            frame.emit_if_on_device("Branch", "compare", node, result, describe(left))
         left = right
     return result
 
@@ -220,20 +218,15 @@ def _compared_with_tensor(frame: Frame, node: ast.Compare, left: Value, right: V
         return BOOL
     frame.use_number(other, "operand", node)
     mask = replace(elementwise((tensor,), "bool"), step=tensor.step or depends_on_step(other))
-    return mask if certain else perhaps(mask)
+    return mask if certain else join(mask, BOOL)
 
 
 def _is_unset_switch(value: Value) -> bool:
-    """Return whether a value is `os.environ.get("X")` without a default. It is None unless somebody sets the
-    variable."""
+    """Return whether a value is `os.environ.get("X")` without a default: None, unless somebody sets the variable."""
     return isinstance(value, Union) and all(
         isinstance(option, NoneValue) or (isinstance(option, Number) and option.overridable_by == "environment")
         for option in value.options
     )
-
-
-def perhaps(mask: Tensor) -> Value:
-    return join(mask, BOOL)
 
 
 def _identity(op: ast.cmpop, left: Value, right: Value) -> Value:
@@ -260,12 +253,11 @@ def _contains(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right
             confidence = "possible" if type(left) is Unknown else confidence_of(tensor, certain)
             frame.emit("Branch", "in", node, confidence, value=describe(right))
         return BOOL
-    item, certain = as_tensor(left)
     if type(right) is Dict or (type(right) is Sequence and right.kind == "set"):
         protocols.hashed(frame, node, left)
     # A dict or a set uses the hash of a tensor, which is its identity. A list compares values.
-    if item is not None and item.where != "host" and type(right) is Sequence and right.kind in ("list", "tuple"):
-        frame.emit("Branch", "in", node, confidence_of(item, certain), value=describe(left))
+    is_listed = type(right) is Sequence and right.kind in ("list", "tuple")
+    if is_listed and frame.emit_if_on_device("Branch", "in", node, left):
         return BOOL
     if type(left) is Number and left.const is not UNSET and type(right) is Sequence and right.items is not None:
         consts = [option.const for option in right.items if type(option) is Number]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import ClassValue, Dict, Number, ProjectModule, Sequence, Value
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.named_attribute import named_attribute
-from graphsafe.scan.state import writes
 from graphsafe.scan.symbols.project import Binding
 
 
 def of_name(frame: Frame, name: str, value: Value) -> Value:
-    """Return the value of a global name. A container is marked with the global that holds it, also in a file that
-    imports the name."""
+    """Return the value of a global name. A container is marked with its global, also where it is imported."""
     if not frame.hot or type(value) not in (Sequence, Dict):
         return value
     binding = frame.project.resolve(frame.file, name)
@@ -39,24 +35,11 @@ def of_class(frame: Frame, owner: ClassValue, name: str, value: Value) -> Value:
     return _held(frame, key, value)
 
 
-def assign(
-    frame: Frame,
-    target: ast.Attribute,
-    owner: ClassValue | ProjectModule,
-    value: Value,
-    node: ast.AST,
-    augmented: bool,
-    written: ast.expr | None,
-) -> None:
-    """Record that hot code assigns `Class.name` or `module.name`."""
+def key_of(frame: Frame, owner: ClassValue | ProjectModule, name: str) -> str | None:
+    """Return the key of the state `Class.name` or `module.name`. A class or function of a module is no state."""
     if isinstance(owner, ClassValue):
-        key: str | None = frame.attributes.key(owner.ref, target.attr)
-    else:
-        key = _key(binding_of(frame, owner, target.attr))
-    if frame.hot and key is not None:
-        before = frame.evaluate_quietly(ast.Attribute(target.value, target.attr, ast.Load()))
-        text = ast.unparse(target)
-        writes.write(frame, key, text, value, before, node, written, augmented=augmented, lasting=True)
+        return frame.attributes.key(owner.ref, name)
+    return _key(binding_of(frame, owner, name))
 
 
 def binding_of(frame: Frame, owner: ProjectModule, name: str) -> Binding:

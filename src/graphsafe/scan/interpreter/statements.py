@@ -11,24 +11,13 @@ from typing import Any
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments
 from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.joins import element_of
-from graphsafe.scan.domain.values import (
-    NONE,
-    UNKNOWN,
-    DeviceValue,
-    Instance,
-    RuntimeObject,
-    Sequence,
-    Unknown,
-    Value,
-    as_tensor,
-    describe,
-)
+from graphsafe.scan.domain.summary import RootSite
+from graphsafe.scan.domain.values import NONE, UNKNOWN, DeviceValue, Instance, RuntimeObject, Sequence, Unknown, Value
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, side_stream
 from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
-from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions import guards
 from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warning, only_before_raising
 from graphsafe.scan.interpreter.conditions.truth import truth
@@ -126,8 +115,7 @@ class _Ways:
     missing: list[LazyTest] = field(default_factory=list)
     "The tests on which the code after the `if` depends, because one of the branches leaves the function."
     guard: str | None = None
-    """The condition that keeps the code after the `if` out of captures, if the branch that captures take leaves the
-    function."""
+    "The condition that keeps the code after the `if` out of captures, if their branch leaves the function."
     test: CompileTest | None = None
 
 
@@ -195,13 +183,13 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
     verdict.enter(frame, branch)
 
 
-def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
+def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
     """Interpret the body once. In hot code, interpret it a second time, with the values that the names have after the
     first time.
 
     Further iterations follow as long as names are bound to new functions, as in `state = state(machine)`.
     """
-    body, lazy_count, hot, between = node.body, len(frame.lazy), frame.hot, frame.between
+    around, lazy_count, hot, between = frame.conditions, len(frame.lazy), frame.hot, frame.between
     is_step = node.lineno in frame.step_loops
     frame.hot = hot or (is_step and not is_short(node))
     # The lines of an outer loop that are not in the inner loop run between the steps of the inner loop.
@@ -209,12 +197,14 @@ def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_ea
     for rounds in range(1, MAX_ROUNDS + 1 if frame.hot else 2):
         start = dict(frame.env)
         before_each()
-        execute(frame, body)
+        execute(frame, node.body)
         del frame.lazy[lazy_count:]
         frame.env = merge([frame.env, start], start)
         if frame.env == start or (rounds > 1 and not binds_more_functions(start, frame.env)):
             break
     frame.hot, frame.between = hot, between
+    frame.leave(around)
+    execute(frame, node.orelse)
 
 
 def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
@@ -225,17 +215,11 @@ def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool
 def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> None:
     iterable = protocols.iterated(frame, node.iter, frame.evaluate(node.iter))
     item = element_of(iterable)
-    around = frame.conditions
-    _loop_body(frame, node, lambda: assign(frame, node.target, item, node))
-    frame.leave(around)
-    execute(frame, node.orelse)
+    _loop(frame, node, lambda: assign(frame, node.target, item, node))
 
 
 def _while(frame: Frame, node: ast.While) -> None:
-    around = frame.conditions
-    _loop_body(frame, node, lambda: _enter_while(frame, node))
-    frame.leave(around)
-    execute(frame, node.orelse)
+    _loop(frame, node, lambda: _enter_while(frame, node))
 
 
 def _enter_while(frame: Frame, node: ast.While) -> None:
@@ -310,15 +294,15 @@ def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, v
         frame.guards, frame.lazy = [], []
         frame.captured = True
         if not frame.hot and frame.level == TOP_LEVEL:
-            frame.engine.add_root_site(frame)
+            frame.engine.note(RootSite(frame.ref))
             frame.hot = True
     elif type(value) is RuntimeObject and value.kind in ("stream-context", "stream", "device-context"):
         frame.contexts.append(value.kind)
         if value.kind == "stream-context" and frame.hot:
             side_stream.entered(frame, node, expression)
     elif type(value) is Instance:
-        method = frame.project.find_method(value.ref, "__enter__")
-        return UNKNOWN if method is None else calls.call_method(frame, expression, value, method)
+        made = protocols.called(frame, expression, value, "__enter__")
+        return UNKNOWN if made is None else made
     elif type(value) is Sequence and value.kind == "iterator":
         return value.elem
     return value
@@ -326,10 +310,8 @@ def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, v
 
 def _match(frame: Frame, node: ast.Match) -> bool:
     subject = frame.evaluate(node.subject)
-    tensor, certain = as_tensor(subject)
-    if tensor is not None and tensor.where != "host" and any(isinstance(c.pattern, ast.MatchValue) for c in node.cases):
-        confidence = "likely" if certain and tensor.certain else "possible"
-        frame.emit("Branch", "compare", node.subject, confidence, value=describe(subject))  # type: ignore[arg-type]
+    if any(isinstance(case.pattern, ast.MatchValue) for case in node.cases):
+        frame.emit_if_on_device("Branch", "compare", node.subject, subject)
     before = frame.env
     outcomes: list[Env] = []
     for case in node.cases:

@@ -144,29 +144,23 @@ def _item_of_instance(frame: Frame, node: ast.Subscript, owner: Instance, index:
     name = members.field(frame, owner, index)
     if name is not None:
         return members.of_instance(frame, node, owner, name, source_text(node))
-    method = frame.project.find_method(owner.ref, "__getitem__")
-    if method is None:
-        return Unknown(owner.step, owner.step)
-    return frame.call(node, Function(method, owner), Arguments((index,)))
+    made = protocols.called(frame, node, owner, "__getitem__", arguments=Arguments((index,)))
+    return Unknown(owner.step, owner.step) if made is None else made
 
 
 def _wait_for_index(frame: Frame, node: ast.Subscript, index: Value) -> None:
     """Emit the wait if the index of a list or tuple is a device tensor: `__index__` reads the device."""
     protocols.called(frame, node, index, "__index__")
-    tensor, certain = as_tensor(index)
-    if tensor is not None and tensor.where != "host":
-        frame.emit("HostRead", "index", node, confidence_of(tensor, certain), value=describe(index))
+    frame.emit_if_on_device("HostRead", "index", node, index)
 
 
 def _slice_bounds(frame: Frame, node: ast.Slice, owner: Value) -> tuple[Value | None, ...]:
-    """Return the bounds of a slice. Lists, strings and tensors all call `__index__` of a bound that is a device
-    tensor."""
+    """Return the bounds of a slice. Lists, strings and tensors all call `__index__` of a device tensor."""
     bounds = tuple(None if part is None else frame.evaluate(part) for part in (node.lower, node.upper, node.step))
     if isinstance(owner, (Sequence, Unknown, Array, Number)):
         for part, bound in zip((node.lower, node.upper, node.step), bounds, strict=True):
-            tensor, certain = (None, False) if bound is None else as_tensor(bound)
-            if part is not None and tensor is not None and tensor.where != "host":
-                frame.emit("Extent", "slice", part, confidence_of(tensor, certain), value=describe(tensor))
+            if part is not None and bound is not None:
+                frame.emit_if_on_device("Extent", "slice", part, bound)
     return bounds
 
 

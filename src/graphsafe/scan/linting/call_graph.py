@@ -40,8 +40,7 @@ class CallGraph:
                 yield callee
 
     def reached(self, begun: Iterable[str], without: Set[str]) -> frozenset[str]:
-        """Return the functions `begun` and all functions that they reach by calls. Calls of functions in `without` are
-        not followed."""
+        """Return the functions `begun` and all that they reach by calls. Functions in `without` are not followed."""
         stack = [ref for ref in begun if ref not in without]
         seen = set(stack)
         while stack:

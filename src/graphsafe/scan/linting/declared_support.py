@@ -14,8 +14,7 @@ from graphsafe.scan.symbols.index import ClassFacts, FileIndex
 from graphsafe.scan.symbols.project import Project, ref_of
 
 FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_support(ed)?|is_cuda_?graph_(safe|compatible|capturable))")
-"""Matches vLLM's `_cudagraph_support` on metadata builders, and the names that other projects use for this promise of a
-class."""
+"Matches vLLM's `_cudagraph_support` on metadata builders, and other projects' names for this promise of a class."
 REFUSALS = frozenset(("NEVER", "NONE", "NO", "UNSUPPORTED", "DISABLED", "False", "None"))
 WHOLE = frozenset(("ALWAYS", "FULL", "True"))
 """Values that promise support for every batch.
@@ -83,8 +82,7 @@ def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[
 
 
 def _is_siblings(project: Project, ref: str, family: set[str]) -> bool:
-    """Return whether a method belongs to another subclass of the base. The base's code never calls such a method on
-    this class."""
+    """Return whether a method belongs to another subclass of the base, so that this class never runs it."""
     facts = project.function_facts(ref)
     if facts is None or facts.owner is None:
         return False

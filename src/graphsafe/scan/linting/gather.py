@@ -7,6 +7,7 @@ that reads them matters: each process gathers its own record, and `joined` joins
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.frozen import replace
@@ -30,6 +31,11 @@ from graphsafe.scan.hazards import draws
 from graphsafe.scan.linting import fresh_starts
 from graphsafe.scan.linting.fresh_starts import FreshStarts
 from graphsafe.scan.symbols.project import Project
+
+Writes = dict[WritePlace, dict[str, Write]]
+"Place -> the writes at this place, by their text."
+Key = TypeVar("Key")
+Element = TypeVar("Element")
 
 
 def included(summaries: Iterable[Summary], seen: set[int] | None = None) -> Iterator[Summary]:
@@ -88,8 +94,8 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
     functions that contain a capture."""
     steps = [summary for _, summary in named]
     record = Record()
-    writes: dict[WritePlace, dict[str, Write]] = {}
-    between: dict[WritePlace, dict[str, Write]] = {}
+    writes: Writes = {}
+    between: Writes = {}
     seen: set[tuple[int, bool]] = set()
     "The ids of the writes that were recorded, and whether they are guarded. Summaries share most writes."
     for summary, guarded, without_uses in _states(steps):
@@ -121,52 +127,41 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
     return record
 
 
-def include_uncertain(record: Record, uncertain: Record) -> None:
-    """Add the calls and the events of functions that may not be roots. The events are only `possible`."""
-    for place, event in uncertain.events.items():
-        _add_event(record, place, replace(event, confidence="possible"))
-    for callee, edges in uncertain.edges.items():
+def include(record: Record, part: Record, doubtful: bool = False) -> None:
+    """Add the calls and the events of some functions. If the functions may not be roots, the events are `possible`."""
+    for place, event in part.events.items():
+        _add_event(record, place, replace(event, confidence="possible") if doubtful else event)
+    for callee, edges in part.edges.items():
         record.edges.setdefault(callee, {}).update(edges)
-    record.failures.update(uncertain.failures)
+    record.failures.update(part.failures)
 
 
 def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str]) -> Record:
     """Join several records into one. `whys` gives the reason for each root function."""
     record = Record(roots=dict(sorted(whys.items())))
-    writes: dict[WritePlace, dict[str, Write]] = {}
-    between: dict[WritePlace, dict[str, Write]] = {}
+    state = record.state
+    writes: Writes = {}
+    between: Writes = {}
     for part in records:
-        for place, event in part.events.items():
-            _add_event(record, place, event)
-        for callee, edges in part.edges.items():
-            record.edges.setdefault(callee, {}).update(edges)
-        for written, found in part.state.writes.items():
-            writes.setdefault(written, {}).update((repr(write), write) for write in found)
-        for written, found in part.state.between.items():
-            between.setdefault(written, {}).update((repr(write), write) for write in found)
+        include(record, part)
+        _add_writes(writes, part.state.writes)
+        _add_writes(between, part.state.between)
         for use in part.state.uses.values():
             _add_use(record, use)
-        for written, uses in part.state.used_before.items():
-            record.state.used_before.setdefault(written, set()).update(uses)
-        for ours, theirs in (
-            (record.state.continued, part.state.continued),
-            (record.state.carried, part.state.carried),
-        ):
-            for written, roots in theirs.items():
-                ours.setdefault(written, set()).update(roots)
-        record.state.inputs |= part.state.inputs
-        record.state.read_before |= part.state.read_before
-        for key, reads in part.state.readers.items():
-            record.state.readers.setdefault(key, set()).update(reads)
-        record.failures.update(part.failures)
+        _add_sets(state.used_before, part.state.used_before)
+        _add_sets(state.continued, part.state.continued)
+        _add_sets(state.carried, part.state.carried)
+        _add_sets(state.readers, part.state.readers)
+        state.inputs |= part.state.inputs
+        state.read_before |= part.state.read_before
         record.replays.update(part.replays)
     for ref in sorted({ref for part in records for ref in part.roots}):
         record.roots.setdefault(ref, SITE)
-    record.state.writes = {place: _of_place(writes[place]) for place in sorted(writes)}
-    record.state.between = {place: _of_place(between[place]) for place in sorted(between)}
+    state.writes = {place: _of_place(writes[place]) for place in sorted(writes)}
+    state.between = {place: _of_place(between[place]) for place in sorted(between)}
     record.failures = dict.fromkeys(sorted(record.failures, key=repr))
     record.edges = {callee: dict.fromkeys(sorted(edges, key=repr)) for callee, edges in sorted(record.edges.items())}
-    record.state.fresh = fresh_starts.places(record)
+    state.fresh = fresh_starts.places(record)
     draws_of_host = [place for place, event in record.events.items() if event.how == "host-random" and not event.guard]
     for at in draws_of_host:
         if draws.called_in_training(project, record, at.ref):
@@ -180,6 +175,16 @@ def _add_event(record: Record, place: Place, event: Event) -> None:
     known = record.events.get(place)
     if known is None or (event is not known and _rank(event) < _rank(known)):
         record.events[place] = event
+
+
+def _add_writes(ours: Writes, theirs: Mapping[WritePlace, Sequence[Write]]) -> None:
+    for place, found in theirs.items():
+        ours.setdefault(place, {}).update((repr(write), write) for write in found)
+
+
+def _add_sets(ours: dict[Key, set[Element]], theirs: Mapping[Key, set[Element]]) -> None:
+    for key, found in theirs.items():
+        ours.setdefault(key, set()).update(found)
 
 
 def _add_use(record: Record, use: Use) -> None:

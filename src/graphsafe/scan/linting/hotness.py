@@ -1,12 +1,11 @@
-"""The reason why a function is hot (runs in every step): the chain of calls from a root. Or the reason why it is not
-hot."""
+"""The reason why a function is hot (runs in every step), which is a chain of calls from a root, or why it is not."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -102,31 +101,22 @@ def hotness_of(
     calls = CallGraph(record)
     chains = calls.chains()
     counts = calls.root_counts()
-    return [
-        _hotness(definition, project, record, chains, counts, paths, definition.path in given) for definition in wanted
-    ]
-
-
-def _hotness(
-    definition: Definition,
-    project: Project,
-    record: Record,
-    chains: Mapping[str, Sequence[Edge]],
-    counts: Mapping[str, int],
-    paths: HotnessRules,
-    reported: bool,
-) -> Hotness:
-    ref = definition.ref
-    if ref in chains:
-        chain = chains[ref]
-        root = chain[0].caller if chain else ref
-        return Hotness(definition, reported, _placed(project, root), record.roots[root], chain, counts[ref] - 1)
-    facts = project.function_facts(ref)
-    module, _ = project.files.names[definition.path]
-    cold = paths.cold_because(definition.path, module, facts) if facts is not None else None
-    uses = sorted(_uses(project, definition, chains.keys()), key=lambda use: (not use.hot, use.path, use.line))
-    pattern = f"{paths.relative(definition.path)}:{definition.name}" if facts is not None else None
-    return Hotness(definition, reported, pattern=pattern, cold=cold, uses=uses)
+    found = []
+    for definition in wanted:
+        ref, reported = definition.ref, definition.path in given
+        if ref in chains:
+            chain = chains[ref]
+            root = chain[0].caller if chain else ref
+            why, further = record.roots[root], counts[ref] - 1
+            found.append(Hotness(definition, reported, _placed(project, root), why, chain, further))
+            continue
+        facts = project.function_facts(ref)
+        module, _ = project.files.names[definition.path]
+        cold = paths.cold_because(definition.path, module, facts) if facts is not None else None
+        uses = sorted(_uses(project, definition, chains.keys()), key=lambda use: (not use.hot, use.path, use.line))
+        pattern = f"{paths.relative(definition.path)}:{definition.name}" if facts is not None else None
+        found.append(Hotness(definition, reported, pattern=pattern, cold=cold, uses=uses))
+    return found
 
 
 def _placed(project: Project, ref: str) -> Definition:

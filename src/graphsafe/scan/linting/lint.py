@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
@@ -16,12 +17,13 @@ from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, L
 from graphsafe.report.source import line_of
 from graphsafe.rulebook.book import UNREADABLE, Rulebook
 from graphsafe.rulebook.rule import Match, Rule
-from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.linting import declared_support
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.linting.regions import Regions
 from graphsafe.scan.linting.selection import Selection
+from graphsafe.scan.roots.candidate_files import Candidates
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.sources.suppress import Comment, comments
@@ -31,6 +33,12 @@ from graphsafe.scan.symbols.project import Project
 COMPILE = re.compile(r"(^|[._])compile(\(|$)")
 "Matches decorators that compile: `torch.compile`, `torch.compile(reduce-overhead)`, `support_torch_compile`."
 
+_ONLY_IN_GRAPHS = frozenset(
+    "appended unjoined foreign-stream literal-device capturing-branch query elapsed-time".split()
+)
+"Events that are faults only inside a graph."
+_AROUND_GRAPHS = frozenset("input-rebound output-kept refilled host-refilled read-early given-early".split())
+"Events that are faults in the code around a graph."
 LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
 "Matches the line number in the name of a lambda, counted in the surrounding function."
 
@@ -43,29 +51,16 @@ class Linter:
         rulebook: Rulebook,
         config: Config,
         confidence: Confidence,
-        *,
-        is_whole: bool = True,
-        with_graphs: Set[str] = frozenset(),
-        chooses_device: bool = False,
-        has_one_device: bool = False,
-        has_unread_module: Callable[[], bool] = lambda: False,
+        candidates: Candidates,
+        has_unread_module: Callable[[], bool],
     ) -> None:
-        """Take the record of a scan.
-
-        `is_whole`: whether all code that leads to the files was read, so that a line without a finding has no hazard.
-        `with_graphs`: the files of packages that capture or replay graphs themselves. `chooses_device`: whether the
-        project changes the current device. `has_one_device`: whether each process does so once, by its rank.
-        `has_unread_module` tells whether files that were not read define modules.
-        """
+        """Take the record of a scan. `has_unread_module` tells whether files that were not read define modules."""
         self._project = project
         self._record = record
         self._rulebook = rulebook
         self._config = config
         self._least = CONFIDENCES.index(confidence)
-        self._is_whole = is_whole
-        self._with_graphs = with_graphs
-        self._chooses_device = chooses_device
-        self._has_one_device = has_one_device
+        self._candidates = candidates
         self._has_unread_module = has_unread_module
         self._selection = Selection.of(config, rulebook)
         self._display: dict[str, str] = {}
@@ -90,7 +85,7 @@ class Linter:
         hazards: dict[str, list[str]] = {}
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
-        regions = Regions(self._project, self._record, calls, self._with_graphs, self._has_unread_module)
+        regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(place.ref))
             self._match(place, event, wanted, found, hazards)
@@ -113,11 +108,8 @@ class Linter:
             else:
                 at = finding.location
                 self._hidden.setdefault(key[0], []).append((at.line, at.end_line, finding.code))
-        findings += [
-            self._unreadable(path, problem)
-            for path, problem in self._problems(wanted)
-            if self._enabled(UNREADABLE, path)
-        ]
+        problems = self._problems(wanted)
+        findings += [self._unreadable(path, why) for path, why in problems if self._enabled(UNREADABLE, path)]
         findings = self._suppressed(findings, told)
         sources = {shown: path for path, shown in self._display.items()}
 
@@ -165,17 +157,16 @@ class Linter:
                 found.setdefault((place.path, event.span[0], rule.code), []).append((rule, match, place, event))
 
     def _events(self, paths: Container[str], regions: Regions) -> Iterable[tuple[Place, Event]]:
-        record = self._record
+        record, candidates = self._record, self._candidates
         written = ((change.place, change.event) for change in across_steps.events(record.state))
         for place, event in chain(record.events.items(), written):
             if event.how == "outgrown" and regions.recaptures(place.ref, event.span[0]):
                 continue
-            chosen = event.how == "literal-device" and event.level == "warning" and self._chooses_device
+            chosen = event.how == "literal-device" and event.level == "warning" and candidates.chooses_device
             # The default capture stream is on the device that the process chose before the capture.
-            chosen = chosen or (event.how == "no-stream" and self._has_one_device)
-            chosen = chosen or (
-                event.how in ("refilled", "host-refilled", "read-early") and place.path not in self._with_graphs
-            )
+            chosen = chosen or (event.how == "no-stream" and candidates.has_one_device)
+            refilled = event.how in ("refilled", "host-refilled", "read-early")
+            chosen = chosen or (refilled and place.path not in candidates.with_graphs)
             if chosen or (_needs_replay(event) and regions.of(place.ref, event.span[0]) == "step"):
                 event = replace(event, confidence="possible")
             yield place, event
@@ -194,13 +185,9 @@ class Linter:
                 why.startswith(COMPILED)
                 or (target is not None and target.compiled)
                 or any(COMPILE.search(decorator) for decorator in decorators)
-                or (facts is not None and self._paths.is_compiled(path, self._module(path), facts))
+                or (facts is not None and self._paths.is_compiled(path, self._project.module_of(path), facts))
             )
         return self._compiled[ref]
-
-    def _module(self, path: str) -> str:
-        file = self._project.files.index(path)
-        return file.module if file is not None else ""
 
     def _enabled(self, code: str, path: str) -> bool:
         return self._selection.is_enabled(code, self._from_root(self.display(path)))
@@ -213,10 +200,7 @@ class Linter:
         counts: Mapping[str, int],
     ) -> Finding:
         """Make one finding from a rule's events on one line. It describes the plainest and leftmost of these events."""
-        ranked = sorted(
-            group, key=lambda item: (item[3].guard is not None, item[3].confidence == "possible", item[3].span)
-        )
-        rule, match, place, event = ranked[0]
+        rule, match, place, event = min(group, key=lambda item: (*plainness(item[3])[:2], item[3].span))
         level = rule.level_of(event.level or match.level)
         data: dict[str, str] = dict(event.words)
         if event.guard is not None:
@@ -224,7 +208,7 @@ class Linter:
             data["guard"] = event.guard
         elif event.compile_test is not None:
             data["compile_test"] = event.compile_test.text
-        words = _Words(event.words)
+        words = _words(event.words)
         ref = place.ref
         region = regions.of(ref, event.span[0])
         around = rule.around_graphs if region == "step" else None
@@ -247,12 +231,7 @@ class Linter:
             source="scan",
             device=None,
             location=Location(
-                shown,
-                line,
-                source.column(line, column),
-                end_line,
-                source.column(end_line, end_column),
-                function,
+                shown, line, source.column(line, column), end_line, source.column(end_line, end_column), function
             ),
             call_chain=tuple(map(self._site, chain)),
             further_roots=max(counts.get(ref, 1) - 1, 0),
@@ -277,7 +256,7 @@ class Linter:
 
     def _unreadable(self, path: str, problem: Unreadable) -> Finding:
         at = Location(self.display(path), problem.line, problem.column, problem.line, problem.column + 1, None)
-        return self._rulebook.rules[UNREADABLE].about(at, _Words({"expr": problem.reason}), {"reason": problem.reason})
+        return self._rulebook.rules[UNREADABLE].about(at, _words({"expr": problem.reason}), {"reason": problem.reason})
 
     # suppressions
 
@@ -298,6 +277,8 @@ class Linter:
     def _judged(self, path: str, findings: list[Finding], notes: Sequence[Comment]) -> list[Finding]:
         if not notes:
             return findings
+        # Only if all code that leads to the files was read, a line without a finding has no hazard.
+        is_whole = self._candidates.scope is None
         used: set[tuple[int, str]] = set()
         for first, last, code in self._hidden.get(path, ()):
             used.update(*(note.covering(code) for note in notes if note.stands_for(first, last)))
@@ -314,7 +295,7 @@ class Linter:
             for named in note.names:
                 is_known = any(code.upper().startswith(named) for code in self._rulebook.rules)
                 ran = any(code.upper().startswith(named) for code in self._selection.codes)
-                is_unused = (note.line, named) not in used and ran and self._is_whole
+                is_unused = (note.line, named) not in used and ran and is_whole
                 if (is_unused or not is_known or not note.understood) and self._enabled("GS901", path):
                     text = note.text if len(note.names) == 1 else f"{named} in {note.text}"
                     found = self._about(path, note, "GS901", text)
@@ -332,7 +313,7 @@ class Linter:
 
     def _about(self, path: str, note: Comment, code: str, text: str) -> Finding:
         at = Location(self.display(path), note.line, note.column, note.line, note.column + len(note.text), None)
-        return self._rulebook.rules[code].about(at, _Words({"expr": text}), {"expr": text})
+        return self._rulebook.rules[code].about(at, _words({"expr": text}), {"expr": text})
 
     # paths
 
@@ -358,24 +339,16 @@ class Linter:
             return None
 
 
-class _Words(dict[str, str]):
-    def __missing__(self, key: str) -> str:
-        return "…"
+def _words(known: Mapping[str, str]) -> dict[str, str]:
+    """Return the words for a message, in which any other word is an ellipsis."""
+    return defaultdict(lambda: "…", known)
 
 
 def _needs_replay(event: Event) -> bool:
     """Return whether an event is a fault only inside a graph. In host code around graphs, it is at most `possible`."""
-    if event.how in ("input-rebound", "output-kept", "refilled", "host-refilled", "read-early", "given-early"):
+    if event.how in _AROUND_GRAPHS:
         return False
-    return event.kind in ("AttrWrite", "Rng") or event.how in (
-        "appended",
-        "unjoined",
-        "foreign-stream",
-        "literal-device",
-        "capturing-branch",
-        "query",
-        "elapsed-time",
-    )
+    return event.kind in ("AttrWrite", "Rng") or event.how in _ONLY_IN_GRAPHS
 
 
 def _captured(event: Event, captures: Set[bool] | None) -> Event:

@@ -1,11 +1,10 @@
-"""Tells which hot lines (lines that run in every step) a graph will contain, and which are host code around the
-graphs."""
+"""Tells which hot lines (lines that run in every step) a graph will contain, and which are host code around it."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Record
@@ -25,7 +24,7 @@ from graphsafe.scan.roots.assumed_roots import (
 )
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND
 from graphsafe.scan.symbols.index import dotted
-from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project import Project, ref_of
 
 _PAUSES = b"time.sleep(", b"ray.get("
 "Calls that wait for time or for other processes, so that no graph contains them."
@@ -156,16 +155,14 @@ class Regions:
         return True
 
     def _replays_before(self, ref: str, line: int) -> bool:
-        node = self._project.function_node(ref)
-        calls = (inner for _, inner in own_nodes(node) if isinstance(inner, ast.Call)) if node is not None else ()
+        calls = (inner for _, inner in self._nodes(ref) if isinstance(inner, ast.Call))
         return any(is_plain_replay(call) and call.lineno < line for call in calls)
 
     def _loops_after(self, ref: str, line: int, captured: int) -> bool:
         """Return whether a loop around a line begins after the last capture of the function."""
-        node = self._project.function_node(ref)
-        return node is not None and any(
+        return any(
             isinstance(inner, LOOPS) and captured < inner.lineno <= line <= (inner.end_lineno or inner.lineno)
-            for _, inner in own_nodes(node)
+            for _, inner in self._nodes(ref)
         )
 
     def captures_after(self, ref: str, line: int) -> bool:
@@ -179,11 +176,10 @@ class Regions:
 
     def _captures_next(self, ref: str, line: int) -> bool:
         """Return whether a later statement in the same block captures unconditionally."""
-        node = self._project.function_node(ref)
-        captures = {*self._captures_of(ref)} if node is not None else set()
+        captures = {*self._captures_of(ref)}
         return any(
             isinstance(one, (ast.Expr, ast.Assign)) and one.lineno in captures and first.lineno <= line
-            for _, around in (own_nodes(node) if node is not None and captures else ())
+            for _, around in (self._nodes(ref) if captures else ())
             for name in ("body", "orelse")
             if isinstance(block := getattr(around, name, None), list)
             for position, first in enumerate(block)
@@ -198,8 +194,7 @@ class Regions:
 
     def _find_captures(self, ref: str) -> Iterator[int]:
         """Yield the lines of a function that call a capturing function, or that drop graphs: `self.graphs.clear()`."""
-        node = self._project.function_node(ref)
-        for _, inner in own_nodes(node) if node is not None else ():
+        for _, inner in self._nodes(ref):
             if isinstance(inner, ast.Call):
                 holder, _, name = (dotted(inner.func) or "").rpartition(".")
                 if name in self._capturing or (name == "clear" and "graph" in holder):
@@ -212,9 +207,7 @@ class Regions:
         cls, _, name = key.rpartition(".")
         facts = self._project.class_facts(cls) if "::" in cls else None
         methods = facts.writers.get(name, ()) if facts is not None else ()
-        return facts is not None and any(
-            f"{cls.partition('::')[0]}::{facts.methods.get(method)}" in self._blocks for method in methods
-        )
+        return any(f"{cls}.{method}" in self._blocks for method in methods)
 
     def is_read_around(self, key: str) -> bool:
         """Return whether code around the graphs reads an attribute of an object and does not assign it."""
@@ -222,16 +215,20 @@ class Regions:
 
     def _named_in(self, ref: str) -> Iterator[str]:
         """Yield the classes that the file of a function defines or imports."""
-        file = self._project.files.index(ref.partition("::")[0])
+        file = self._project.file_of(ref)
         for name in (*file.classes, *file.imports) if file is not None else ():
-            binding = self._project.resolve(file, name) if file is not None else None
-            if binding is not None and binding.kind == "class":
-                yield binding.ref
+            cls = ref_of(self._project.meaning(file, name), "class")
+            if cls is not None:
+                yield cls
 
     def _replays(self, ref: str) -> bool:
-        file = self._project.files.index(ref.partition("::")[0])
-        node = self._project.function_node(ref) if file is not None and file.replays else None
-        return node is not None and any(is_replay(inner) for _, inner in own_nodes(node))
+        file = self._project.file_of(ref)
+        return file is not None and file.replays and any(is_replay(inner) for _, inner in self._nodes(ref))
+
+    def _nodes(self, ref: str) -> Iterable[tuple[ast.AST, ast.AST]]:
+        """Return the nodes of a function, each with its parent, except those of inner functions."""
+        node = self._project.function_node(ref)
+        return own_nodes(node) if node is not None else ()
 
     def _pauses(self, ref: str) -> bool:
         facts = self._project.function_facts(ref)

@@ -17,8 +17,7 @@ class Selection:
 
     @staticmethod
     def of(config: Config, rulebook: Rulebook) -> Selection:
-        """Return the rules that a configuration selects. Raises RulebookError for an unknown code in `select` or
-        `ignore`."""
+        """Return the selected rules. Raises RulebookError for an unknown code in `select` or `ignore`."""
         return Selection(rulebook.selected(config.select, config.ignore), config.per_file_ignores)
 
     def is_enabled(self, code: str, path: str) -> bool:

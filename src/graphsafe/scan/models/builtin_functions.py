@@ -31,7 +31,6 @@ from graphsafe.scan.domain.values import (
     Unknown,
     Value,
     as_tensor,
-    confidence_of,
     depends_on_step,
     describe,
     holds_device,
@@ -41,7 +40,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import protocols, spelled_out, type_tests
-from graphsafe.scan.state import container_state
+from graphsafe.scan.state import container_state, writes
 from graphsafe.scan.symbols.index import dotted
 
 SLICE = RuntimeObject("slice")
@@ -54,10 +53,8 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     for value in arguments.positional:
         if protocols.called(frame, node, value, f"__{name}__", "__index__", "__len__") is not None:
             return NUMBER
-        tensor, certain = as_tensor(value)
-        if tensor is not None:
-            if tensor.where != "host":
-                frame.emit("HostRead", "cast", node, confidence_of(tensor, certain), value=describe(value))
+        if as_tensor(value)[0] is not None:
+            frame.emit_if_on_device("HostRead", "cast", node, value)
             return NUMBER
     if arguments.positional and type(arguments.positional[0]) is Number:
         return _cast_number(arguments.positional[0], node)
@@ -65,8 +62,7 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def size_of(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Read `torch.Size(shape)`. It converts each element to an integer, so the host waits for the elements of a
-    tensor."""
+    """Read `torch.Size(shape)`. It makes each element an integer, so the host waits for the elements of a tensor."""
     cast(frame, node, arguments)
     return SIZE
 
@@ -118,18 +114,17 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
     if several and type(item) is Instance:
         # The host tests the truth of the comparison's result.
         known = protocols.called(frame, node, item, "__lt__", "__gt__", arguments=Arguments((item,))) or item
-    tensor, certain = as_tensor(known)
-    if tensor is not None and tensor.where != "host" and several:
-        frame.emit("Branch", how, node, confidence_of(tensor, certain), value=describe(known))
+    if several and frame.emit_if_on_device("Branch", how, node, known):
         for value in values.positional if hasattr(values, "positional") else ():
             frame.use_number(value, "operand", node)
     if how in ("any", "all"):
         return BOOL
     if how == "sorted":
         return of_elements("list", item)
-    if tensor is None and type(item) is Number:
+    is_tensor = as_tensor(known)[0] is not None
+    if not is_tensor and type(item) is Number:
         return replace(item, const=UNSET)
-    if tensor is not None and type(item) is Union:
+    if is_tensor and type(item) is Union:
         # The result may be the number or the tensor.
         return join_all(replace(option, certain=False) if type(option) is Tensor else option for option in item.options)
     return item
@@ -146,9 +141,7 @@ def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def asserted(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Emit the branch of `torch._assert(condition, message)`, the function for Python's `assert` statement."""
     condition = arguments.get(0, "condition") or UNKNOWN
-    tensor, certain = as_tensor(protocols.truth(frame, node, condition))
-    if tensor is not None and tensor.where != "host":
-        frame.emit("Branch", "assert", node, confidence_of(tensor, certain), value=describe(condition))
+    frame.emit_if_on_device("Branch", "assert", node, protocols.truth(frame, node, condition), describe(condition))
     return NONE
 
 
@@ -159,37 +152,28 @@ def hash_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def sum_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     item = element_of(arguments.positional[0]) if arguments.positional else UNKNOWN
-    tensor, _ = as_tensor(item)
-    return (
-        replace(tensor, fresh=True, attr=None, name=None)
-        if tensor is not None
-        else replace(item, const=UNSET)
-        if type(item) is Number
-        else item
-    )
+    made = _computed(item)
+    return replace(made, name=None) if type(made) is Tensor else made
+
+
+def _computed(value: Value) -> Value:
+    """Return a new value of the same kind."""
+    tensor, _ = as_tensor(value)
+    if tensor is not None:
+        return replace(tensor, fresh=True, attr=None)
+    return replace(value, const=UNSET) if type(value) is Number else value
 
 
 def abs_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.first
-    tensor, _ = as_tensor(value)
     name = node.func.id if isinstance(node.func, ast.Name) else "abs"
-    made = protocols.called(frame, node, value, f"__{name}__") if tensor is None else None
-    if made is not None:
-        return made
-    return (
-        replace(tensor, fresh=True, attr=None)
-        if tensor is not None
-        else replace(value, const=UNSET)
-        if type(value) is Number
-        else value
-    )
+    made = protocols.called(frame, node, value, f"__{name}__") if as_tensor(value)[0] is None else None
+    return _computed(value) if made is None else made
 
 
 def range_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     for value in arguments.positional:
-        tensor, certain = as_tensor(value)
-        if tensor is not None and tensor.where != "host":
-            frame.emit("Extent", "range", node, confidence_of(tensor, certain), value=describe(value))
+        frame.emit_if_on_device("Extent", "range", node, value)
     return of_elements("iterator", INT)
 
 
@@ -242,11 +226,7 @@ def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         return _one_of_fields(frame, node, owner)
     base = dotted(node.args[0])
     text = f"{base}.{name.const}" if base else None
-    found = (
-        join_all(frame.attribute(node, option, name.const, text) for option in options(owner))
-        if options(owner)
-        else UNKNOWN
-    )
+    found = join_all(frame.attribute(node, option, name.const, text) for option in options(owner))
     if len(arguments.positional) > 2:
         default = arguments.positional[2]
         return default if type(found) is Unknown and const_of(default) is False else join(found, default)
@@ -254,8 +234,7 @@ def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
-    """Return a value that is any of the fields of a dataclass, if all are tensors or numbers:
-    `getattr(self, f.name)`."""
+    """Return the join of a dataclass's fields, if all are tensors or numbers: `getattr(self, f.name)`."""
     unknown = Unknown(depends_on_step(owner), holds_device(owner))
     facts = frame.project.class_facts(owner.ref) if type(owner) is Instance else None
     if facts is None or not facts.fields or not any("dataclass" in decorator for decorator in facts.decorators):
@@ -270,8 +249,8 @@ def vars_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     owner = arguments.first
     if type(owner) is not Instance or frame.attributes.is_module(owner.ref):
         return UNKNOWN
-    classes = (frame.project.class_facts(base) for base in frame.project.mro(owner.ref) if "::" in base)
-    names = {name for facts in classes if facts is not None for name in facts.writers if name.isidentifier()}
+    classes = frame.project.own_classes(owner.ref)
+    names = {name for _, facts in classes for name in facts.writers if name.isidentifier()}
     held = join_all(frame.attribute(node, owner, name, None) for name in sorted(names)) if names else UNKNOWN
     return Dict((), held)
 
@@ -280,7 +259,7 @@ def setattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) == 3:
         owner, name, value = arguments.positional
         named = const_of(name) if isinstance(const_of(name), str) else None
-        frame.set_attribute(node, owner, named, value)
+        writes.set_attribute(frame, node, owner, named, value)
     return NONE
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from contextlib import suppress
 
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.frozen import replace
@@ -27,7 +28,6 @@ from graphsafe.scan.domain.values import (
     Unknown,
     Value,
     as_tensor,
-    confidence_of,
     depends_on_step,
     holds_device,
     number,
@@ -63,20 +63,15 @@ def _of_sequence(frame: Frame, node: ast.Call, receiver: Sequence, name: str, ar
         if name == "extend":
             added = element_of(added)
         elem = added if receiver.items == () else join(receiver.elem, added)
-        items = (
-            (*receiver.items, added)
-            if name == "append" and receiver.items is not None and len(receiver.items) < 64
-            else None
-        )
+        is_short = name == "append" and receiver.items is not None and len(receiver.items) < 64
+        items = (*receiver.items, added) if is_short and receiver.items is not None else None
         _put_back(frame, node, Sequence(receiver.kind, items, elem, receiver.held_by), added)
         return NONE
     if name in ("pop", "popleft"):
         elem = receiver.elem
         return replace(elem, state=(receiver.held_by,)) if type(elem) is Unknown and receiver.held_by else elem
     if name in ("index", "count"):
-        tensor, certain = as_tensor(receiver.elem)
-        if tensor is not None and tensor.where != "host":
-            frame.emit("Branch", "in", node, confidence_of(tensor, certain), value="a list of device tensors")
+        frame.emit_if_on_device("Branch", "in", node, receiver.elem, "a list of device tensors")
         return INT
     if name == "numel":
         return INT
@@ -161,13 +156,10 @@ def _of_text(frame: Frame, node: ast.Call, receiver: Number, name: str, argument
         formatting.format_values(frame, node, arguments.values())
         return STR
     if name in ("startswith", "endswith", "isdigit", "isalpha"):
-        if isinstance(receiver.const, str) and arguments.positional and type(arguments.positional[0]) is Number:
-            try:
-                return replace(
-                    receiver, const=bool(getattr(receiver.const, name)(arguments.positional[0].const)), type="bool"
-                )
-            except Exception:
-                return BOOL
+        asked = arguments.first
+        if isinstance(receiver.const, str) and type(asked) is Number:
+            with suppress(Exception):  # the user's constants may raise any error
+                return replace(receiver, const=bool(getattr(receiver.const, name)(asked.const)), type="bool")
         return BOOL
     if name == "get" and receiver.overridable_by == "environment":
         return receiver
@@ -207,19 +199,11 @@ def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> Non
 
 
 def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
-    """Emit a call under `lru_cache` that returns a device tensor, because the cache keeps this tensor from the first
-    step on."""
+    """Emit a call under `lru_cache` that returns a device tensor: the cache keeps it from the first step on."""
     value = frame.engine.read(Call(function.ref, function.bound, arguments, depth=1, level=frame.level))
-    tensor, certain = as_tensor(value)
-    if (
-        tensor is not None
-        and tensor.where != "host"
-        and certain
-        and not _is_one_entry(arguments)
-        and may_drop_results(frame.engine, function.ref)
-    ):
-        confidence = confidence_of(tensor, certain)
-        frame.emit("AttrWrite", "cached", node, confidence, value=f"`{function.ref.rpartition('::')[2]}`")
+    is_tensor = as_tensor(value)[1] and not _is_one_entry(arguments)
+    if is_tensor and may_drop_results(frame.engine, function.ref):
+        frame.emit_if_on_device("AttrWrite", "cached", node, value, f"`{function.ref.rpartition('::')[2]}`")
 
 
 def _is_one_entry(arguments: Arguments) -> bool:

@@ -4,10 +4,11 @@ waits for the device."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from graphsafe.scan.domain.values import Instance, RuntimeObject
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.symbols.index import ClassFacts
 
 DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
@@ -35,20 +36,18 @@ def base_of(frame: Frame, owner: Instance) -> RuntimeObject | None:
 
     own = re.escape(owner.ref.rpartition("::")[2].rpartition(".")[2]).encode()
     made = re.compile(rb"\b%s\((?:[^()]|\([^()]*\)){0,1000}?(?:validate_args|\*\*)" % own)
-    is_told = any(made.search(text) for text in files.table("files that name the checks", read)) or any(
-        "validate_args" in line for base in frame.project.mro(owner.ref) for line in _lines_of(frame, base)
-    )
+    lines = (line for base, facts in frame.project.own_classes(owner.ref) for line in _lines_of(frame, base, facts))
+    is_told = any(made.search(text) for text in files.table("files that name the checks", read))
+    is_told = is_told or any("validate_args" in line for line in lines)
     return RuntimeObject("library", f"{DISTRIBUTIONS}{name}{UNCHECKED if is_told or checks_are_off(frame) else ''}")
 
 
-def _lines_of(frame: Frame, ref: str) -> Sequence[str]:
-    """Return the lines of the body of a class of the project."""
-    path, facts = ref.partition("::")[0], frame.project.class_facts(ref) if "::" in ref else None
-    named = [frame.project.function_facts(f"{path}::{name}") for name in facts.methods.values()] if facts else []
-    lines = frame.project.files.source(path).lines if facts else ()
-    written = [line for one in named if one is not None for line in lines[one.line - 1 : one.end_line]]
-    bound = facts.fields.values() if facts else ()
-    return [*written, *(line for first, last in bound for line in lines[first - 1 : last])]
+def _lines_of(frame: Frame, ref: str, cls: ClassFacts) -> Iterator[str]:
+    """Yield the lines of the body of a class of the project."""
+    methods = filter(None, map(frame.project.function_facts, frame.project.own_methods(ref)))
+    source = frame.project.files.source(ref.partition("::")[0])
+    for first, last in (*((one.line, one.end_line) for one in methods), *cls.fields.values()):
+        yield from source.lines_of(first, last)
 
 
 def checks_are_off(frame: Frame) -> bool:

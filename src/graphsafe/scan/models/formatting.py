@@ -3,59 +3,40 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.numbers import type_of
-from graphsafe.scan.domain.values import (
-    NONE,
-    STR,
-    Sequence,
-    Value,
-    as_tensor,
-    confidence_of,
-    describe,
-)
+from graphsafe.scan.domain.values import NONE, STR, Sequence, Value, as_tensor, confidence_of, describe
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import protocols
 from graphsafe.scan.models.op_arguments import tensors_in
 
-_LOGGING = {
+_LOGGING: Mapping[str, Confidence | None] = {
     "debug": None,
-    "info": "possible",
-    "warning": "likely",
-    "warn": "likely",
-    "error": "likely",
-    "critical": "likely",
-    "exception": "likely",
-    "log": "possible",
+    **dict.fromkeys(("info", "log"), "possible"),
+    **dict.fromkeys(("warning", "warn", "error", "critical", "exception"), "likely"),
 }
 "The confidence that a call formats its arguments. Below the default level, logging does not format them."
 
 
-def format_values(frame: Frame, node: ast.AST, values: Iterable[Value], doubt: str = "likely") -> None:
+def format_values(frame: Frame, node: ast.AST, values: Iterable[Value], doubt: Confidence = "likely") -> None:
     for value in values:
         if protocols.called(frame, node, value, "__str__", "__format__", "__repr__") is not None:
             continue
         for tensor in tensors_in(value):
             if tensor.where != "host":
-                confidence = confidence_of(tensor, as_tensor(value)[1] or type(value) is Sequence)
-                frame.emit(
-                    "HostRead",
-                    "format",
-                    node,
-                    "possible" if doubt == "possible" else confidence,
-                    value=describe(tensor),
-                )
+                certain = as_tensor(value)[1] or type(value) is Sequence
+                confidence = confidence_of(tensor, certain and doubt != "possible")
+                frame.emit("HostRead", "format", node, confidence, value=describe(tensor))
 
 
 def format_item(frame: Frame, node: ast.AST, value: Value) -> None:
     """Emit the reads that are caused by formatting a value or each element of a sequence."""
     for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
         protocols.called(frame, node, item, "__format__", "__str__", "__repr__")
-        tensor, certain = as_tensor(item)
-        if tensor is not None and tensor.where != "host":
-            frame.emit("HostRead", "format", node, confidence_of(tensor, certain), value=describe(item))
+        frame.emit_if_on_device("HostRead", "format", node, item)
 
 
 def log(frame: Frame, node: ast.Call, level: str, arguments: Arguments) -> Value:

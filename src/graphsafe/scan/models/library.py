@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
@@ -17,7 +17,6 @@ from graphsafe.scan.domain.values import (
     UNKNOWN,
     ClassValue,
     Dict,
-    Dtype,
     DtypeValue,
     Function,
     Instance,
@@ -49,32 +48,20 @@ from graphsafe.scan.models import (
     torch_functions,
 )
 
-Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
-
-
-_DTYPES: dict[str, Dtype] = {
-    "bool": "bool",
-    **dict.fromkeys(
-        ("uint8", "int8", "int16", "int32", "int64", "short", "int", "long", "uint16", "uint32", "uint64"), "int"
-    ),
-    **dict.fromkeys(
-        (
-            "float16",
-            "float32",
-            "float64",
-            "bfloat16",
-            "half",
-            "float",
-            "double",
-            "float8_e4m3fn",
-            "float8_e5m2",
-            "float8_e4m3fnuz",
-        ),
-        "float",
-    ),
+_INTEGERS = "uint8 int8 int16 int32 int64 short int long uint16 uint32 uint64".split()
+_FLOATS = "float16 float32 float64 bfloat16 half float double float8_e4m3fn float8_e5m2 float8_e4m3fnuz".split()
+_CONSTANTS: Mapping[str, Value] = {
+    "torch.bool": DtypeValue("bool"),
+    **dict.fromkeys([f"torch.{name}" for name in _INTEGERS], DtypeValue("int")),
+    **dict.fromkeys([f"torch.{name}" for name in _FLOATS], DtypeValue("float")),
+    **dict.fromkeys("torch.inf torch.nan torch.pi torch.e math.inf math.pi math.nan math.e".split(), FLOAT),
+    **dict.fromkeys("numpy.inf numpy.nan sys.maxsize".split(), FLOAT),
+    **dict.fromkeys(("torch.__version__", "torch.version.cuda"), STR),
+    "torch.version.hip": platforms.NO_VERSION,
+    **dict.fromkeys(("typing.TYPE_CHECKING", "builtins.TYPE_CHECKING"), number(False)),
+    "builtins.__debug__": Number(True, overridable_by="environment", type="bool"),  # `python -O` makes it False
+    "os.environ": RuntimeObject("environment"),
 }
-
-
 _ITERATING = frozenset(
     f"builtins.{name}"
     for name in "list tuple set enumerate zip map filter sum max min any all sorted iter reversed".split()
@@ -83,30 +70,13 @@ _ITERATING = frozenset(
 _DISTRIBUTION = re.compile(r"torch\.distributions\.\w+\.[A-Z]\w+$")
 "Matches a distribution named with the module that defines it: `torch.distributions.normal.Normal`."
 _NUMPY = ("numpy", "np", "scipy")
+_GRAPHING = ("torch.cuda", "transformer_engine.pytorch")
+"Modules with a function `make_graphed_callables`."
 
 
 def constant(name: str) -> Value:
     """Return the value of a library's constant."""
-    if name.startswith("torch."):
-        last = name[6:]
-        if last in _DTYPES:
-            return DtypeValue(_DTYPES[last])
-        if last in ("inf", "nan", "pi", "e"):
-            return FLOAT
-        if last in ("__version__", "version.cuda"):
-            return STR
-        if last == "version.hip":
-            return platforms.NO_VERSION
-        return Lib(_canonical(name))
-    elif name in ("math.inf", "math.pi", "math.nan", "math.e", "numpy.inf", "numpy.nan", "sys.maxsize"):
-        return FLOAT
-    elif name in ("typing.TYPE_CHECKING", "builtins.TYPE_CHECKING"):
-        return number(False)
-    elif name == "builtins.__debug__":
-        return Number(True, overridable_by="environment", type="bool")  # `python -O` makes it False
-    elif name == "os.environ":
-        return RuntimeObject("environment")
-    return Lib(name)
+    return _CONSTANTS.get(name) or Lib(_canonical(name))
 
 
 def _canonical(name: str) -> str:
@@ -196,27 +166,22 @@ def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return replace(made, step=made.step or any(map(depends_on_step, fields.values())))
 
 
-_FUNCTIONS: dict[str, Handler] = {
-    "typing.cast": _promised,
-    "typing_extensions.cast": _promised,
+_FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
+    **dict.fromkeys(("typing.cast", "typing_extensions.cast"), _promised),
     "torch.device": torch_functions.device,
     "torch.Generator": runtime_objects.generator,
-    "torch.nn.Parameter": torch_functions.parameter,
-    "torch.nn.parameter.Parameter": torch_functions.parameter,
-    "torch.nn.Buffer": torch_functions.parameter,
-    "torch.nn.ModuleList": torch_functions.module_list,
-    "graphsafe.Step": torch_functions.step,
-    "torch.nn.ParameterList": torch_functions.module_list,
+    **dict.fromkeys(
+        "torch.nn.Parameter torch.nn.parameter.Parameter torch.nn.Buffer".split(), torch_functions.parameter
+    ),
+    **dict.fromkeys(("torch.nn.ModuleList", "torch.nn.ParameterList"), torch_functions.module_list),
     "torch.nn.ModuleDict": torch_functions.module_dict,
     "torch.nn.Sequential": torch_functions.sequential,
+    "graphsafe.Step": torch_functions.step,
     "torch.from_numpy": lambda frame, node, arguments: Tensor(where="host"),
     "torch.compile": torch_functions.compile,
-    "torch.cuda.make_graphed_callables": torch_functions.graphed,
-    "transformer_engine.pytorch.make_graphed_callables": torch_functions.graphed,
+    **{f"{module}.make_graphed_callables": torch_functions.graphed for module in _GRAPHING},
     "tensordict.nn.CudaGraphModule": torch_functions.graphed,
-    "torch.jit.script": torch_functions.same,
-    "torch.compiler.disable": torch_functions.same,
-    "torch._dynamo.disable": torch_functions.same,
+    **dict.fromkeys(("torch.jit.script", "torch.compiler.disable", "torch._dynamo.disable"), torch_functions.same),
     "torch.utils.checkpoint.checkpoint": torch_functions.checkpoint,
     torch_functions.SAVED_TENSORS_HOOKS: torch_functions.saved_tensors_hooks,
     "torch.autograd.graph.save_on_cpu": torch_functions.save_on_cpu,
@@ -227,58 +192,41 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.is_tensor": torch_functions.is_tensor,
     "torch.is_floating_point": builtin_functions.len_,
     "torch.get_default_dtype": lambda frame, node, arguments: DtypeValue("float"),
-    "torch.promote_types": lambda frame, node, arguments: DtypeValue(None),
-    "torch.result_type": lambda frame, node, arguments: DtypeValue(None),
-    "copy.deepcopy": torch_functions.copy_tensor,
-    "copy.copy": torch_functions.copy_tensor,
+    **dict.fromkeys(("torch.promote_types", "torch.result_type"), lambda frame, node, arguments: DtypeValue(None)),
+    **dict.fromkeys(("copy.deepcopy", "copy.copy"), torch_functions.copy_tensor),
     "functools.partial": _partial,
     "functools.reduce": spelled_out.reduced,
     "operator.getitem": spelled_out.item,
     "operator.itemgetter": spelled_out.item_getter,
     "operator.methodcaller": spelled_out.method_caller,
     **{f"itertools.{name}": spelled_out.chosen for name in ("takewhile", "dropwhile", "filterfalse")},
-    "itertools.islice": builtin_functions.listed("iterator"),
     "dataclasses.replace": _replaced,
-    "os.environ.get": runtime_objects.environment,
-    "os.getenv": runtime_objects.environment,
-    "operator.index": builtin_functions.cast,
+    **dict.fromkeys(("os.environ.get", "os.getenv"), runtime_objects.environment),
     "torch._assert": builtin_functions.asserted,
     "torch.Size": builtin_functions.size_of,
-    "builtins.hash": builtin_functions.hash_,
     **{f"bisect.{name}": builtin_functions.placed_in for name in ("bisect", "bisect_left", "bisect_right")},
     **{f"bisect.{name}": builtin_functions.placed_in for name in ("insort", "insort_left", "insort_right")},
     **{f"heapq.{name}": builtin_functions.placed_in for name in ("heappush", "heappushpop", "heapreplace")},
-    "itertools.chain": builtin_functions.listed("iterator"),
-    "itertools.cycle": builtin_functions.listed("iterator"),
+    **{f"itertools.{name}": builtin_functions.listed("iterator") for name in ("islice", "chain", "cycle")},
     "itertools.count": lambda frame, node, arguments: of_elements("iterator", INT),
     "collections.namedtuple": named_tuples.defined,
     "collections.deque": builtin_functions.listed("list"),
     "collections.OrderedDict": builtin_functions.dict_,
-    "builtins.int": builtin_functions.cast,
-    "builtins.float": builtin_functions.cast,
-    "builtins.bool": builtin_functions.cast,
-    "builtins.complex": builtin_functions.cast,
+    "operator.index": builtin_functions.cast,
+    **{f"builtins.{name}": builtin_functions.cast for name in ("int", "float", "bool", "complex")},
+    **{f"builtins.{name}": builtin_functions.branching(name) for name in ("max", "min", "any", "all", "sorted")},
+    **{f"builtins.{kind}": builtin_functions.listed(kind) for kind in ("list", "tuple", "set")},
+    **{f"builtins.{name}": builtin_functions.listed("iterator") for name in ("reversed", "iter")},
+    **{f"builtins.{name}": formatting.text_ for name in ("str", "repr", "format")},
+    **{f"builtins.{name}": builtin_functions.abs_ for name in ("abs", "round")},
+    "builtins.hash": builtin_functions.hash_,
     "builtins.print": formatting.print_,
-    "builtins.str": formatting.text_,
-    "builtins.repr": formatting.text_,
-    "builtins.format": formatting.text_,
     "builtins.len": builtin_functions.len_,
-    "builtins.max": builtin_functions.branching("max"),
-    "builtins.min": builtin_functions.branching("min"),
-    "builtins.any": builtin_functions.branching("any"),
-    "builtins.all": builtin_functions.branching("all"),
-    "builtins.slice": lambda _frame, _node, _arguments: builtin_functions.SLICE,
-    "builtins.sorted": builtin_functions.branching("sorted"),
+    "builtins.slice": lambda frame, node, arguments: builtin_functions.SLICE,
     "builtins.sum": builtin_functions.sum_,
-    "builtins.abs": builtin_functions.abs_,
     "builtins.range": builtin_functions.range_,
     "builtins.enumerate": builtin_functions.enumerate_,
     "builtins.zip": builtin_functions.zip_,
-    "builtins.list": builtin_functions.listed("list"),
-    "builtins.tuple": builtin_functions.listed("tuple"),
-    "builtins.set": builtin_functions.listed("set"),
-    "builtins.reversed": builtin_functions.listed("iterator"),
-    "builtins.iter": builtin_functions.listed("iterator"),
     "builtins.dict": builtin_functions.dict_,
     "builtins.isinstance": builtin_functions.isinstance_,
     "builtins.hasattr": lambda frame, node, arguments: BOOL,
@@ -290,5 +238,4 @@ _FUNCTIONS: dict[str, Handler] = {
     "builtins.next": builtin_functions.next_,
     "builtins.type": builtin_functions.type_,
     "builtins.id": lambda frame, node, arguments: INT,
-    "builtins.round": builtin_functions.abs_,
 }

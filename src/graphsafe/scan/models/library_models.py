@@ -38,12 +38,11 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
         on_host = True  # only training asks for the number of batches
     if model.waits and not on_host and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
         frame.emit("HostRead", "library", node, value=f"`{name}`")
-    return returned(name, model, arguments)
+    return _returned(name, model.returns, arguments)
 
 
 def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
-    """Return whether the data that a call needs on the host may already be there, such as the index tensors of
-    a plan."""
+    """Return whether the data that a call needs on the host may already be there, like the index tensors of a plan."""
     first = next(iter(arguments.values()), None)
     if first is None:
         return False
@@ -89,12 +88,8 @@ _RUNTIME_OBJECTS: Mapping[str, tuple[str, str | None]] = {
 "A word of libraries.yaml -> the kind and the detail of an object."
 
 
-def returned(name: str, model: LibraryModel, arguments: Arguments) -> Value:
-    """Return the result of a call, as described by a word of its model."""
-    return _returned(name, model.returns, arguments)
-
-
 def _returned(name: str, returns: Returns, arguments: Arguments) -> Value:
+    """Return the result of a call, as described by a word of its model."""
     if not isinstance(returns, str):
         return sequence("tuple", [_returned(name, part, arguments) for part in returns])
     step = any(map(depends_on_step, arguments.values()))

@@ -1,9 +1,12 @@
-"""Calls that rules match by the name of the called function alone."""
+"""Calls of which the name of the called function tells enough, or of which nothing else is known."""
 
 from __future__ import annotations
 
 import ast
 
+from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.summary import PassedByName
+from graphsafe.scan.domain.values import Tensor, as_tensor
 from graphsafe.scan.execution.frame import Frame
 
 
@@ -13,3 +16,13 @@ def note(frame: Frame, node: ast.AST, name: str) -> None:
     if frame.hot:
         for pattern in frame.engine.libraries.matched(name):
             frame.emit("Call", pattern, node, value=f"`{name}`")
+
+
+def note_arguments(frame: Frame, method: str, arguments: Arguments) -> None:
+    """Record the tensors that are passed by keyword to a method of which only the name is known. Only their place
+    (host or device), type and pinning are kept."""
+    for keyword, value in arguments.keywords.items():
+        tensor, certain = as_tensor(value)
+        if tensor is not None and certain and tensor.where != "any":
+            passed = Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=keyword)
+            frame.engine.note(PassedByName(method, passed))

@@ -25,8 +25,7 @@ def defined(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def made(cls: RuntimeObject, arguments: Arguments) -> Value:
-    """Return the tuple of `State(x, y)`. Return UNKNOWN if it is not clear which value each field gets, or if a field
-    has its default."""
+    """Return the tuple of `State(x, y)`, or UNKNOWN if the call does not show the value of each field."""
     names = tuple((cls.detail or "").split())
     items = {**dict(zip(names, arguments.positional, strict=False)), **arguments.keywords}
     if arguments.open or items.keys() != set(names) or len(arguments.positional) > len(names):

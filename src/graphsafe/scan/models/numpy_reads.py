@@ -1,5 +1,4 @@
-"""Tensors that numpy reads. Numpy raises an error for a device tensor, so in working code these tensors are on the
-host."""
+"""Tensors that numpy reads. Numpy raises an error for a device tensor, so in working code they are on the host."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from collections.abc import Iterable, Iterator, Set
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.values import ARRAY, Tensor, Value, confidence_of, describe, options
+from graphsafe.scan.domain.values import ARRAY, Tensor, Value, describe, options
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models.op_arguments import tensors_in
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -43,8 +42,7 @@ def learn(frame: Frame, node: ast.Call) -> None:
 
 
 def _on_host(value: Value) -> Value:
-    """Return the value as numpy can read it. The tensor may be pinned, so a later copy to the device may not need to
-    wait."""
+    """Return the value as numpy can read it. The tensor may be pinned, so a later copy may not need to wait."""
     if type(value) is not Tensor or value.where == "host":
         return value
     return replace(value, where="host", certain=False)
@@ -54,8 +52,7 @@ def copied(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
     """Return the array that a call makes after copying device tensors to the host: `x.numpy(force=True)`."""
     for value in values:
         for tensor in tensors_in(value):
-            if tensor.where != "host":
-                frame.emit("Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
+            frame.emit_if_on_device("Transfer", "to-host", node, tensor)
     return ARRAY
 
 

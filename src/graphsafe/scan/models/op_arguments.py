@@ -44,8 +44,7 @@ def may_be_true(value: Value | None) -> bool:
 
 
 def device_named(value: Value | None) -> DeviceValue | None:
-    """Return the device that an argument names: a torch.device, a string, a device number, or the device of a
-    tensor."""
+    """Return the device that an argument names: a torch.device, a string, a number, or the device of a tensor."""
     for option in options(value) if value is not None else ():
         if type(option) is DeviceValue:
             return option
@@ -87,8 +86,7 @@ def _device_of_number(value: Number) -> DeviceValue | None:
 
 
 def fits_tensors(call: ast.Call) -> bool:
-    """Return whether a tensor's method of this name accepts the call's arguments. `item` accepts none, and `sort`
-    accepts no key."""
+    """Return whether a tensor's method accepts the arguments: `item` accepts none, and `sort` accepts no key."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name in ("item", "tolist"):
         return not (call.args or call.keywords)
@@ -155,8 +153,7 @@ _DESCRIBED: Mapping[type, Callable[[Any], Described]] = {
 
 
 def in_new_order(method: str, arguments: Arguments) -> Arguments:
-    """Return a method's arguments in the order that torch expects now: `x.add_(other, alpha=2)` for
-    `x.add_(2, other)`."""
+    """Return the arguments in the order that torch expects now: `x.add_(other, alpha=2)` for `x.add_(2, other)`."""
     if not _NUMBER_FIRST.fullmatch(method) or len(arguments.positional) < 2:
         return arguments
     first, *rest = arguments.positional

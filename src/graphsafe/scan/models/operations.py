@@ -129,10 +129,8 @@ class _Called:
         self._name = name
         self._receiver = receiver
         self._arguments = arguments
-        self._values: list[Value] = [*arguments.positional]
+        self._values: list[Value] = [*([receiver] if receiver is not None else ()), *arguments.positional]
         "The positional arguments, after the receiver."
-        if receiver is not None:
-            self._values.insert(0, receiver)
         self._everything = [*self._values, *arguments.keywords.values()]
         self.tensors = [tensor for value in self._everything for tensor in tensors_in(value)]
         self._first = receiver if receiver is not None else self.tensors[0] if self.tensors else None
@@ -195,8 +193,7 @@ class _Called:
 
     @property
     def is_of_host(self) -> bool:
-        """Whether all arguments are None, numbers or tensors. The caller has checked that the tensors are on
-        the host."""
+        """Whether all arguments are None, numbers or tensors. The caller has found the tensors on the host."""
         plain = (Number, NoneValue)
         return all(type(value) in plain or type(value) is Tensor for value in self._everything)
 

@@ -75,25 +75,16 @@ def truth(frame: Frame, node: ast.AST, value: Value) -> Value:
 
 def iterated(frame: Frame, node: ast.AST, value: Value) -> Value:
     """Return the value over which a loop iterates: the result of `__iter__` or `__getitem__`, or the value itself."""
-    if type(value) is not Instance and type(value) is not Union:
-        return value
     made = called(frame, node, value, "__iter__")
     if made is not None:
         items = called(frame, node, made, "__next__")
         return made if items is None else of_elements("iterator", items)
-    for option in options(value):
-        if type(option) is not Instance:
-            continue
-        method = frame.project.find_method(option.ref, "__getitem__")
-        if method is not None:
-            item = frame.call(node, Function(method, option), Arguments((UNKNOWN,)))
-            return of_elements("iterator", item)
-    return value
+    item = called(frame, node, value, "__getitem__", arguments=Arguments((UNKNOWN,)))
+    return value if item is None else of_elements("iterator", item)
 
 
 def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | None:
-    """Return the join of the key function's results, which the host compares in `sorted(rows, key=…)` and
-    `max(…, key=…)`."""
+    """Return the join of the key function's results, which the host compares in `sorted(rows, key=…)`."""
     key = arguments.keywords.get("key")
     if key is None or not arguments.positional:
         return None
@@ -101,7 +92,6 @@ def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | No
 
 
 def candidates(arguments: Arguments) -> Value:
-    """Return the join of the values that `max` or `sorted` compares: the arguments, or the elements of the only
-    argument."""
+    """Return the join of the values that `max` or `sorted` compares: the arguments, or the only one's elements."""
     given = arguments.positional
     return join_all(given) if len(given) > 1 else element_of(given[0])

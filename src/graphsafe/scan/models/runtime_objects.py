@@ -58,14 +58,6 @@ def method(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, argum
     return unknown_result(arguments)
 
 
-def _logger(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
-    return formatting.log(frame, node, name, arguments)
-
-
-def _environment(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
-    return environment(frame, node, arguments)
-
-
 def _optimizer(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
     if name != "step":
         return unknown_result(arguments)
@@ -154,15 +146,10 @@ def _module(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, argu
     return made if made is not None else Unknown(any(map(depends_on_step, arguments.values())), True)
 
 
-def call_module(frame: Frame, node: ast.Call, handle: RuntimeObject, arguments: Arguments) -> Value:
-    """Return the result of calling a module of PyTorch."""
-    return _module(frame, node, handle, "forward", arguments)
-
-
 Method = Callable[["Frame", ast.Call, RuntimeObject, str, "Arguments"], Value]
 _METHODS: Mapping[str, Method] = {
-    "logger": _logger,
-    "environment": _environment,
+    "logger": lambda frame, node, handle, name, arguments: formatting.log(frame, node, name, arguments),
+    "environment": lambda frame, node, handle, name, arguments: environment(frame, node, arguments),
     "library": library_models.method,
     "module": _module,
     "optimizer": _optimizer,
@@ -181,8 +168,5 @@ def environment(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     default = arguments.get(1, "default")
     if type(default) is Number:
         return replace(default, overridable_by="environment", state=())
-    return (
-        Number(overridable_by="environment")
-        if default is not None
-        else join(NONE, Number(overridable_by="environment"))
-    )
+    value = Number(overridable_by="environment")
+    return join(NONE, value) if default is None else value

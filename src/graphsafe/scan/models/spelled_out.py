@@ -7,16 +7,7 @@ import ast
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join
-from graphsafe.scan.domain.values import (
-    UNKNOWN,
-    Function,
-    Tensor,
-    Value,
-    as_tensor,
-    confidence_of,
-    describe,
-    of_elements,
-)
+from graphsafe.scan.domain.values import UNKNOWN, Function, Tensor, Value, as_tensor, of_elements
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import protocols
 
@@ -69,14 +60,11 @@ def reduced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def chosen(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the items of `filter(test, items)` or `takewhile(test, items)`. The host tests the truth of each result of
-    `test`."""
+    """Return the items of `filter(test, items)` or `takewhile(test, items)`. The host tests each result of `test`."""
     if len(arguments.positional) < 2:
         return UNKNOWN
     test, items = arguments.positional[:2]
     one = element_of(items)
     asked = protocols.truth(frame, node, frame.call_value(node, test, Arguments((one,))))
-    tensor, certain = as_tensor(asked)
-    if tensor is not None and tensor.where != "host":
-        frame.emit("Branch", "filter", node, confidence_of(tensor, certain), value=describe(asked))
+    frame.emit_if_on_device("Branch", "filter", node, asked)
     return of_elements("iterator", one)

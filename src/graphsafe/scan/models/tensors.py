@@ -62,7 +62,7 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     If only tensors have a method with this name, the receiver counts as a tensor.
     """
     if frame.hot and arguments.keywords:
-        frame.engine.note_passed(name, arguments)
+        named_calls.note_arguments(frame, name, arguments)
     unknown = receiver if type(receiver) is Unknown else Unknown(depends_on_step(receiver))
     if name == "pin_memory":
         return Tensor(where="host", pinned=True, step=unknown.step, certain=False)
@@ -118,30 +118,23 @@ def _suggested(
 
 
 def _item(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    _read(frame, node, tensor)
+    frame.emit_if_on_device("HostRead", "method", node, tensor)
     return NUMBER
 
 
 def _tolist(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    _read(frame, node, tensor)
+    frame.emit_if_on_device("HostRead", "method", node, tensor)
     return of_elements("list", NUMBER)
 
 
 def _cast(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
     """Read a method such as `tensor.__float__()`, which Python calls for `float(tensor)`."""
-    if tensor.where != "host":
-        frame.emit("HostRead", "cast", node, confidence_of(tensor, True), value=describe(tensor))
+    frame.emit_if_on_device("HostRead", "cast", node, tensor)
     return NUMBER
 
 
-def _read(frame: Frame, node: ast.Call, tensor: Tensor) -> None:
-    if tensor.where != "host":
-        frame.emit("HostRead", "method", node, confidence_of(tensor, True), value=describe(tensor))
-
-
 def _cpu(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    if tensor.where != "host":
-        frame.emit("Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
+    frame.emit_if_on_device("Transfer", "to-host", node, tensor)
     return replace(tensor, where="host", fresh=True, attr=None, pinned=False)
 
 
@@ -174,9 +167,9 @@ def _asked_of_to(node: ast.Call, tensor: Tensor, arguments: Arguments) -> tuple[
             target = device_named(value)
             if type(value) is Tensor:
                 dtype = value.dtype
-            elif target is None and type(value) is Unknown and _says_device(node.args[0]):
+            elif target is None and type(value) is Unknown and _says(node.args[0], "device"):
                 target = DeviceValue("any")
-            elif target is None and type(value) is Unknown and value.device and not _says_dtype(node.args[0]):
+            elif target is None and type(value) is Unknown and value.device and not _says(node.args[0], "type"):
                 # The argument is another tensor of the step.
                 target, dtype = DeviceValue("device"), None
     device = arguments.keywords.get("device")
@@ -187,12 +180,8 @@ def _asked_of_to(node: ast.Call, tensor: Tensor, arguments: Arguments) -> tuple[
     return target, dtype
 
 
-def _says_device(node: ast.expr) -> bool:
-    return "device" in ast.unparse(node).lower()
-
-
-def _says_dtype(node: ast.expr) -> bool:
-    return "type" in ast.unparse(node).lower()
+def _says(node: ast.expr, word: str) -> bool:
+    return word in ast.unparse(node).lower()
 
 
 def _cuda(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
@@ -206,26 +195,16 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
     if tensor.where == "host" and target.where != "host":
         if not (tensor.pinned and may_be_true(non_blocking)):
             how = "literal" if tensor.literal else "blocking"
-            confidence: Confidence = (
-                "likely" if (tensor.certain and target.where == "device") or tensor.literal else "possible"
-            )
-            if tensor.certain and target.where == "any":
-                confidence = "likely"
-            if target.maybe_host or (tensor.maybe_pinned and may_be_true(non_blocking)):
-                confidence = "possible"
+            doubtful = target.maybe_host or (tensor.maybe_pinned and may_be_true(non_blocking))
+            confidence: Confidence = "likely" if (tensor.certain or tensor.literal) and not doubtful else "possible"
             frame.emit("Transfer", how, node, confidence, None, value=describe(tensor), **_memory(tensor))
         else:
             refills.copied(frame, node, tensor)
         return replace(tensor, where="device", fresh=True, attr=None, literal=False, maybe_host=target.maybe_host)
     if tensor.where != "host" and target.where == "host":
         if not may_be_true(non_blocking):
-            frame.emit(
-                "Transfer",
-                "to-host",
-                node,
-                confidence_of(tensor, tensor.where == "device"),
-                value=describe(tensor),
-            )
+            confidence = confidence_of(tensor, tensor.where == "device")
+            frame.emit("Transfer", "to-host", node, confidence, value=describe(tensor))
         return replace(tensor, where="host", fresh=True, attr=None)
     if tensor.where == "any" and target.where == "device":
         return replace(tensor, where="device")

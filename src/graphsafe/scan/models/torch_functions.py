@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
@@ -32,8 +31,8 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.models import operations
 from graphsafe.scan.models.op_arguments import device_named, may_be_true, tensors_in
-
-Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
+from graphsafe.scan.symbols.custom_ops import function_behind
+from graphsafe.scan.symbols.index import CAPTURING_MODES
 
 _COMPUTING = ("torch.nn.functional.", "torch.special.", "torch.fft.")
 "Modules of torch whose functions compute tensors from tensors."
@@ -45,7 +44,7 @@ def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Valu
     if op is not None:
         return operations.by_table(frame, node, op, name, None, arguments)
     if name.startswith("torch.ops."):
-        function = frame.engine.custom_ops.function(name)
+        function = function_behind(frame.project, name)
         if function is not None:
             return frame.call(node, Function(function), arguments)
     last = name.rpartition(".")[2]
@@ -104,8 +103,7 @@ def module_list(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def step(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the tuple of `graphsafe.Step(fn, args, kwargs)`. A target's factory may also return such a tuple
-    itself."""
+    """Return the tuple of `graphsafe.Step(fn, args, kwargs)`. A target's factory may also return such a tuple."""
     fields = ((0, "fn", UNKNOWN), (1, "args", Sequence("tuple", (), UNKNOWN)), (2, "kwargs", Dict((), UNKNOWN)))
     parts = tuple(arguments.get(position, name) or default for position, name, default in fields)
     return Sequence("tuple", parts, join_all(parts))
@@ -123,7 +121,7 @@ def sequential(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def compile(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     function = arguments.get(0, "model")
     mode = const_of(arguments.keywords.get("mode"))
-    if mode in ("reduce-overhead", "max-autotune"):
+    if mode in CAPTURING_MODES:
         root_of(frame.engine, function, f"torch.compile(mode={mode!r})")
     return function if function is not None else UNKNOWN
 
@@ -197,20 +195,12 @@ def cond(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if op is not None:
         operations.by_table(frame, node, op, "torch.cond", None, arguments)
     operands = arguments.get(3, "operands")
-    values = (
-        operands.items
-        if type(operands) is Sequence and operands.items is not None
-        else (element_of(operands),)
-        if operands is not None
-        else ()
-    )
-    branches = [arguments.get(1, "true_fn"), arguments.get(2, "false_fn")]
-    results = [
-        frame.call_value(node, branch, replace(arguments, positional=tuple(values), keywords={}))
-        for branch in branches
-        if branch is not None
-    ]
-    return join_all(results)
+    values: tuple[Value, ...] = () if operands is None else (element_of(operands),)
+    if type(operands) is Sequence and operands.items is not None:
+        values = operands.items
+    given = replace(arguments, positional=values, keywords={})
+    branches = (arguments.get(1, "true_fn"), arguments.get(2, "false_fn"))
+    return join_all(frame.call_value(node, branch, given) for branch in branches if branch is not None)
 
 
 def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Set
 
-from graphsafe.scan.domain.values import Array, NoneValue, Number, Tensor, Union, Unknown, Value
+from graphsafe.scan.domain.values import Array, Dict, NoneValue, Number, Sequence, Tensor, Union, Unknown, Value
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
+
+_CONTAINERS: Mapping[type, Set[str]] = {
+    Sequence: frozenset(("list", "tuple", "Sequence", "Iterable")),
+    Dict: frozenset(("dict", "Mapping")),
+}
 
 
 @memoize_on_node
@@ -25,14 +31,10 @@ def is_a(value: Value, wanted: set[str]) -> bool | None:
         return False
     if type(value) is Array:
         return True if "ndarray" in wanted else False if "Tensor" in wanted else None
-    kinds = {"Sequence": {"list", "tuple", "Sequence", "Iterable"}, "Dict": {"dict", "Mapping"}}.get(
-        type(value).__name__
-    )
-    if kinds is not None:
-        if kinds & wanted:
-            return True
-        return False if wanted <= {"Tensor", "ndarray", "int", "float", "str", "bool"} else None
-    return None
+    kinds = _CONTAINERS.get(type(value))
+    if kinds is None or not kinds.isdisjoint(wanted):
+        return None if kinds is None else True
+    return False if wanted <= {"Tensor", "ndarray", "int", "float", "str", "bool"} else None
 
 
 def is_instance(value: Value, node: ast.expr) -> bool | None:

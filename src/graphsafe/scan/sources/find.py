@@ -12,21 +12,9 @@ from graphsafe.ignorefile import IgnorePatterns, read_patterns
 
 ALWAYS_SKIPPED = frozenset(
     (
-        ".git",
-        ".hg",
-        ".svn",
-        ".venv",
-        "venv",
-        "__pycache__",
-        "node_modules",
-        ".tox",
-        ".nox",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".pytest_cache",
-        ".ipynb_checkpoints",
-        "site-packages",
-    )
+        ".git .hg .svn .venv venv __pycache__ node_modules .tox .nox .mypy_cache .ruff_cache .pytest_cache "
+        ".ipynb_checkpoints site-packages"
+    ).split()
 )
 OUTSIDE = "points outside the project; not read"
 "The reason for the limit `outside-link`."

@@ -1,5 +1,4 @@
-"""Memoised functions of syntax nodes, such as the list of nodes inside a node. An answer is kept as long as its
-node."""
+"""Memoised functions of syntax nodes, such as the nodes inside a node. An answer is kept as long as its node."""
 
 from __future__ import annotations
 

@@ -85,11 +85,9 @@ def _comment_or_noqa(text: str, line: int, column: int) -> Comment | None:
     if comment is not None or (match := _NOQA.search(text)) is None:
         return comment
     codes = tuple(code for code in re.split(r"[,\s]+", match["codes"].upper()) if code.startswith("GS"))
-    return (
-        Comment(line, column + match.start(), match[0].rstrip(), codes, match["reason"].strip() or None)
-        if codes
-        else None
-    )
+    if not codes:
+        return None
+    return Comment(line, column + match.start(), match[0].rstrip(), codes, match["reason"].strip() or None)
 
 
 def comment_in(text: str, line: int, column: int) -> Comment | None:

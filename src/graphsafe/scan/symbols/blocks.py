@@ -68,8 +68,8 @@ def flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from flat(block)
 
 
-def bound_names(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds."""
+def targets_of(node: ast.stmt) -> Iterator[ast.expr]:
+    """Yield the names, attributes and subscripts to which a statement assigns."""
     if isinstance(node, ast.Assign):
         targets: list[ast.expr] = list(node.targets)
     elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor)):
@@ -78,12 +78,24 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
         return
     while targets:
         target = targets.pop()
-        if isinstance(target, ast.Name):
-            yield target.id
-        elif isinstance(target, (ast.Tuple, ast.List)):
+        if isinstance(target, (ast.Tuple, ast.List)):
             targets.extend(target.elts)
         elif isinstance(target, ast.Starred):
             targets.append(target.value)
+        else:
+            yield target
+
+
+def bound_names(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds."""
+    return (target.id for target in targets_of(node) if isinstance(target, ast.Name))
+
+
+def attribute_of(node: ast.AST | None, owner: str) -> str | None:
+    """Return `a` for `self.a`, if `owner` is `self`; None for any other expression."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == owner:
+        return node.attr
+    return None
 
 
 def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
@@ -102,8 +114,7 @@ def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
 
 @memoize_on_node
 def kept_names(constructor: Definition) -> Mapping[str, str]:
-    """Map attributes of `self` to the names, mostly of parameters, that the constructor's top-level statements assign
-    to them."""
+    """Map attributes of `self` to the names, mostly of parameters, that top-level statements assign to them."""
     receiver = constructor.args.args[0].arg if constructor.args.args else ""
     found: dict[str, str] = {}
     for statement in constructor.body:
@@ -114,8 +125,9 @@ def kept_names(constructor: Definition) -> Mapping[str, str]:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             pairs = [*zip(target.elts, value.elts, strict=True)]
         for to, what in pairs:
-            if isinstance(to, ast.Attribute) and isinstance(to.value, ast.Name) and isinstance(what, ast.Name):
-                found |= {to.attr: what.id} if to.value.id == receiver else {}
+            attribute = attribute_of(to, receiver)
+            if attribute is not None and isinstance(what, ast.Name):
+                found[attribute] = what.id
     return found
 
 

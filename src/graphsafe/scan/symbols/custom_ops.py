@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from graphsafe.scan.symbols.project import Project, ref_of
-from graphsafe.scan.symbols.project_files import Files
 
 _DECORATED = re.compile(rb"""custom_op\(\s*["'](?:\w+::)?(\w+)["'].{0,300}?\bdef\s+(\w+)""", re.S)
 _REGISTERED = re.compile(rb"""\bop_name\s*=\s*["'](\w+)["']\s*,\s*op_func\s*=\s*(\w+)""")
 _IMPLEMENTED = re.compile(rb"""\.impl\(\s*["'](?:\w+::)?(\w+)["']\s*,\s*(\w+)""")
 
 
-class CustomOps:
-    def __init__(self, project: Project) -> None:
-        self._project = project
-
-    def function(self, name: str) -> str | None:
-        """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), by a text search of the
-        files."""
-        parts = name.split(".")
-        if len(parts) < 4:
-            return None
-        files = self._project.files
-        path, function = functions_by_operator(files).get(parts[3], ("", ""))
-        file = self._project.files.index(path) if path else None
-        binding = self._project.resolve(file, function) if file is not None else None
-        return ref_of(binding, "function")
-
-
-def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
-    """Map the name of each operator to the path and name of its first registered function."""
-
-    def read() -> Mapping[str, tuple[str, str]]:
-        table: dict[str, tuple[str, str]] = {}
-        for path in files.names:
-            for operator, function in operators_in(files.data(path) or b""):
-                table.setdefault(operator, (path, function))
-        return table
-
-    return files.table("operators", read)
+def function_behind(project: Project, name: str) -> str | None:
+    """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), by a text search of the files."""
+    parts = name.split(".")
+    if len(parts) < 4:
+        return None
+    registered = project.files.found_by("operators", operators_in).get(parts[3])
+    if registered is None:
+        return None
+    path, function = registered[0]
+    return ref_of(project.meaning(project.files.index(path), function), "function")
 
 
 def operators_in(data: bytes) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from graphsafe.scan.sources.source import Unreadable
 from graphsafe.scan.symbols.index import FileIndex, dotted
@@ -46,8 +47,7 @@ def declared_in(project: Project, path: str) -> Declared:
 
 
 def is_said_to_be_on_host(project: Project, path: str, line: int) -> bool:
-    """Return whether the comment on a field's line says that the field is on the host:
-    `lengths: torch.Tensor # CPU tensor`."""
+    """Return whether a field's comment says that it is on the host: `lengths: torch.Tensor # CPU tensor`."""
     lines = project.files.source(path).lines
     _, *comments = lines[line - 1].split("#") if line <= len(lines) else [""]
     for comment in reversed(comments):
@@ -74,31 +74,25 @@ def _declared(project: Project, path: str) -> Declared:
     }
     found = {span for span in spans if any(span[0] <= number <= span[1] for number in told)}
     nodes = (project.files.statement(path, first, last) for first, last in sorted(found))
-    tables = _Tables(project, path, file)
-    declared = [pair for node in nodes if node is not None for pair in _fields(node, tables)]
+    declared = [pair for node in nodes if node is not None for pair in _fields(node, partial(_texts, project, file))]
     makers = {_maker(value) for _, value in declared if _is_kept(value)}
     on_host = frozenset(name for name, value in declared if _is_kept(value))
     return Declared(on_host, frozenset(name for name, value in declared if _maker(value) in makers) - on_host)
 
 
-class _Tables:
-    """The dicts that a file binds at module level."""
-
-    def __init__(self, project: Project, path: str, file: FileIndex) -> None:
-        self._project = project
-        self._path = path
-        self._file = file
-
-    def texts(self, name: str) -> Iterator[str]:
-        """Yield the strings in a dict at module level."""
-        for first, last in self._file.assigns.get(name, ()):
-            bound = getattr(self._project.files.statement(self._path, first, last), "value", None)
-            for value in bound.values if isinstance(bound, ast.Dict) else ():
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    yield value.value
+Texts = Callable[[str], Iterator[str]]
+"Yields the strings in a dict that a file binds to a name at module level."
 
 
-def _fields(tree: ast.stmt, tables: _Tables) -> Iterator[tuple[str, ast.expr]]:
+def _texts(project: Project, file: FileIndex, name: str) -> Iterator[str]:
+    for first, last in file.assigns.get(name, ()):
+        bound = getattr(project.files.statement(file.path, first, last), "value", None)
+        for value in bound.values if isinstance(bound, ast.Dict) else ():
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value.value
+
+
+def _fields(tree: ast.stmt, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
     """Yield names, each with its declaration: `sizes=field("image")`, `{"sizes": …}`, `declared["sizes"] = …`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -110,7 +104,7 @@ def _fields(tree: ast.stmt, tables: _Tables) -> Iterator[tuple[str, ast.expr]]:
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Subscript):
-                    yield from ((key, node.value) for key in _keys(target.slice, tree, tables))
+                    yield from ((key, node.value) for key in _keys(target.slice, tree, texts))
 
 
 def _maker(value: ast.expr) -> str | None:
@@ -119,9 +113,8 @@ def _maker(value: ast.expr) -> str | None:
     return name.rpartition(".")[0] or name if name is not None else None
 
 
-def _keys(key: ast.expr, tree: ast.stmt, tables: _Tables) -> Iterator[str]:
-    """Yield the possible values of a key: the key itself, an entry of a table, or the items of the loop that
-    binds it."""
+def _keys(key: ast.expr, tree: ast.stmt, texts: Texts) -> Iterator[str]:
+    """Yield the possible values of a key: itself, an entry of a table, or the items of the loop that binds it."""
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
         yield key.value
     elif isinstance(key, ast.Name):
@@ -131,7 +124,7 @@ def _keys(key: ast.expr, tree: ast.stmt, tables: _Tables) -> Iterator[str]:
                     if isinstance(part, ast.Constant) and isinstance(part.value, str):
                         yield part.value
     elif isinstance(key, ast.Subscript) and isinstance(key.value, ast.Name):
-        yield from tables.texts(key.value.id)
+        yield from texts(key.value.id)
 
 
 def _is_kept(node: ast.expr) -> bool:

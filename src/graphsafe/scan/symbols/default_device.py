@@ -35,14 +35,12 @@ class DefaultDevices:
 
 
 def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
-    """Return whether, without `device=`, a model's tensors in this file may be made on a device, and whether any tensor
-    may."""
+    """Return whether, without `device=`, a model's tensors in this file may be on a device, and whether any may."""
     return files.table("default-devices", lambda: _read(files)).cover(path)
 
 
 def default_device_in(data: bytes) -> tuple[bool, bool, Sequence[str]]:
-    """Return whether a file sets a default device, whether it enters a device, and if so the modules that it
-    imports."""
+    """Return whether a file sets a default device, whether it enters one, and if so the modules that it imports."""
     sets = b"set_default_" in data and _SET.search(data) is not None
     enters = b"device" in data and _ENTERED.search(data) is not None
     return sets, enters, [name.decode() for name in _IMPORTED.findall(data)] if sets or enters else ()

@@ -14,7 +14,7 @@ from sys import intern
 
 from graphsafe.scan.sources.source import Source
 from graphsafe.scan.sources.suppress import comment_tokens
-from graphsafe.scan.symbols.blocks import blocks_of, bound_names, first_line, flat
+from graphsafe.scan.symbols.blocks import Definition, attribute_of, blocks_of, bound_names, first_line, flat, targets_of
 from graphsafe.scan.symbols.imports import import_targets
 
 MARK = re.compile(r"#\s*graphsafe:\s*(\w+)")
@@ -24,15 +24,15 @@ HANDING_OVER = ("_hook(", ".forward = ")
 "Code on lines that pass a function to torch, which then calls it in every step."
 GRAPHED = ("make_graphed_callables", "CudaGraphModule")
 "Endings of the names of functions and classes that capture a callable: those of PyTorch and tensordict."
-CAPTURE_WORDS = (
-    *("graph(", *GRAPHED, "capture_begin", "accelerator.Graph"),
-    *("reduce-overhead", "max-autotune"),
-)
+CAPTURING_MODES = ("reduce-overhead", "max-autotune")
+"Modes of torch.compile that capture."
+CAPTURE_WORDS = ("graph(", *GRAPHED, "capture_begin", "accelerator.Graph", *CAPTURING_MODES)
 CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph", ".capture_begin")
 "Endings of the names of context managers that capture."
 GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 "Endings of the names of graph classes."
 
+_REGISTERING = frozenset("register_buffer register_parameter add_module register_module".split())
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 "Methods that put values into a container."
 
@@ -192,7 +192,7 @@ class _Builder:
                 for bound in bound_names(statement):
                     facts.fields[bound] = (statement.lineno, statement.end_lineno or statement.lineno)
 
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str, owner: str | None) -> FunctionFacts:
+    def _function(self, node: Definition, prefix: str, owner: str | None) -> FunctionFacts:
         first = first_line(node)
         mark = self._mark(first, max(node.lineno, first_line(node.body[0]) - 1))
         decorators = tuple(intern(text) for part in node.decorator_list if (text := decorator_name(part)))
@@ -218,8 +218,7 @@ class _Builder:
         return facts
 
     def _mark(self, first: int, last: int) -> str | None:
-        """Return the mark on one of the lines of a function's head, or on the line above, and record that it is
-        used."""
+        """Return the mark on a line of a function's head, or on the line above, and record that it is used."""
         head = [number for number in range(first, last + 1) if number in self.marks]
         above = first - 1
         if not head and above in self.marks and self.source.lines[above - 1].lstrip().startswith("#"):
@@ -270,16 +269,19 @@ def elements(node: ast.expr) -> Sequence[ast.expr]:
 
 def decorator_name(node: ast.expr) -> str | None:
     """Return a decorator's dotted name. The mode of a `torch.compile` follows in parentheses."""
-    if isinstance(node, ast.Call):
-        name = dotted(node.func)
-        for keyword in node.keywords:
-            if keyword.arg == "mode" and isinstance(keyword.value, ast.Constant):
-                return f"{name}({keyword.value.value!s})"
-        return name
-    return dotted(node)
+    if not isinstance(node, ast.Call):
+        return dotted(node)
+    mode = _mode_of(node)
+    return f"{dotted(node.func)}({mode})" if mode is not None else dotted(node.func)
 
 
-def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+def _mode_of(call: ast.Call) -> str | None:
+    """Return the constant that a call passes as `mode`."""
+    given = (word.value for word in call.keywords if word.arg == "mode" and isinstance(word.value, ast.Constant))
+    return next((str(constant.value) for constant in given), None)
+
+
+def _written_attributes(function: Definition) -> Iterator[str]:
     """Yield the attributes that a method assigns on its first parameter, also in nested blocks."""
     arguments = [*function.args.posonlyargs, *function.args.args]
     if not arguments:
@@ -288,30 +290,16 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
     stack: list[ast.stmt] = list(function.body)
     while stack:
         node = stack.pop()
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets = list(node.targets)
-        elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For)):
-            targets = [node.target]
-        elif isinstance(node, ast.Expr):
+        if isinstance(node, ast.Expr):
             if isinstance(node.value, ast.Call):
                 yield from _registered(node.value, owner)
                 yield from _put_into(node.value, owner)
             continue
-        while targets:
-            target = targets.pop()
-            if isinstance(target, (ast.Tuple, ast.List)):
-                targets.extend(target.elts)
-            elif isinstance(target, ast.Subscript):
-                holder = target.value
-                if (
-                    isinstance(holder, ast.Attribute)
-                    and isinstance(holder.value, ast.Name)
-                    and holder.value.id == owner
-                ):
-                    yield items_of(holder.attr)
-            elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == owner:
-                yield target.attr
+        for target in targets_of(node):
+            is_item = isinstance(target, ast.Subscript)
+            name = attribute_of(target.value if isinstance(target, ast.Subscript) else target, owner)
+            if name is not None:
+                yield items_of(name) if is_item else name
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             for block in blocks_of(node):
                 stack.extend(block)
@@ -320,10 +308,10 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
 def _put_into(call: ast.Call, owner: str) -> Iterator[str]:
     """Yield the items of the attribute into whose container a call puts values: `self.outputs.append(out)`."""
     function = call.func
-    if isinstance(function, ast.Attribute) and function.attr in PUTS and isinstance(function.value, ast.Attribute):
-        holder = function.value
-        if isinstance(holder.value, ast.Name) and holder.value.id == owner:
-            yield items_of(holder.attr)
+    if isinstance(function, ast.Attribute) and function.attr in PUTS:
+        holder = attribute_of(function.value, owner)
+        if holder is not None:
+            yield items_of(holder)
 
 
 def items_of(attribute: str) -> str:
@@ -335,9 +323,8 @@ def _registered(call: ast.Call, owner: str) -> Iterator[str]:
     """Yield the name in a call such as `self.register_buffer("name", …)` or `setattr(self, "name", …)`."""
     function = call.func
     first = call.args[0] if call.args else None
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == owner:
-        registers = function.attr in ("register_buffer", "register_parameter", "add_module", "register_module")
-        if registers and isinstance(first, ast.Constant) and isinstance(first.value, str):
+    if attribute_of(function, owner) in _REGISTERING:
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
             yield first.value
     elif isinstance(function, ast.Name) and function.id == "setattr" and len(call.args) == 3:
         name = call.args[1]
@@ -358,11 +345,6 @@ def captures(node: ast.AST) -> bool:
             name = dotted(inner.func) or ""
             if name.endswith((*GRAPHED, "capture_begin", "accelerator.Graph")):
                 return True
-            if name.endswith("compile") and any(
-                keyword.arg == "mode"
-                and isinstance(keyword.value, ast.Constant)
-                and keyword.value.value in ("reduce-overhead", "max-autotune")
-                for keyword in inner.keywords
-            ):
+            if name.endswith("compile") and _mode_of(inner) in CAPTURING_MODES:
                 return True
     return False

@@ -20,70 +20,62 @@ _CLASS = re.compile(rb"^class (\w+)", re.M)
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
 
 
-class NamedClasses:
-    def __init__(self, project: Project) -> None:
-        self._project = project
-        self._classes: dict[str, Mapping[str, Sequence[str]]] = {}
-        "Folder -> the last words of a class name, in lower case -> the classes."
-        self._known: dict[tuple[str, str], str | None] = {}
+def class_named(project: Project, ref: str, facts: FunctionFacts, name: str) -> str | None:
+    """Return the class for which a parameter of a function stands, or None."""
+    known: dict[tuple[str, str], str | None] = project.files.table("classes of parameters", dict)
+    if (ref, name) not in known:
+        known[ref, name] = _found(project, ref.partition("::")[0], facts, name)
+    return known[ref, name]
 
-    def of(self, ref: str, facts: FunctionFacts, name: str) -> str | None:
-        """Return the class for which a parameter of a function stands, or None."""
-        key = ref, name
-        if key not in self._known:
-            self._known[key] = self._find(ref.partition("::")[0], facts, name)
-        return self._known[key]
 
-    def _find(self, path: str, facts: FunctionFacts, name: str) -> str | None:
-        found = self._in_folder(os.path.dirname(path)).get(name.strip("_"), ())
-        asked = self._asked(path, facts, name) if len(found) == 1 else set()
-        return found[0] if asked and self._answers(found[0], asked) else None
+def _found(project: Project, path: str, facts: FunctionFacts, name: str) -> str | None:
+    found = _in_folder(project, os.path.dirname(path)).get(name.strip("_"), ())
+    asked = _asked(project, path, facts, name) if len(found) == 1 else set()
+    return found[0] if asked and _answers(project, found[0], asked) else None
 
-    def _in_folder(self, folder: str) -> Mapping[str, Sequence[str]]:
-        """Return the classes of a folder's files, by the last words of their names, joined by underscores."""
-        if folder not in self._classes:
-            paths = self._project.files.table("folders", self._folders).get(folder, ())
-            classes: dict[str, list[str]] = {}
-            for path in sorted(paths) if len(paths) <= MAX_FILES else ():
-                for name in _CLASS.findall(self._project.files.data(path) or b""):
-                    for words in _endings(name.decode()):
-                        classes.setdefault(words, []).append(f"{path}::{name.decode()}")
-            self._classes[folder] = classes
-        return self._classes[folder]
 
-    def _folders(self) -> Mapping[str, Sequence[str]]:
-        found: dict[str, list[str]] = {}
-        for path in self._project.files.names:
-            found.setdefault(os.path.dirname(path), []).append(path)
-        return found
+def _in_folder(project: Project, folder: str) -> Mapping[str, Sequence[str]]:
+    """Return the classes of a folder's files, by the last words of their names, joined by underscores."""
+    known: dict[str, dict[str, list[str]]] = project.files.table("classes by folder", dict)
+    if folder not in known:
+        paths = project.files.table("folders", lambda: _folders(project)).get(folder, ())
+        classes = known[folder] = {}
+        for path in sorted(paths) if len(paths) <= MAX_FILES else ():
+            for name in _CLASS.findall(project.files.data(path) or b""):
+                for words in _endings(name.decode()):
+                    classes.setdefault(words, []).append(f"{path}::{name.decode()}")
+    return known[folder]
 
-    def _asked(self, path: str, facts: FunctionFacts, name: str) -> set[str]:
-        """Return the attributes of the parameter that the function uses, or that its class uses through the attribute
-        in which it stores the parameter."""
-        lines = self._project.files.source(path).lines
-        text = "\n".join(lines[facts.line - 1 : facts.end_line])
-        asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))
-        owner = self._project.class_facts(f"{path}::{facts.owner}") if facts.owner is not None else None
-        kept = rf"\bself\.(\w+)\b[^=\n]{{0,200}}=[^=\n]{{0,200}}\b{name}\b\s*(?:,|$)"
-        for attribute in re.findall(kept, text, re.M) if owner else ():
-            for qualified in owner.methods.values() if owner is not None else ():
-                method = self._project.function_facts(f"{path}::{qualified}")
-                if method is not None:
-                    body = "\n".join(lines[method.line - 1 : method.end_line])
-                    asked |= set(re.findall(rf"\bself\.{attribute}\.(\w+)", body))
-        return asked
 
-    def _answers(self, ref: str, asked: set[str]) -> bool:
-        """Return whether a class defines all used attributes of its objects. A torch module may have further
-        attributes."""
-        defined: set[str] = set()
-        is_open = False
-        for base in self._project.mro(ref):
-            facts = self._project.class_facts(base) if "::" in base else None
-            if facts is not None:
-                defined |= {*facts.methods, *facts.writers, *facts.fields}
-            is_open = is_open or is_module_base(base)
-        return bool(asked & defined) and (is_open or asked <= defined)
+def _folders(project: Project) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for path in project.files.names:
+        found.setdefault(os.path.dirname(path), []).append(path)
+    return found
+
+
+def _asked(project: Project, path: str, facts: FunctionFacts, name: str) -> set[str]:
+    """Return the attributes of the parameter that the function uses, or that its class uses through the attribute
+    in which it stores the parameter."""
+    source = project.files.source(path)
+    text = "\n".join(source.lines_of(facts.line, facts.end_line))
+    asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))
+    methods = project.own_methods(f"{path}::{facts.owner}") if facts.owner is not None else ()
+    kept = rf"\bself\.(\w+)\b[^=\n]{{0,200}}=[^=\n]{{0,200}}\b{name}\b\s*(?:,|$)"
+    for attribute in re.findall(kept, text, re.M) if methods else ():
+        for method in filter(None, map(project.function_facts, methods)):
+            body = "\n".join(source.lines_of(method.line, method.end_line))
+            asked |= set(re.findall(rf"\bself\.{attribute}\.(\w+)", body))
+    return asked
+
+
+def _answers(project: Project, ref: str, asked: set[str]) -> bool:
+    """Return whether a class defines all used attributes of its objects. A torch module may have others."""
+    defined: set[str] = set()
+    for _, facts in project.own_classes(ref):
+        defined |= {*facts.methods, *facts.writers, *facts.fields}
+    is_open = any(map(is_module_base, project.mro(ref)))
+    return bool(asked & defined) and (is_open or asked <= defined)
 
 
 def _endings(name: str) -> Iterator[str]:

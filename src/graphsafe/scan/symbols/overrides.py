@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from graphsafe.scan.symbols.blocks import Definition
+from graphsafe.scan.symbols.index import ClassFacts
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
@@ -20,8 +22,7 @@ _TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(test_\w+|\w+_test
 
 
 class Overrides:
-    """Finds methods of subclasses. It searches the files' text first, so that only files with a likely subclass are
-    indexed."""
+    """Finds methods of subclasses. It searches the files' text first, to index only files with a likely subclass."""
 
     def __init__(self, project: Project, in_scope: Callable[[str], bool]) -> None:
         self._project = project
@@ -39,25 +40,21 @@ class Overrides:
     def with_attribute(self, ref: str, name: str) -> tuple[str, ...]:
         """Return subclasses of `ref` that have their own attribute or property `name`, sorted by path."""
         if (ref, name) not in self._with_attribute:
-            below = ((one, self._project.class_facts(one)) for one in sorted(self._below(ref)))
-            self._with_attribute[ref, name] = tuple(
-                one
-                for one, facts in below
-                if facts is not None
-                and (name in facts.writers or name in facts.fields or name in facts.methods)
-                and ref in self._project.mro(one)
-            )
+            having = self._having(ref, lambda cls: name in cls.writers or name in cls.fields or name in cls.methods)
+            self._with_attribute[ref, name] = tuple(one for one, _ in having)
         return self._with_attribute[ref, name]
 
-    def _find(self, ref: str, name: str) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
+    def _find(self, ref: str, name: str) -> Iterator[tuple[str, str]]:
+        for subclass, facts in self._having(ref, lambda cls: name in cls.methods):
+            if is_of_tests(ref) or not is_of_tests(subclass):  # only tests make objects of their own classes
+                yield subclass, f"{subclass.partition('::')[0]}::{facts.methods[name]}"
+
+    def _having(self, ref: str, is_wanted: Callable[[ClassFacts], bool]) -> Iterator[tuple[str, ClassFacts]]:
+        """Yield the subclasses with these facts, sorted by path."""
         for subclass in sorted(self._below(ref)):
-            if is_of_tests(subclass) and not is_of_tests(ref):
-                continue  # only tests make such an object
             facts = self._project.class_facts(subclass)
-            if facts is not None and name in facts.methods and ref in self._project.mro(subclass):
-                found.append((subclass, f"{subclass.partition('::')[0]}::{facts.methods[name]}"))
-        return found
+            if facts is not None and is_wanted(facts) and ref in self._project.mro(subclass):
+                yield subclass, facts
 
     def _below(self, ref: str) -> set[str]:
         """Return the subclasses of `ref`, by the names of their bases.
@@ -94,15 +91,7 @@ def is_of_tests(ref: str) -> bool:
 
 def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
     """Map the name of each base to the path and name of each class that lists this base."""
-
-    def read() -> Mapping[str, Sequence[tuple[str, str]]]:
-        table: dict[str, list[tuple[str, str]]] = {}
-        for path in files.names:
-            for base, name in subclasses_in(files.data(path) or b""):
-                table.setdefault(base, []).append((path, name))
-        return table
-
-    return files.table("subclasses", read)
+    return files.found_by("subclasses", subclasses_in)
 
 
 def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:
@@ -118,9 +107,8 @@ def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:
             yield base.decode(), match.group(1).decode()
 
 
-def is_abstract(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a method only states that subclasses define it: `...`, `pass`, a docstring, or
-    NotImplementedError."""
+def is_abstract(node: Definition) -> bool:
+    """Return whether a method leaves its work to subclasses: `...`, `pass`, a docstring, or NotImplementedError."""
     for statement in node.body:
         if isinstance(statement, ast.Pass):
             continue

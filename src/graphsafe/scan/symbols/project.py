@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from sys import intern
 from typing import Literal
 
 from graphsafe.scan.sources.source import Unreadable
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.project_files import Files
 
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
+PLAIN_BASES = frozenset("object builtins.object ABC abc.ABC typing.Generic typing.Protocol".split())
+"Classes outside the project without attributes of their own."
 MAX_BASES = 200
 """The largest number of classes in a class's method resolution order. A chain of thousands would be followed for every
 class in it."""
@@ -71,8 +74,7 @@ class Project:
     # names
 
     def module(self, name: str, importer: str) -> FileIndex | None:
-        """Return the file that `import name` in `importer` imports. If there are several, return the file nearest to
-        the importer."""
+        """Return the file that `import name` in `importer` imports. Of several, this is the nearest to the importer."""
         candidates = self._modules.get(name)
         if candidates is None:
             return None
@@ -114,8 +116,7 @@ class Project:
         return None
 
     def resolve_dotted(self, dotted: str, importer: str, depth: int = 0) -> Binding:
-        """Return the meaning of an absolute dotted path: a module of the project, a name in such a module, or a
-        library's name."""
+        """Return the meaning of an absolute dotted path: a module of the project, a name in it, or a library's name."""
         parts = dotted.split(".")
         if parts[0] not in self._packages:
             folder = self._script_folder(importer)
@@ -166,6 +167,12 @@ class Project:
                 return Binding("assign", f"{binding.name}.{name}", binding.path)
         return binding
 
+    def meaning(self, file: FileIndex | None, dotted: str) -> Binding | None:
+        """Return the meaning of `a.b.c` in a file, or None if `a` is a builtin or bound nowhere."""
+        head, *rest = dotted.split(".")
+        binding = self.resolve(file, head) if file is not None and head else None
+        return self.member(binding, rest) if binding is not None else None
+
     def found(self, but: Set[str]) -> FilesRead:
         """Return the files that this process has read, for another process that already has the indexes of `but`."""
         files = self.files
@@ -209,6 +216,20 @@ class Project:
             self._functions[intern(ref)] = file.functions.get(name) if file is not None else None
         return self._functions[ref]
 
+    def decorators(self, ref: str) -> tuple[str, ...]:
+        """Return the names of a function's decorators."""
+        facts = self.function_facts(ref)
+        return facts.decorators if facts is not None else ()
+
+    def file_of(self, ref: str) -> FileIndex | None:
+        """Return the index of the file that contains a function or class."""
+        return self.files.index(ref.partition("::")[0])
+
+    def module_of(self, path: str) -> str:
+        """Return the dotted name of a file's module, or "" for a file that cannot be read."""
+        file = self.files.index(path)
+        return file.module if file is not None else ""
+
     def function_around(self, ref: str) -> FunctionFacts | None:
         """Return the function `path::name`, or the function that contains the closure of that name."""
         path, _, name = ref.partition("::")
@@ -219,14 +240,14 @@ class Project:
             name = name.rpartition(".")[0]
         return None
 
-    def function_node(self, ref: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def function_node(self, ref: str) -> Definition | None:
         facts = self.function_facts(ref)
         if facts is None:
             return None
         node = self.files.statement(ref.partition("::")[0], facts.line, facts.end_line)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
-    def method_node(self, ref: str | None, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def method_node(self, ref: str | None, name: str) -> Definition | None:
         """Return the definition of the method to which `name` refers on an instance of a class."""
         method = self.find_method(ref, name) if ref is not None else None
         return self.function_node(method) if method is not None else None
@@ -239,11 +260,27 @@ class Project:
             self._mros[ref] = self._linearise(ref)
         return self._mros[ref]
 
+    def own_classes(self, ref: str) -> Iterator[tuple[str, ClassFacts]]:
+        """Yield the class and its bases that the project defines, nearest first."""
+        for base in self.mro(ref):
+            facts = self.class_facts(base) if "::" in base else None
+            if facts is not None:
+                yield base, facts
+
+    def has_foreign_base(self, ref: str) -> bool:
+        """Return whether a base is a class of a library that may have attributes of its own."""
+        return any("::" not in base and base not in PLAIN_BASES for base in self.mro(ref))
+
+    def own_methods(self, ref: str) -> Sequence[str]:
+        """Return the methods that a class itself defines."""
+        facts = self.class_facts(ref)
+        path = ref.partition("::")[0]
+        return [f"{path}::{name}" for name in facts.methods.values()] if facts is not None else []
+
     def body_names(self, ref: str) -> frozenset[str]:
         """Return the names that the bodies of a class and its bases bind, except methods."""
         if ref not in self._body_names:
-            known = (self.class_facts(base) for base in self.mro(ref) if "::" in base)
-            self._body_names[ref] = frozenset(name for facts in known if facts is not None for name in facts.fields)
+            self._body_names[ref] = frozenset(name for _, facts in self.own_classes(ref) for name in facts.fields)
         return self._body_names[ref]
 
     def derives(self, ref: str, endings: str | tuple[str, ...]) -> bool:
@@ -254,20 +291,14 @@ class Project:
         facts = self.class_facts(ref)
         if facts is None:
             return (ref,)
-        file = self.files.index(ref.partition("::")[0])
-        assert file is not None
+        file = self.file_of(ref)
         order = [ref]
         for base in facts.bases:
-            head, *rest = base.split(".")
-            binding = self.resolve(file, head)
-            if binding is None:
-                order.append(base)
-                continue
-            binding = self.member(binding, rest)
-            if binding.kind == "class":
+            binding = self.meaning(file, base)
+            if binding is not None and binding.kind == "class":
                 order.extend(self.mro(binding.ref))
             else:
-                order.append(binding.name if binding.kind == "lib" else base)
+                order.append(binding.name if binding is not None and binding.kind == "lib" else base)
         # The order is depth first, and keeps only the last of repeated bases. Wherever C3 differs from a plain
         # depth-first order, this is C3's order.
         unique = dict.fromkeys(reversed(order))
@@ -280,8 +311,7 @@ class Project:
         return sorted({*self._cut.values()})
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
-        """Return the function to which `name` refers on an instance of class `ref`, or on `super()` in class
-        `after`."""
+        """Return the function to which `name` refers on an instance of `ref`, or on `super()` in class `after`."""
         methods = self._methods.setdefault(ref if after is None else (ref, after), {})
         if name not in methods:
             methods[intern(name)] = self._find_method(self.mro(ref), name, after)

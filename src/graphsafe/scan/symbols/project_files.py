@@ -22,6 +22,8 @@ from graphsafe.scan.symbols.blocks import statements_by_line
 from graphsafe.scan.symbols.index import FileIndex, build_index
 
 Table = TypeVar("Table")
+Place = tuple[str, str]
+"A path, and what was found in the file."
 
 MAX_SOURCES = 64
 MAX_NODE_LINES = 30_000
@@ -41,12 +43,15 @@ class Files:
         self._buffers = buffers
         self.problems: dict[str, Unreadable] = {}
         self.indexes: dict[str, FileIndex | None] = {}
-        self._names: dict[str, tuple[str, bool]] = {}
-        self._modules: dict[str, list[str]] = {}
+        names: dict[str, tuple[str, bool]] = {}
+        modules: dict[str, list[str]] = {}
+        self.names: Mapping[str, tuple[str, bool]] = names
+        "Path -> module name, and whether the file is a package's `__init__`."
+        self.modules: Mapping[str, Sequence[str]] = modules
+        "Dotted name -> the files that have this name."
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._contents: dict[str, bytes | None] = {}
-        """The contents of the files that were read, since most are searched a dozen times. None if a file cannot be
-        opened."""
+        "The contents of read files, since most are searched a dozen times. None if a file cannot be opened."
         self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python. newer.py made their sources."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
@@ -60,27 +65,30 @@ class Files:
         every = frozenset(paths)
         for path in sorted(every):
             name, is_package = module_name(path, packages)
-            self._names[str(path)] = (name, is_package)
+            names[str(path)] = (name, is_package)
             # The rulebook describes torch, so torch's source is not read even if it is in the project. Of `x.py` and
             # `x/__init__.py` in one folder, Python imports the package.
             if name.partition(".")[0] != "torch" and path.with_suffix("") / "__init__.py" not in every:
-                self._modules.setdefault(name, []).append(str(path))
-
-    @property
-    def names(self) -> Mapping[str, tuple[str, bool]]:
-        """Path -> module name, and whether the file is a package's `__init__`."""
-        return self._names
-
-    @property
-    def modules(self) -> Mapping[str, Sequence[str]]:
-        """Dotted name -> the files that have this name."""
-        return self._modules
+                modules.setdefault(name, []).append(str(path))
 
     def table(self, name: str, make: Callable[[], Table]) -> Table:
         """Return a table that is made once from all files."""
         if name not in self._tables:
             self._tables[name] = make()
         return self._tables[name]  # type: ignore[return-value]
+
+    def found_by(self, name: str, find: Callable[[bytes], Iterable[tuple[str, str]]]) -> Mapping[str, list[Place]]:
+        """Return a table that is made once from the contents of all files. It maps each key that `find` yields to the
+        paths and values."""
+
+        def make() -> Mapping[str, list[Place]]:
+            found: dict[str, list[Place]] = {}
+            for path in self.names:
+                for key, value in find(self.data(path) or b""):
+                    found.setdefault(key, []).append((path, value))
+            return found
+
+        return self.table(name, make)
 
     def index(self, path: str) -> FileIndex | None:
         """Return the definitions in a file. Return None if the file cannot be read; `problems` then says why."""
@@ -89,7 +97,7 @@ class Files:
         return self.indexes[path]
 
     def _build(self, path: str) -> FileIndex | None:
-        name, is_package = self._names.get(path) or module_name(Path(path), {})
+        name, is_package = self.names.get(path) or module_name(Path(path), {})
         try:
             original = self._read(path)
             source, tree = parse_source(original)
@@ -146,8 +154,7 @@ class Files:
         return self._found[key]
 
     def source(self, path: str) -> Source:
-        """Return the source whose lines the index counts. Raises KeyError for a file with a known problem, and
-        Unreadable."""
+        """Return the source whose lines the index counts. Raises KeyError for a known problem, and Unreadable."""
         if path in self._sources:
             self._sources.move_to_end(path)
             return self._sources[path]

@@ -24,8 +24,7 @@ def entries_of(project: Project, path: str, table: str) -> list[Binding]:
 
 
 def _fillers(project: Project, path: str, table: str) -> Iterator[str]:
-    """Yield the functions of a file that store a parameter in the table. The parameter may belong to an inner
-    function."""
+    """Yield the functions of a file that store a parameter, perhaps of an inner function, in the table."""
     file = project.files.index(path)
     stores = project.files.search(path, re.compile(rf"^[ \t]+{table}\[[^\]\n]+\] = (\w+)$", re.M))
     for name in file.functions if file is not None and stores else ():

@@ -9,7 +9,7 @@ from collections.abc import Sequence as Seq
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import kept, weights
-from graphsafe.scan.domain.joins import element_of, join, join_all
+from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import MODEL, last_name
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -36,7 +36,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import graph_attributes
-from graphsafe.scan.interpreter import members
+from graphsafe.scan.interpreter import displays, members
 from graphsafe.scan.interpreter.calls import constructors, handed_to_loops, hooks
 from graphsafe.scan.interpreter.calls.fitting import able, fits
 from graphsafe.scan.interpreter.calls.parameters import result_declared_for
@@ -45,6 +45,7 @@ from graphsafe.scan.models import (
     distributions,
     library,
     module_methods,
+    named_calls,
     named_tuples,
     numpy_reads,
     platforms,
@@ -82,7 +83,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
         graph_attributes.kept(frame, node, receiver, arguments)
         if frame.hot and arguments.keywords and type(receiver) is Instance and receiver.declared:
             # The object may be of a subclass, so the call may run the method of another class.
-            frame.engine.note_passed(function.attr, arguments)
+            named_calls.note_arguments(frame, function.attr, arguments)
         found = [_method(frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
     if name == "super":
@@ -94,19 +95,8 @@ def call(frame: Frame, node: ast.Call) -> Value:
 
 
 def evaluated(frame: Frame, node: ast.Call) -> Arguments:
-    positional: list[Value] = []
+    positional, is_open = displays.evaluated(frame, node.args)
     keywords: dict[str, Value] = {}
-    is_open = False
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            value = frame.evaluate(argument.value)
-            if type(value) is Sequence and value.items is not None:
-                positional.extend(value.items)
-            else:
-                is_open = True
-                positional.append(element_of(value))
-        else:
-            positional.append(frame.evaluate(argument))
     for keyword in node.keywords:
         value = frame.evaluate(keyword.value)
         if keyword.arg is not None:
@@ -146,7 +136,7 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     if isinstance(value, Instance):
         return _call_instance(frame, node, value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "module":
-        return _beside_inputs(runtime_objects.call_module(frame, node, value, arguments), arguments)
+        return _beside_inputs(runtime_objects.method(frame, node, value, "forward", arguments), arguments)
     if isinstance(value, RuntimeObject) and value.kind == named_tuples.KIND:
         return named_tuples.made(value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "library":
@@ -174,8 +164,7 @@ def _beside_inputs(result: Value, arguments: Arguments) -> Value:
 
 
 def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Record host state that is passed to an unknown call together with device tensors, because it may affect the
-    device's work."""
+    """Record host state that an unknown call receives with device tensors: it may affect the device's work."""
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
         for value in values:
@@ -210,10 +199,6 @@ def _call_instance(frame: Frame, node: ast.Call, instance: Instance, arguments: 
     if frame.attributes.is_module(instance.ref):
         return Tensor(where="any", step=any(map(depends_on_step, arguments.values())), certain=False, fresh=True)
     return unknown_result(arguments)
-
-
-def call_method(frame: Frame, node: ast.AST, instance: Instance, method: str) -> Value:
-    return frame.call(node, Function(method, instance), Arguments())
 
 
 def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Value, arguments: Arguments) -> Value:
@@ -277,8 +262,7 @@ def _defined_method(
     frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Instance, method: str, arguments: Arguments
 ) -> Value:
     """Return the result of calling a method that the project defines."""
-    facts = frame.project.function_facts(method)
-    decorators = facts.decorators if facts is not None else ()
+    decorators = frame.project.decorators(method)
     if any(decorator.rpartition(".")[2] in ("property", "cached_property") for decorator in decorators):
         value = members.of_instance(frame, node, receiver, function.attr, source_text(function))
         return call_value(frame, node, value, arguments)
@@ -297,15 +281,9 @@ def _defined_method(
 
 
 def _overridden(
-    frame: Frame,
-    node: ast.Call,
-    receiver: Instance,
-    method: str,
-    overrides: Seq[tuple[str, str]],
-    arguments: Arguments,
+    frame: Frame, node: ast.Call, receiver: Instance, method: str, overrides: Seq[tuple[str, str]], arguments: Arguments
 ) -> Value:
-    """Call a method of an object whose class is known only from an annotation. The call may run the method of any
-    subclass."""
+    """Call a method of an object of an annotated class. The call may run the method of any subclass."""
     body = frame.project.function_node(method)
     found: list[Value] = []
     if body is None or not is_abstract(body):
@@ -353,9 +331,8 @@ def _super(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Val
         if type(receiver) is Instance and name in ("register_buffer", "register_parameter"):
             _register(frame, node, receiver, name, arguments)
         bases = frame.project.mro(receiver.ref)
-        base = next(
-            (base for base in bases if frame.ops.python(base) or base == torch_functions.SAVED_TENSORS_HOOKS), None
-        )
+        known = (base for base in bases if frame.ops.python(base) or base == torch_functions.SAVED_TENSORS_HOOKS)
+        base = next(known, None)
         if name == "__init__" and base is not None:
             library.call(frame, node, base, arguments)  # the constructor of the base class may use these arguments
         elif type(receiver) is Instance and (distribution := distributions.base_of(frame, receiver)) is not None:
@@ -368,6 +345,5 @@ def _autograd(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
     method = frame.project.find_method(cls.ref, "forward")
     if method is None:
         return unknown_result(arguments)
-    facts = frame.project.function_facts(method)
-    bound = cls if facts is not None and "classmethod" in facts.decorators else None
+    bound = cls if "classmethod" in frame.project.decorators(method) else None
     return frame.call(node, Function(method, bound), replace(arguments, positional=(UNKNOWN, *arguments.positional)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from sys import intern
 
-from graphsafe.scan.domain.arguments import Arguments, arguments_of
+from graphsafe.scan.domain.arguments import Arguments, arguments_of, behind_partial
 from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.record import Failure
 from graphsafe.scan.domain.summary import Included, Summary
@@ -17,6 +17,7 @@ from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter.calls import parameters
 from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step import FIRST_STEP
+from graphsafe.scan.symbols.blocks import Definition
 
 MAX_NESTED = 30
 "The largest number of nested closure calls that are followed within one function."
@@ -30,7 +31,7 @@ class Closures:
         self._called: set[int] = set()
         "The ids of the closures that the function which is being interpreted is calling now."
         self._count = 0
-        self.given: dict[str, tuple[list[str], Arguments]] = {}
+        self.given: Mapping[str, tuple[list[str], Arguments]] = {}
         "Function whose wrapper is being read -> its parameters and the arguments of the call."
 
     def next_id(self) -> int:
@@ -38,7 +39,7 @@ class Closures:
         self._count += 1
         return self._count
 
-    def define(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
+    def define(self, frame: Frame, node: Definition | ast.Lambda) -> Function:
         """Return the closure of a nested function or a lambda, with the names that are visible in it."""
         name = self._lambda(frame, node) if isinstance(node, ast.Lambda) else node.name
         for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)) if frame.hot else ():
@@ -76,7 +77,7 @@ class Closures:
 
     def call_as_root(self, function: Function, given: Passed | None = None) -> Value:
         """Read a closure that a step calls, with the known arguments, and return its value."""
-        file = self._engine.project.files.index(function.ref.partition("::")[0])
+        file = self._engine.project.file_of(function.ref)
         if file is None:
             return UNKNOWN
         outside = Frame(self._engine, file, f"{file.path}::", {}, hot=True)
@@ -88,12 +89,9 @@ class Closures:
 
     def _interpreted(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
         node = function.node
-        bound = (function.bound,) if function.bound is not None else ()
-        arguments = Arguments(
-            (*function.partial, *bound, *arguments.positional),
-            {**dict(function.partial_keywords), **arguments.keywords},
-            arguments.open,
-        )
+        if function.bound is not None:
+            arguments = Arguments((function.bound, *arguments.positional), arguments.keywords, arguments.open)
+        arguments = behind_partial(function, arguments)
         inner = self._frame(frame, function)
         inner.inlined = True
         if frame.hot and function.ref != frame.ref:
@@ -112,7 +110,7 @@ class Closures:
     def _frame(self, frame: Frame, function: Function) -> Frame:
         closure = function.closure or {}
         own = function.ref.startswith(frame.path + "::")
-        file = None if own else self._engine.project.files.index(function.ref.partition("::")[0])
+        file = None if own else self._engine.project.file_of(function.ref)
         return Frame(
             self._engine,
             file or frame.file,

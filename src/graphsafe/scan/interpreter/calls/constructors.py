@@ -6,29 +6,15 @@ import ast
 import builtins
 
 from graphsafe.scan.domain.arguments import Arguments, Call
-from graphsafe.scan.domain.record import Edge
-from graphsafe.scan.domain.summary import CallEdge
-from graphsafe.scan.domain.values import (
-    ClassValue,
-    Dict,
-    Function,
-    Instance,
-    Number,
-    Passed,
-    Sequence,
-    Tensor,
-    Union,
-    Value,
-    depends_on_step,
-    options,
-)
-from graphsafe.scan.domain.widening import widened
+from graphsafe.scan.domain.values import ClassValue, Instance, Number, Passed, Tensor, Value, depends_on_step, options
+from graphsafe.scan.domain.widening import parts_of, widened
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.calls import validators
 from graphsafe.scan.interpreter.given_values import is_optimizer
 from graphsafe.scan.models import distributions, library
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.blocks import kept_names, parameters
+from graphsafe.scan.symbols.blocks import Definition, kept_names, parameters
+from graphsafe.scan.symbols.environment_variables import variable_made
 
 MAX_COMPOSED = 4
 "The largest nesting of objects for which constructor arguments are kept."
@@ -37,7 +23,7 @@ _RECORDS = ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict")
 
 def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Arguments) -> Value:
     """Return the object that a call of a class of the project makes."""
-    variable = frame.engine.variables.made(cls, arguments)
+    variable = variable_made(frame.project, cls, arguments)
     if variable is not None:
         return variable
     bases = frame.project.mro(cls.ref)
@@ -81,16 +67,9 @@ def _fits_in(passed: Passed, room: int) -> bool:
     held = [*passed.positional, *(value for _, value in passed.keywords)]
     while held:
         value = held.pop()
-        if isinstance(value, Union):
-            held += value.options
-        elif isinstance(value, Sequence):
-            held += value.items if value.items is not None else (value.elem,)
-        elif isinstance(value, Dict):
-            held += (value.elem, *(item for _, item in value.items))
-        elif isinstance(value, Function):
-            held += (*value.partial, *(item for _, item in value.partial_keywords))
-            held += () if value.bound is None else (value.bound,)
-        elif isinstance(value, Instance) and value.given is not None and not (room and _fits_in(value.given, room - 1)):
+        if not isinstance(value, Instance):
+            held += parts_of(value)
+        elif value.given is not None and not (room and _fits_in(value.given, room - 1)):
             return False
     return True
 
@@ -100,8 +79,7 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
     body = frame.project.function_node(method)
     if body is None or not _works(body) or not frame.engine.budget.holds(method):
         return
-    edge = Edge(frame.ref, getattr(node, "lineno", 1), frame.guard is not None, frame.compile_test)
-    frame.engine.note_once(CallEdge(method, edge))
+    frame.note_call(node, method)
     guarded = frame.guard is not None or bool(frame.unlikely)
     facts = frame.project.function_facts(method)
     # A constructor that captures runs once, before the steps.
@@ -111,8 +89,7 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
 
 
 def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) -> None:
-    """Record the tensors and objects that a constructor receives, for the attributes that it assigns or computes from
-    them."""
+    """Record the tensors and objects that a constructor receives, for the attributes that it makes of them."""
     node = engine.project.function_node(method) if any(map(_is_object, arguments.values())) else None
     if node is None or arguments.open:
         return
@@ -134,7 +111,7 @@ def _is_object(value: Value) -> bool:
 
 
 @memoize_on_node
-def _works(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _works(constructor: Definition) -> bool:
     """Return whether a constructor calls anything except Python's builtins."""
     called = (call.func for call in inside(constructor, ast.Call))
     return any(not (isinstance(function, ast.Name) and hasattr(builtins, function.id)) for function in called)

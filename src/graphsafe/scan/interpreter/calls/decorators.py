@@ -8,7 +8,9 @@ from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.values import Dict, Function, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import FunctionFacts
+from graphsafe.scan.symbols.project import ref_of
 
 
 def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None:
@@ -25,7 +27,7 @@ def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None
     return found
 
 
-def call_wrapper(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> Value:
+def call_wrapper(frame: Frame, node: Definition, made: Function) -> Value:
     """Call the closure with the arguments of the function's call. `frame` has them as parameters."""
     spec = node.args
     names = [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
@@ -34,15 +36,12 @@ def call_wrapper(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, mad
     if type(rest) is Dict:
         keywords.update((str(name), value) for name, value in rest.items)
     arguments = Arguments(tuple(frame.env[name] for name in names), keywords, spec.vararg is not None)
-    given = frame.engine.closures.given
-    before, given[frame.ref] = given.get(frame.ref), (names, arguments)
+    closures = frame.engine.closures
+    before, closures.given = closures.given, {**closures.given, frame.ref: (names, arguments)}
     try:
-        return frame.engine.closures.call(frame, node, made, arguments)
+        return closures.call(frame, node, made, arguments)
     finally:
-        if before is None:
-            del given[frame.ref]
-        else:
-            given[frame.ref] = before
+        closures.given = before
 
 
 def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Arguments:
@@ -60,19 +59,14 @@ def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Argum
 
 
 def _may_wrap(engine: Engine, ref: str, decorator: str) -> bool:
-    file = engine.project.files.index(ref.partition("::")[0])
-    head, *rest = decorator.partition("(")[0].split(".")
-    binding = engine.project.resolve(file, head) if file is not None else None
-    if binding is not None and rest:
-        binding = engine.project.member(binding, rest)
-    if binding is None or binding.kind != "function":
-        return False
-    node = engine.project.function_node(binding.ref)
+    project = engine.project
+    function = ref_of(project.meaning(project.file_of(ref), decorator.partition("(")[0]), "function")
+    node = project.function_node(function) if function is not None else None
     return node is not None and makes_function(node)
 
 
 @memoize_on_node
-def makes_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def makes_function(node: Definition) -> bool:
     """Return whether a function defines an inner function and returns it."""
     defined = {inner.name for inner in node.body if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef))}
     last = node.body[-1]
@@ -80,7 +74,7 @@ def makes_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _wrapped(engine: Engine, ref: str) -> Function | None:
-    file = engine.project.files.index(ref.partition("::")[0])
+    file = engine.project.file_of(ref)
     node = engine.project.function_node(ref)
     if file is None or node is None:
         return None

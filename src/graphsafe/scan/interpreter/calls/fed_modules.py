@@ -1,5 +1,4 @@
-"""Modules that a method calls with one of its parameters. Most modules take only tensors, so the parameter is a
-tensor."""
+"""Modules that a method calls with a parameter. Most modules take only tensors, so the parameter is one."""
 
 from __future__ import annotations
 
@@ -55,11 +54,11 @@ def _kind(frame: Frame, value: Value) -> str:
 def _steps_on_tensor(frame: Frame, ref: str) -> bool:
     """Return whether the first parameter of a module's `forward` is a tensor, by its annotation or by its use."""
     method = frame.project.find_method(ref, "forward")
-    node = frame.project.function_node(method) if method is not None else None
+    node = frame.project.method_node(ref, "forward")
     first = parameters(node)[1:2] if node is not None else []
     if method is None or node is None or not first or first[0] in node.args.kwonlyargs:
         return False
-    file = frame.project.files.index(method.partition("::")[0])
+    file = frame.project.file_of(method)
     declared = first[0].annotation
     if declared is not None and file is not None:
         return type(annotated(frame.engine, file, declared)) is Tensor
@@ -81,8 +80,7 @@ def _fed(function: ast.AST) -> Mapping[str, Sequence[str]]:
 
 @memoize_on_node
 def _first_bound(function: ast.AST, name: str) -> tuple[float, int]:
-    """Return the position at which a local name is first bound. An assignment binds at its end, after its right side is
-    read."""
+    """Return the position at which a local name is first bound. An assignment binds at its end."""
     bound = [
         (one.lineno, one.col_offset)
         for one in inside(function, ast.Name)

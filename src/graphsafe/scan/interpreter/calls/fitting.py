@@ -9,12 +9,9 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.values import Function, Instance, Value
 from graphsafe.scan.execution.frame import Engine, Frame
 
-_PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
-
 
 def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Keep the receivers that have a method with this name and these keywords. On the others, the call would raise an
-    error."""
+    """Keep the receivers that have a method with this name and these keywords. Others would raise an error."""
     if len(receivers) < 2:
         return receivers
     left = [
@@ -23,7 +20,7 @@ def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keywo
         if type(option) is not Instance
         or _takes(frame.engine, frame.project.find_method(option.ref, name), keywords)
         or frame.attributes.of_instance(option, name, frame.level) is not None
-        or any("::" not in base and base not in _PLAIN_BASES for base in frame.project.mro(option.ref))
+        or frame.project.has_foreign_base(option.ref)
     ]
     return left or receivers
 
@@ -37,8 +34,7 @@ def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bo
 
 
 def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Return whether a function of the project accepts these arguments. A call of any other function would raise an
-    error."""
+    """Return whether a function of the project accepts these arguments. Any other would raise an error."""
     node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
     if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
         return True

@@ -13,6 +13,7 @@ from graphsafe.scan.domain.values import Function, options
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.project_files import Files
 
 LOOPER = re.compile(
@@ -63,7 +64,7 @@ def note(frame: Frame, function: Function, arguments: Arguments) -> None:
 
 
 @memoize_on_node
-def _calls_first_in_loop(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _calls_first_in_loop(function: Definition) -> bool:
     first = function.args.args[0].arg
     if LOOPER.match(f"def {function.name}({first}".encode()) is None:
         return False
@@ -73,7 +74,7 @@ def _calls_first_in_loop(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bo
 
 
 @memoize_on_node
-def _repeats_first(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _repeats_first(function: Definition) -> bool:
     """Return whether a function repeats its first parameter for many rounds, each of which does the same:
     `for _ in range(rounds): work(batch)`.
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from graphsafe.optable import OpTable, TensorHint
 from graphsafe.scan.models.op_arguments import fits_tensors
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
-_FUNCTIONS_OF = {
-    "torch": "torch.",
-    "F": "torch.nn.functional.",
-    "torch.nn.functional": "torch.nn.functional.",
-}
+_FUNCTIONS_OF = {"torch": "torch.", "F": "torch.nn.functional.", "torch.nn.functional": "torch.nn.functional."}
 "A module's usual name in code -> the prefix of its functions in the op table. All these functions take tensors."
 
 _OF_TENSORS = frozenset(
@@ -44,13 +41,9 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     uses = _uses_by_name(function).get(name, _NO_USES)
     if uses.foreign_methods:
         return False
-    if (
-        SLICED in uses.names
-        or not ops.tensor_hints(of).isdisjoint(uses.names)
-        or any(map(ops.takes_tensor, uses.names))
-    ):
+    if SLICED in uses.names or not ops.tensor_hints(of).isdisjoint(uses.names):
         return True
-    return any(ops.takes_tensor_at(*place) for place in uses.places)
+    return any(map(ops.takes_tensor, uses.names)) or any(ops.takes_tensor_at(*place) for place in uses.places)
 
 
 @memoize_on_node
@@ -65,16 +58,16 @@ def names_of_sizes(function: ast.AST) -> frozenset[str]:
     return frozenset(found)
 
 
+@dataclass(slots=True)
 class _Uses:
     """The uses of one name."""
 
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        "Its attributes that are read, the functions of torch whose first argument it is, and `SLICED`."
-        self.places: set[tuple[str, int]] = set()
-        "Functions of torch, and methods that may be a tensor's, each with the name's position among the arguments."
-        self.foreign_methods: set[str] = set()
-        "Called methods that no tensor has: private methods, or calls with different arguments, as in `sort(key=len)`."
+    names: set[str] = field(default_factory=set)
+    "Its attributes that are read, the functions of torch whose first argument it is, and `SLICED`."
+    places: set[tuple[str, int]] = field(default_factory=set)
+    "Functions of torch, and methods that may be a tensor's, each with the name's position among the arguments."
+    foreign_methods: set[str] = field(default_factory=set)
+    "Called methods that no tensor has: private methods, or calls with different arguments, as in `sort(key=len)`."
 
 
 _NO_USES = _Uses()

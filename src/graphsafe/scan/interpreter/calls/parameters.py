@@ -1,11 +1,10 @@
-"""Parameters and their values. A value comes from the call, from annotations and defaults, or from the use in
-the body."""
+"""The values of parameters. They come from the call, from annotations and defaults, or from the use in the body."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import dataclass, replace
@@ -25,7 +24,6 @@ from graphsafe.scan.domain.values import (
     Union,
     Unknown,
     Value,
-    as_tensor,
     holds_device,
     of_elements,
     options,
@@ -36,13 +34,14 @@ from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls.fed_modules import feeds_tensor_module
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor, names_of_sizes
 from graphsafe.scan.models import numpy_reads
+from graphsafe.scan.symbols.blocks import Definition, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, dotted, is_none
+from graphsafe.scan.symbols.named_classes import class_named
 
 _CONTEXT = Dict((("saved_tensors", of_elements("tuple", Unknown(step=True, device=True))),), UNKNOWN)
 "The `ctx` of an autograd function. Its attributes other than `saved_tensors` are tensors, sizes and flags."
 ColdTest = Callable[[str, FunctionFacts], bool]
-Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def bind(
@@ -50,25 +49,28 @@ def bind(
 ) -> None:
     """Put the parameters into `frame.env`. A `frame.depth` of 0 marks a root, whose caller is not known."""
     spec = node.args
-    positional = [*spec.posonlyargs, *spec.args]
-    defaults = [None] * (len(positional) - len(spec.defaults)) + [*spec.defaults]
+    declared = _positional(spec)
     given = list(arguments.positional)
-    if facts is not None and facts.is_method and positional:
-        defaults.pop(0)
-        _bind_receiver(frame, positional.pop(0).arg, facts, bound, given)
-    for i, (parameter, default) in enumerate(zip(positional, defaults, strict=True)):
-        passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
-        frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, passed, arguments.open).value()
-    for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
-        passed = arguments.keywords.get(parameter.arg)
+    if facts is not None and facts.is_method and declared:
+        _bind_receiver(frame, declared.pop(0)[0].arg, facts, bound, given)
+    keywords = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    for i, (parameter, default) in enumerate((*declared, *keywords)):
+        is_given = i < min(len(given), len(declared))
+        passed = given[i] if is_given else arguments.keywords.get(parameter.arg)
         frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, passed, arguments.open).value()
     if spec.vararg is not None:
-        rest = given[len(positional) :]
+        rest = given[len(declared) :]
         known = bool(rest) and not arguments.open
         frame.env[spec.vararg.arg] = sequence("tuple", rest) if known else of_elements("tuple", _rest(frame))
     if spec.kwarg is not None:
-        named = {parameter.arg for parameter in (*positional, *spec.kwonlyargs)}
+        named = {parameter.arg for parameter in (*(one for one, _ in declared), *spec.kwonlyargs)}
         frame.env[spec.kwarg.arg] = _further_keywords(frame, arguments, named)
+
+
+def _positional(spec: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+    """Return the positional parameters, each with its default."""
+    names = [*spec.posonlyargs, *spec.args]
+    return [*zip(names, [None] * (len(names) - len(spec.defaults)) + [*spec.defaults], strict=True)]
 
 
 def _bind_receiver(frame: Frame, name: str, facts: FunctionFacts, bound: Value | None, given: list[Value]) -> None:
@@ -106,10 +108,7 @@ _WITH_TENSORS = re.compile(r"^(torch|typing|collections|jaxtyping|tensordict|num
 
 def result_declared_for(frame: Frame, name: str) -> Value:
     """Return the result of calling a parameter according to its annotation (`Callable[[int], Agent]`), or UNKNOWN."""
-    node = frame.node
-    spec = None if node is None else node.args
-    parameters = () if spec is None else (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)
-    for parameter in parameters:
+    for parameter in parameters(frame.node) if frame.node is not None else ():
         declared = parameter.annotation
         if parameter.arg == name and isinstance(declared, ast.Subscript) and isinstance(declared.slice, ast.Tuple):
             is_callable = (dotted(declared.value) or "").rpartition(".")[2] == "Callable"
@@ -119,10 +118,8 @@ def result_declared_for(frame: Frame, name: str) -> Value:
 
 def bind_lambda(frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
     spec = node.args
-    given, positional = list(arguments.positional), [*spec.posonlyargs, *spec.args]
-    defaults = [None] * (len(positional) - len(spec.defaults)) + [*spec.defaults]
-    for i, (parameter, default) in enumerate(zip(positional, defaults, strict=True)):
-        passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
+    for i, (parameter, default) in enumerate(_positional(spec)):
+        passed = arguments.get(i, parameter.arg)
         if passed is None and _is_hot_root(frame):
             frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, None, arguments.open).value()
         else:
@@ -146,8 +143,7 @@ class _Parameter:
     "Whether the call may pass arguments that its line does not show: `f(*args)`."
 
     def value(self) -> Value:
-        """Return the parameter's value. It is the passed value, else the default, else a value from the annotation or
-        the use."""
+        """Return the passed value, else the default, else a value from the annotation or the use."""
         frame, default = self.frame, self.default
         passed = self._passed_as_declared()
         if passed is not None and type(passed) is not Unknown:
@@ -219,17 +215,15 @@ class _Parameter:
 
     def _is_of_library(self) -> bool:
         """Return whether the annotation names a class of a library without tensors: `pymatgen.core.Structure`."""
-        project, file = self.frame.project, self.frame.file
-        head, *rest = (dotted(self.node.annotation) or "").split(".") if self.node.annotation is not None else ("",)
-        binding = project.resolve(file, head) if head else None
-        named = project.member(binding, rest) if binding is not None else None
+        name = dotted(self.node.annotation) if self.node.annotation is not None else None
+        named = self.frame.project.meaning(self.frame.file, name or "")
         return named is not None and named.kind == "lib" and _WITH_TENSORS.search(named.name) is None
 
     def _named(self) -> str | None:
         """Return the class to which the parameter's name refers."""
         frame = self.frame
         facts = frame.project.function_facts(frame.ref) if self.node.annotation is None else None
-        return frame.engine.named_classes.of(frame.ref, facts, self.node.arg) if facts is not None else None
+        return class_named(frame.project, frame.ref, facts, self.node.arg) if facts is not None else None
 
     def _is_tensor_by_use(self, from_step: bool) -> bool:
         """Return whether the parameter is a tensor because the body uses it as one, or because it belongs to a root and
@@ -312,23 +306,13 @@ def _numbers_of(value: Sequence) -> Sequence:
 
 def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
     # Most defaults are constants, and a constant does not depend on the file.
-    outer = (
-        frame
-        if type(node) is ast.Constant
-        else Frame(frame.engine, frame.file, f"{frame.path}::", {}, hot=False, depth=frame.depth + 1, level=frame.level)
-    )
+    file, module = frame.file, f"{frame.path}::"
+    outer = frame
+    if type(node) is not ast.Constant:
+        outer = Frame(frame.engine, file, module, {}, hot=False, depth=frame.depth + 1, level=frame.level)
     value = outer.evaluate(node)
     if type(value) is Number and overridable_by is not None:
         return replace(value, overridable_by=overridable_by)
     if type(value) is DeviceValue and overridable_by is not None:
         return DeviceValue("any", maybe_host=value.where == "host")
     return value
-
-
-def passed_by_name(arguments: Arguments) -> Iterator[Tensor]:
-    """Yield each tensor passed by keyword to a method of which only the name is known. Only its place (host or device),
-    type and pinning are kept."""
-    for keyword, value in arguments.keywords.items():
-        tensor, certain = as_tensor(value)
-        if tensor is not None and certain and tensor.where != "any":
-            yield Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=keyword)

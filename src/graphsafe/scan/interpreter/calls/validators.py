@@ -33,13 +33,10 @@ def check(frame: Frame, node: ast.Call, made: Instance) -> None:
 def _validators(frame: Frame, ref: str, kinds: tuple[str, ...]) -> Iterator[tuple[str, ast.Call]]:
     """Yield the methods of a pydantic model that are decorated as validators, each with its decorator."""
     project = frame.project
-    bases = project.mro(ref)
-    if not any(base.startswith("pydantic.") for base in bases):
+    if not any(base.startswith("pydantic.") for base in project.mro(ref)):
         return
-    for base in bases:
-        facts = project.class_facts(base) if "::" in base else None
-        for name in facts.methods.values() if facts is not None else ():
-            method = f"{base.partition('::')[0]}::{name}"
+    for base, _ in project.own_classes(ref):
+        for method in project.own_methods(base):
             body = project.function_node(method)
             for decorator in body.decorator_list if body is not None else ():
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).rpartition(".")[2] in kinds:

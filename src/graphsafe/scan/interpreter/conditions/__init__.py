@@ -1,2 +1,1 @@
-"""Conditions: the results of tests, the branches that captures take, and the facts that later lines learn from
-a test."""
+"""Conditions: the results of tests, the branches that captures take, and the facts that follow from a test."""

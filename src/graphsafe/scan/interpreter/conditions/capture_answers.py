@@ -43,7 +43,7 @@ def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp):
         parts = [answer(frame, part, compiled) for part in test.values]
-        return _either(parts) if isinstance(test.op, ast.Or) else _all(parts)
+        return decided(parts, isinstance(test.op, ast.Or))
     return None
 
 
@@ -58,19 +58,14 @@ def asks_tracers(test: ast.expr, branch: bool) -> bool:
     return branch and isinstance(test, ast.Call) and TRACING.search(dotted(test.func) or "") is not None
 
 
-def _either(parts: Iterable[bool | None]) -> bool | None:
+def decided(parts: Iterable[bool | None], decisive: bool) -> bool | None:
+    """Return the result of `or` (for which True is decisive) or `and` (False), or None if unknown operands decide."""
     known = set(parts)
-    return True if True in known else None if None in known else False
-
-
-def _all(parts: Iterable[bool | None]) -> bool | None:
-    known = set(parts)
-    return False if False in known else None if None in known else True
+    return decisive if decisive in known else None if None in known else not decisive
 
 
 def may_answer(call: ast.Call) -> bool:
-    """Return whether a call may have a known result: one of the patterns above matches its name, or it may call a
-    helper."""
+    """Return whether a call may have a known result: a pattern above matches its name, or it may call a helper."""
     return isinstance(call.func, ast.Name) or _by_name(_name(call), False) is not None
 
 
@@ -84,7 +79,9 @@ def _call(frame: Frame, call: ast.Call, compiled: bool) -> bool | None:
     if isinstance(call.func, ast.Name) and call.func.id not in frame.env:
         called = frame.name(call.func.id)
         if type(called) is Function and called.node is None:
-            helped = _helper(frame.engine, called.ref, compiled)
+            engine, ref = frame.engine, called.ref
+            question = ("capture answer", ref, compiled)
+            helped: bool | None = engine.queries.ask(question, lambda: _helped(engine, ref, compiled), lambda: None)
             if helped is not None:
                 return helped
         elif type(called) is Lib:
@@ -104,14 +101,10 @@ def _by_name(name: str, compiled: bool) -> bool | None:
     return None
 
 
-def _helper(engine: Engine, ref: str, compiled: bool) -> bool | None:
+def _helped(engine: Engine, ref: str, compiled: bool) -> bool | None:
     """Return the result of a helper, a function of the project that only combines such tests."""
-    return engine.queries.ask(("capture answer", ref, compiled), lambda: _read(engine, ref, compiled), lambda: None)
-
-
-def _read(engine: Engine, ref: str, compiled: bool) -> bool | None:
     node = engine.project.function_node(ref)
-    file = engine.project.files.index(ref.partition("::")[0])
+    file = engine.project.file_of(ref)
     if node is None or file is None:
         return None
     statements = list(_tried(node.body))
@@ -140,8 +133,7 @@ def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool) -> bool | None:
-    """Return the truth of a local name with one assignment and further `|=`. A `|=` cannot make the name false
-    again."""
+    """Return the truth of a local name with one assignment and further `|=`, which cannot make it false again."""
     found: list[bool | None] = []
     for statement in statements:
         if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [name]:
@@ -152,4 +144,4 @@ def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, co
             found.append(answer(frame, statement.value, compiled))
     if sum(isinstance(statement, ast.Assign) for statement in statements) > 1:
         return None
-    return _either(found) if found else None
+    return decided(found, True) if found else None

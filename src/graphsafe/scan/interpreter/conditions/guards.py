@@ -1,5 +1,4 @@
-"""Conditions: the branch that captures take, the branch that never runs, and the facts about names that a test
-implies."""
+"""Conditions: the branch that captures take, the branch that never runs, and the facts that a test implies."""
 
 from __future__ import annotations
 
@@ -25,10 +24,11 @@ from graphsafe.scan.domain.values import (
     without_none,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_tracers, may_answer
+from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_tracers, decided, may_answer
 from graphsafe.scan.models import type_tests
 from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.state import provenance
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import dotted, is_none
 
 DEBUG_NAME = re.compile(
@@ -43,8 +43,7 @@ USES_GRAPHS = re.compile(r"(^|[._])(use|using|uses|enabled?|with|in|is)_(cuda_?|
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The meaning of a condition for captures. Each bool field except `traced` names a branch (True or False) or is
-    None."""
+    """The meaning of a condition for captures. Each field except `text` and `traced` names a branch or is None."""
 
     dead: bool | None = None
     guarded: bool | None = None
@@ -132,8 +131,7 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
-    """Return the result of a test during a capture, even if local names hold the result: `capturing`,
-    `buffers is None`."""
+    """Return the result of a test during a capture, also through local names: `capturing`, `buffers is None`."""
     direct = answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
@@ -146,9 +144,8 @@ def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> b
         inner = _captured(frame, test.operand, compiled, depth)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp) and depth:
-        decisive = isinstance(test.op, ast.Or)
-        parts = {_captured(frame, part, compiled, depth) for part in test.values}
-        return decisive if decisive in parts else not decisive if parts == {not decisive} else None
+        parts = [_captured(frame, part, compiled, depth) for part in test.values]
+        return decided(parts, isinstance(test.op, ast.Or))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
         return _set_by_answer(frame, test, compiled)
     return None
@@ -235,12 +232,9 @@ def _is_fixed(frame: Frame, node: ast.expr, truth: bool) -> bool:
 
 
 def _narrow_none(frame: Frame, env: dict[str, Value], test: ast.Compare, branch: bool) -> None:
-    right = test.comparators[0]
-    if not (isinstance(right, ast.Constant) and right.value is None):
-        return
-    is_none = isinstance(test.ops[0], (ast.Is, ast.Eq)) is branch
-    if isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
-        _update(frame, env, test.left, (lambda value: NONE) if is_none else without_none)
+    if is_none(test.comparators[0]) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
+        found = isinstance(test.ops[0], (ast.Is, ast.Eq)) is branch
+        _update(frame, env, test.left, (lambda value: NONE) if found else without_none)
 
 
 def asks_for_parameter(frame: Frame, test: ast.expr) -> bool:
@@ -251,7 +245,7 @@ def asks_for_parameter(frame: Frame, test: ast.expr) -> bool:
 
 
 @memoize_on_node
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
+def _parameters(function: Definition) -> frozenset[str]:
     return frozenset(inner.arg for inner in ast.walk(function.args) if isinstance(inner, ast.arg))
 
 
@@ -262,13 +256,9 @@ def place(frame: Frame, test: ast.expr) -> None:
     """
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)):
         return
-    kind, right = test.left, test.comparators[0]
-    if (
-        isinstance(right, ast.Constant)
-        and right.value in ("cpu", "cuda")
-        and (dotted(kind) or "").endswith(DEVICE_TYPE)
-    ):
-        where: Where = "host" if right.value == "cpu" else "device"
+    kind, device = test.left, getattr(test.comparators[0], "value", None)
+    if device in ("cpu", "cuda") and (dotted(kind) or "").endswith(DEVICE_TYPE):
+        where: Where = "host" if device == "cpu" else "device"
         tensor = kind.value.value  # type: ignore[attr-defined]
 
         def put(value: Value) -> Value:
@@ -319,8 +309,7 @@ def _pinned(value: Value) -> Value:
 
 
 def _as_subclass(frame: Frame, value: Instance, node: ast.expr) -> Value:
-    """Return the object as an instance of the subclass for which a test asks, because its own class is only
-    annotated."""
+    """Return an object, of which only an annotation gives the class, as one of the subclass for which a test asks."""
     name = dotted(node)
     wanted = frame.name(name) if name is not None and "." not in name else None
     if type(wanted) is ClassValue and value.ref in frame.project.mro(wanted.ref):

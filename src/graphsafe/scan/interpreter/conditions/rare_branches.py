@@ -20,8 +20,7 @@ _LEAVES = ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom
 
 
 def is_rare(frame: Frame, test: ast.expr) -> bool:
-    """Return whether few steps pass a test. In a step loop, a branch often only logs, saves or evaluates from time to
-    time."""
+    """Return whether few steps pass a test. In a step loop, many branches log, save or evaluate from time to time."""
     asks_rarely = asks_remainder if frame.step_loops else asks_by_name
     # This is for `is_metric_step = step % every == 0` before the test.
     bound = provenance.bound_expression(frame, test) if isinstance(test, ast.Name) else None

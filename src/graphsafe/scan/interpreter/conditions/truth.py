@@ -16,8 +16,6 @@ from graphsafe.scan.domain.values import (
     Unknown,
     Value,
     as_tensor,
-    confidence_of,
-    describe,
     number,
 )
 from graphsafe.scan.execution.frame import Frame
@@ -84,9 +82,7 @@ def truth(frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | No
         known = truth(frame, node.operand, "not" if how == "not" else how, node)
         return replace(known, const=not known.const) if known is not None else None
     value = protocols.truth(frame, node, frame.evaluate(node))
-    tensor, certain = as_tensor(value)
-    if tensor is not None and tensor.where != "host":
-        frame.emit("Branch", how, node, confidence_of(tensor, certain), value=describe(value))
+    if frame.emit_if_on_device("Branch", how, node, value):
         return None
     frame.use_number(value, "branch", node)
     return platforms.tested(frame, node) or _known(value)
