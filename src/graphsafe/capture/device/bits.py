@@ -43,6 +43,17 @@ def nudge(tensor: torch.Tensor, up: bool) -> None:
         plain.view(bits).add_(torch.where(free, step, torch.zeros_like(step)))
 
 
+def poison(tensor: torch.Tensor) -> None:
+    """Fill a tensor with values that no step computes, in place: NaN, or a value near the dtype's largest."""
+    plain = tensor.detach()
+    if plain.dtype == torch.bool:
+        plain.logical_not_()
+    elif plain.is_floating_point() or plain.is_complex():
+        plain.fill_(float("nan"))
+    else:
+        plain.fill_(torch.iinfo(plain.dtype).max - 3)
+
+
 def layout_text(tensor: torch.Tensor) -> str:
     """Return the dtype and shape as a string: `float32[2, 8]`."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

@@ -14,7 +14,7 @@ import torch
 
 from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
-from graphsafe.capture.device.bits import bytes_digest, nudge
+from graphsafe.capture.device.bits import bytes_digest, nudge, poison
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Kernels, MemoryEvent, RandomState, Recording
 from graphsafe.capture.device.sim import substitutes
@@ -280,13 +280,7 @@ class SimDevice:
 
     def poison(self, tensor: torch.Tensor) -> None:
         with self.world.unseen():
-            plain = tensor.detach()
-            if plain.dtype == torch.bool:
-                plain.logical_not_()
-            elif plain.dtype.is_floating_point or plain.dtype.is_complex:
-                plain.fill_(float("nan"))
-            else:
-                plain.fill_(torch.iinfo(plain.dtype).max)
+            poison(tensor)
 
     def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
         with self.world.unseen():

@@ -18,7 +18,7 @@ from graphsafe.capture.device.protocol import STOPS
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
 from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
-from graphsafe.capture.device.structures import by_schema, is_written, memory_key, tensors_in
+from graphsafe.capture.device.structures import by_schema, copy_of, is_written, memory_key, tensors_in
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
 
 _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
@@ -132,14 +132,8 @@ def _transfer(
 ) -> tuple[OpEffect, ...]:
     if not isinstance(args[0], torch.Tensor):  # vmap passes a Python number in place of the tensor
         return ()
-    if name == "aten::_to_copy":
-        source, destination = args[0], None
-        non_blocking = bool(kwargs.get("non_blocking", False))
-        here, there = index_of(source), target
-    else:
-        destination, source = args[0], args[1]
-        non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
-        here, there = index_of(source), index_of(destination)
+    source, destination, non_blocking = copy_of(name, args, kwargs)
+    here, there = index_of(source), target if destination is None else index_of(destination)
     if (here == HOST) == (there == HOST):
         return ()
     # Nothing is copied, so `torch.tensor([], device=...)` can be captured (transformers' caches do this).

@@ -12,10 +12,8 @@ import torch
 
 from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.device.cuda.memory import innermost_line
+from graphsafe.capture.device.cuda.nodes import SHARED
 from graphsafe.report.model import CallSite
-
-SHARED = (0, 0)
-"The id of the allocator's default pool, which belongs to no graph."
 
 
 def record_stacks() -> None:
