@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.sight import CudaSight, _filled, _is_used
-from graphsafe.run.child.names import storage_number, user_frames_now
+from graphsafe.run.child.names import storage_number
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.later_replay import Results
 from graphsafe.run.child.sight import Contents, Touch

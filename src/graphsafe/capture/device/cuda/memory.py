@@ -40,12 +40,7 @@ def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
     """Allocate blocks, fill them with NaN and free them, on every stream on which the step may have freed blocks. A
     graph that still reads freed memory then reads NaN."""
     for stream in (torch.cuda.current_stream(device), *streams):
-        with torch.cuda.stream(stream):
-            blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in _BLOCKS for _ in range(4)]
-            for block in blocks:
-                block.fill_(_FREED)
-            torch.cuda.synchronize(device)
-            del blocks
+        _fill_blocks(device, stream, [size for size in _BLOCKS for _ in range(4)])
 
 
 def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
@@ -56,12 +51,16 @@ def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
     used = (torch.cuda.default_stream(device), torch.cuda.current_stream(device), *streams)
     for stream in {one.cuda_stream: one for one in used}.values():
         free = free_sizes([segment for segment in own if segment["stream"] == stream.cuda_stream])
-        with torch.cuda.stream(stream):
-            blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in free]
-            for block in blocks:
-                block.fill_(_FREED)
-            torch.cuda.synchronize(device)
-            del blocks
+        _fill_blocks(device, stream, free)
+
+
+def _fill_blocks(device: torch.device, stream: torch.cuda.Stream, sizes: Sequence[int]) -> None:
+    """Allocate blocks of these sizes, fill them with NaN and free them."""
+    with torch.cuda.stream(stream):
+        blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in sizes]
+        for block in blocks:
+            block.fill_(_FREED)
+        torch.cuda.synchronize(device)
 
 
 def free_sizes(segments: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -78,6 +78,10 @@ class Segments:
         spans = ((int(one["address"]), int(one["total_size"]), one["segment_pool_id"]) for one in segments)
         return Segments(tuple(sorted((begin, begin + size, tuple(pool)) for begin, size, pool in spans)))
 
+    def size(self, pool: Pool) -> int:
+        """Return the number of bytes in a pool."""
+        return sum(end - begin for begin, end, owner in self.spans if owner == pool)
+
     def pool(self, address: int) -> Pool | None:
         at = bisect_right(self.spans, address, key=itemgetter(0)) - 1
         return self.spans[at][2] if at >= 0 and address < self.spans[at][1] else None

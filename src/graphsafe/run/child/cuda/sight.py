@@ -164,7 +164,7 @@ class CudaSight(Sight):
 
     def _grown(self, pool: Pool, segments: Segments) -> int:
         """Return by how many bytes a pool has grown since the end of the last capture into it."""
-        now = sum(high - low for low, high, owner in segments.spans if owner == pool)
+        now = segments.size(pool)
         before, self._pools[pool] = self._pools.get(pool, 0), now
         return max(now - before, 0)
 
