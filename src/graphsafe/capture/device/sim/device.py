@@ -16,7 +16,7 @@ from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
 from graphsafe.capture.device.bits import bytes_digest, nudge, poison
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.protocol import Kernels, MemoryEvent, RandomState, Recording
+from graphsafe.capture.device.protocol import Device, Kernels, MemoryEvent, RandomState, Recording
 from graphsafe.capture.device.sim import substitutes
 from graphsafe.capture.device.sim.differences import differences
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
@@ -107,7 +107,7 @@ class SimPieces:
         return failure_of(error, self._guilty)
 
 
-class SimDevice:
+class SimDevice(Device):
     evidence: Literal["measured", "predicted"] = "predicted"
     collectives: Literal["nccl", "gloo"] = "gloo"
 
@@ -136,12 +136,6 @@ class SimDevice:
     def device_barrier(self) -> None:
         with self.world.unseen():
             torch.distributed.barrier()
-
-    def label(self) -> str:
-        return self.name
-
-    def driver(self) -> str | None:
-        return None
 
     def seed(self, value: int) -> None:
         torch.default_generator.manual_seed(value)
@@ -249,11 +243,6 @@ class SimDevice:
         unjoined = "unjoined" in result.message
         return Diagnosis("unjoined-stream" if unjoined else "operation", self.guilty)
 
-    def synchronize(self) -> None: ...
-
-    def keep_busy(self) -> bool:
-        return False
-
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         with torch._C.DisableTorchFunction():
             return index_of(tensor) == self.index
@@ -289,9 +278,6 @@ class SimDevice:
     def copied(self, tensor: torch.Tensor) -> torch.Tensor:
         return self.to_host(tensor)
 
-    def churn(self) -> None:
-        """Do nothing: the simulated device never reuses a graph's memory for anything else."""
-
     def reuse_freed(self) -> None:
         with self.world.unseen():
             poison_freed(self.world.graphs)
@@ -299,9 +285,6 @@ class SimDevice:
     def memory(self) -> DeviceMemory:
         ledger = self.world.ledgers[self.index]
         return DeviceMemory(total=None, free=None, allocated=ledger.allocated, peak=ledger.peak)
-
-    def time_ms(self, call: Callable[[], Any]) -> float | None:
-        return None
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
         """Return the number of kernels if only shapes are computed. If values are computed, return None: the number is

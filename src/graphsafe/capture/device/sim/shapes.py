@@ -251,13 +251,10 @@ def _on_stand_ins(
     def back(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) in originals:
             return originals[id(tensor)][1]
-        if tensor.layout is not torch.strided:
-            return tensor
-        made = tensor
-        if not tensor.is_meta:
-            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
-        drop_values(made)
-        return made
+        if tensor.layout is torch.strided and not tensor.is_meta:
+            return _like(tensor)
+        drop_values(tensor)
+        return tensor
 
     named = {name: each_tensor(value, swapped) for name, value in kwargs.items()}
     on_meta = stand_in is _alias
