@@ -9,6 +9,9 @@ import hashlib
 
 import torch
 
+NAN_BYTE = 0xFF
+"A byte that gives NaN in every floating-point dtype when it is repeated."
+
 
 def last_place(values: torch.Tensor) -> float | None:
     """Return one unit in the last place of the largest finite value; None for dtypes that do not round."""

@@ -22,8 +22,6 @@ _BLOCKS = (512, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 32 << 20)
 _LARGEST_SMALL = 1 << 20
 "The allocator does not serve larger requests from the pool of small blocks, even if that pool has larger free blocks."
 _MOST_FILLED = 4 << 30
-_FREED = 0xFF
-"A byte that gives NaN in every floating-point dtype when it is repeated."
 
 
 def store(tensor: torch.Tensor, values: torch.Tensor) -> None:
@@ -59,7 +57,7 @@ def _fill_blocks(device: torch.device, stream: torch.cuda.Stream, sizes: Sequenc
     with torch.cuda.stream(stream):
         blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in sizes]
         for block in blocks:
-            block.fill_(_FREED)
+            block.fill_(bits.NAN_BYTE)
         torch.cuda.synchronize(device)
 
 

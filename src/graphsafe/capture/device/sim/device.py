@@ -59,7 +59,6 @@ class SimRecording:
         return None
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Return the differences between two recordings, node by node; see `graphsafe.capture.device.protocol`."""
         assert isinstance(other, SimRecording)
         with self.world.unseen():
             return differences(self.graph, other.graph)
@@ -73,7 +72,6 @@ class SimRecording:
         self.outputs = None
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return the step's work that ran outside of the capture, so that the graph lacks it."""
         return self.graph.escaped
 
 

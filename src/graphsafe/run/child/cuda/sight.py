@@ -223,7 +223,6 @@ class CudaSight(Sight):
         return {address: layout_text(known[at]) for address, at in _within(addresses, known).items()}
 
     def by_line(self) -> list[dict[str, Any]] | None:
-        """Return the bytes in graphs' pools by the line that allocated them, if these lines are recorded."""
         return pool_lines(self._devices) if self._stacks and _has_gpu() else None
 
     def draw(self) -> str | None:
