@@ -3,6 +3,7 @@ for a report: frames become places, and paths become relative."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
@@ -74,11 +75,10 @@ def reported(answer: Any) -> Any:
 
 def by_line(events: Iterable[SeenEvent]) -> tuple[Line, ...]:
     """Return the lines of a warm step, with the number of events of each kind on each line."""
-    found: dict[str, dict[str, int]] = {}
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for event in events:
         if event.frames and not event.first_only:
-            kinds = found.setdefault(line_text(event.frames[-1]), {})
-            kinds[event.kind] = kinds.get(event.kind, 0) + event.count
+            found[line_text(event.frames[-1])][event.kind] += event.count
     return tuple(Line(place, kinds) for place, kinds in sorted(found.items()))
 
 
