@@ -14,6 +14,7 @@ from torch import nn
 
 from graphsafe.run.child.calls import Calls
 from graphsafe.run.child.steps import Steps
+from tests.run.test_silent import Replays
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="calls are told from Python 3.12 on")
 
@@ -36,7 +37,7 @@ exec(compile(COUNTING, "<counting>", "exec"), names)  # so that its calls are no
 
 class Watched:
     def __init__(self) -> None:
-        self.steps = Steps()
+        self.steps = Steps(Replays(0, ()))
         self.mode = names["Counting"]()
         self.calls = Calls(self.steps, lambda: int(self.mode.operations))
         self.graphs = 0
@@ -198,7 +199,7 @@ def test_a_fault_of_the_watch_does_not_reach_the_program() -> None:
     def broken() -> int:
         raise KeyError("count")
 
-    calls = Calls(Steps(), broken)
+    calls = Calls(Steps(Replays(0, ())), broken)
     calls.begin()
     assert Runner().step({"x": torch.zeros(2, 8)}).shape == (2, 8)
     assert calls.end() is None

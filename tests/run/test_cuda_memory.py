@@ -32,8 +32,7 @@ def touches(tensors: dict[str, torch.Tensor], *nodes: GraphNode) -> dict[str, tu
     spans = [(one.data_ptr(), one.data_ptr() + one.nbytes, (0, 0)) for name, one in tensors.items() if name != "inner"]
     inner = tensors["inner"]
     spans.append((inner.data_ptr(), inner.data_ptr() + inner.nbytes, POOL))
-    pool_of = cuda._looked_up(Segments(tuple(spans)))
-    found = cuda._touches(nodes, pool_of, {}, list(tensors.values()))
+    found = cuda._touches(nodes, Segments(tuple(sorted(spans))), {}, list(tensors.values()))
     names = {int(one.untyped_storage()._cdata): name for name, one in tensors.items()}
     return {names[int(touch.storage._cdata)]: (touch.access, touch.certain) for touch in found}
 

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.cuda import order
 from graphsafe.run.child.cuda.order import CudaOrder
-from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
+from graphsafe.run.child.names import Name, names_in, storage_number
 from graphsafe.run.child.sight import Touch
 
 pytestmark = pytest.mark.child  # names are looked up among all objects, for a second each time

@@ -14,10 +14,9 @@ import torch
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of, code_of_failure
-from graphsafe.capture.shared.frames import root_error, user_frames
+from graphsafe.capture.shared.frames import root_error, user_frames, user_frames_now
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.child.failures.guilty import raised_by, waiting
-from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.records import FailedRecord
 from graphsafe.run.counters import Order
 from graphsafe.run.parent.findings import findings_of

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.run.child.cuda.sight import _overwriters
-from graphsafe.run.child.names import storage_number, user_frames_now
+from graphsafe.run.child.names import storage_number
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.overwritten import Reads, reads_in
 

@@ -124,7 +124,7 @@ def test_steps_of_another_size_count_between_replays_or_in_their_loop(tmp_path: 
 
 def test_an_operation_that_recurs_in_the_step_begins_one_step() -> None:
     key = ("mm", "", 1)
-    steps = Steps()
+    steps = Steps(Replays(0, ()))
     steps.captured(Step((key,), ((4, 8),), (), times=2), 0)
     for size in (1, 1, 2, 2, 1, 1):
         steps.eager((key,), ((size, 8),), False, tuple)
@@ -133,7 +133,7 @@ def test_an_operation_that_recurs_in_the_step_begins_one_step() -> None:
 
 def test_the_only_captured_size_is_that_of_the_input_not_of_the_bias() -> None:
     key, bias, weight = ("addmm", "", 1), (8,), (8, 8)
-    steps = Steps()
+    steps = Steps(Replays(0, ()))
     steps.captured(Step((key,), (bias, (4, 8), weight), ()), 0)
     assert list(steps.facts()[0]["captured"]) == ["4"]
     steps.eager((key,), (bias, (16, 8), weight), False, tuple)

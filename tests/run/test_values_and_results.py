@@ -13,16 +13,17 @@ import pytest
 import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.sight import CudaSight, _filled, _is_used
-from graphsafe.run.child.names import storage_number, user_frames_now
+from graphsafe.run.child.names import storage_number
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.later_replay import Results
 from graphsafe.run.child.sight import Contents, Touch
 from graphsafe.run.child.steps import Step, Steps
 from tests.run.test_run import PROGRAMS, expected, program, run
+from tests.run.test_silent import Replays
 
 TOLD = {
     "variables.py": {
@@ -191,7 +192,7 @@ def test_a_graph_that_signals_inside_is_left_out() -> None:
 
 
 def test_many_eager_steps_are_placed_where_they_run_not_where_they_were_tried_first() -> None:
-    steps, warm, serve = Steps(), CallSite("serve.py", 5, "warm"), CallSite("serve.py", 9, "serve")
+    steps, warm, serve = Steps(Replays(0, ())), CallSite("serve.py", 5, "warm"), CallSite("serve.py", 9, "serve")
     step = (("forward", "", 1),)
     steps.captured(Step(step, ((4, 8),), (CallSite("serve.py", 2, "capture"),)), 0)
     for place, times in ((warm, 2), (serve, 20)):

@@ -9,6 +9,9 @@ import hashlib
 
 import torch
 
+NAN_BYTE = 0xFF
+"A byte that gives NaN in every floating-point dtype when it is repeated."
+
 
 def last_place(values: torch.Tensor) -> float | None:
     """Return one unit in the last place of the largest finite value; None for dtypes that do not round."""
@@ -41,6 +44,17 @@ def nudge(tensor: torch.Tensor, up: bool) -> None:
         step = torch.arange(plain.numel(), device=plain.device, dtype=bits).remainder(2) * 2 - 1
         step = (step if up else -step).reshape(plain.shape)
         plain.view(bits).add_(torch.where(free, step, torch.zeros_like(step)))
+
+
+def poison(tensor: torch.Tensor) -> None:
+    """Fill a tensor with values that no step computes, in place: NaN, or a value near the dtype's largest."""
+    plain = tensor.detach()
+    if plain.dtype == torch.bool:
+        plain.logical_not_()
+    elif plain.is_floating_point() or plain.is_complex():
+        plain.fill_(float("nan"))
+    else:
+        plain.fill_(torch.iinfo(plain.dtype).max - 3)
 
 
 def layout_text(tensor: torch.Tensor) -> str:

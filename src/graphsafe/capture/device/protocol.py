@@ -8,7 +8,7 @@ the user's code (import, factory, steps) runs inside `entered()`. The probes rea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -113,6 +113,8 @@ class Pieces(Protocol):
 
 
 class Device(Protocol):
+    """One device. Methods with a body are defaults."""
+
     name: str
     "The name in reports: `cuda:1` or `sim:1`."
     torch_device: torch.device
@@ -132,8 +134,10 @@ class Device(Protocol):
 
     def label(self) -> str:
         """Return the name for the report's environment: `cuda:0 NVIDIA H200`, `sim:0`."""
+        return self.name
 
-    def driver(self) -> str | None: ...
+    def driver(self) -> str | None:
+        return None
 
     def seed(self, value: int) -> None:
         """Seed torch's default generators, on the host and on the device."""
@@ -197,11 +201,13 @@ class Device(Protocol):
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
         """Repeat a failed attempt, in a process of its own, while every operation is watched."""
 
-    def synchronize(self) -> None: ...
+    def synchronize(self) -> None:
+        return
 
     def keep_busy(self) -> bool:
         """Keep the current stream busy for some milliseconds, and return True at once. Return False if the device
         cannot run behind the host."""
+        return False
 
     def is_on_device(self, tensor: torch.Tensor) -> bool: ...
 
@@ -234,7 +240,8 @@ class Device(Protocol):
 
     def churn(self) -> None:
         """Allocate blocks of many sizes, fill them with poison and free them, so that reads of freed memory change
-        results."""
+        results. A device that never reuses the memory of graphs does nothing."""
+        return
 
     def reuse_freed(self) -> None:
         """Overwrite free memory, even if a graph still uses it. This finds more than `churn` but hides the cause of a
@@ -245,6 +252,7 @@ class Device(Protocol):
     def time_ms(self, call: Callable[[], Any]) -> float | None:
         """Return how many milliseconds a call takes on the device. Return `None` if the device has no clock (the
         simulated device)."""
+        return None
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
         """Count the kernels that one step launches; `None` if the number is not known."""
@@ -255,11 +263,14 @@ class Device(Protocol):
 
     def uncomputed_value_reads(self) -> int:
         """Return how often Python has asked for a value that was not computed."""
+        return 0
 
     def with_made_up_values(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
         """In this block, Python gets a made-up value if it reads a value that was not computed. The answer 1 stands for
         True, one, and all elements of a mask; 0 stands for False, zero, and no element of a mask."""
+        return nullcontext()
 
     def unknown_operations(self) -> tuple[str, ...]:
         """Return the operations that ran and whose effects are unknown. Even one of them makes the verdict
         inconclusive."""
+        return ()

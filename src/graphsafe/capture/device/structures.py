@@ -51,6 +51,16 @@ def by_schema(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iter
         yield argument, args[position] if position < len(args) else kwargs.get(argument.name)
 
 
+def copy_of(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor | None, bool]:
+    """Return a copy's source and target, and whether it is non-blocking. The target of `_to_copy` is None, because the
+    operation makes it."""
+    if name == "aten::_to_copy":
+        return args[0], None, bool(kwargs.get("non_blocking", False))
+    return args[1], args[0], bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+
+
 def is_written(argument: Any) -> bool:
     """Return whether the operation writes to this argument of its schema."""
     return argument.alias_info is not None and bool(argument.alias_info.is_write)

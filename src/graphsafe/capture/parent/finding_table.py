@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from graphsafe.capture.parent.probes import DeviceAnswers
-from graphsafe.capture.shared.places import chain, location, shown, text_at
+from graphsafe.capture.shared.places import chain, line_text, location, shown, text_at
 from graphsafe.optable.entries import version_matches
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source
@@ -67,7 +67,7 @@ def place_of(frames: Sequence[CallSite]) -> dict[str, Any]:
 
 
 def at_place(frames: Sequence[CallSite]) -> str:
-    return f" ({shown(frames[-1].path)}:{frames[-1].line})" if frames else ""
+    return f" ({line_text(frames[-1])})" if frames else ""
 
 
 def finding_at(

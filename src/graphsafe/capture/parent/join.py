@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from graphsafe.capture.parent.chain_that_ran import with_chain_that_ran
-from graphsafe.capture.shared.classify import functions_of
+from graphsafe.capture.shared.classify import function_at
 from graphsafe.capture.shared.places import shown
 from graphsafe.config import Config
 from graphsafe.files import read_regular
@@ -122,11 +122,10 @@ def _is_of_project(file: str) -> bool:
 
 def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
     """Return whether the function around a place ran. If it did not, a finding there does not concern this step."""
-    around = [node for node in functions_of(at.path) if node.lineno <= at.line <= (node.end_lineno or node.lineno)]
-    if not around:
+    around = function_at(at.path, at.line)
+    if around is None:
         return False
-    inner = max(around, key=lambda node: node.lineno)
-    body = range(inner.body[0].lineno, (inner.end_lineno or inner.lineno) + 1)
+    body = range(around.body[0].lineno, (around.end_lineno or around.lineno) + 1)
     return any(line in ran.get(at.path, ()) for line in body)
 
 

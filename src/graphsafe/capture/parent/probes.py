@@ -3,7 +3,8 @@ for a report: frames become places, and paths become relative."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -19,8 +20,8 @@ from graphsafe.capture.answers.probes import (
 )
 from graphsafe.capture.shared.answers import Answers
 from graphsafe.capture.shared.collectives import Call
-from graphsafe.capture.shared.places import shown
-from graphsafe.report.model import CallSite, Plan, Source, Verdict
+from graphsafe.capture.shared.places import line_text, shown
+from graphsafe.report.model import Plan, Source, Verdict
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.memory import Memory
@@ -64,7 +65,8 @@ def reported(answer: Any) -> Any:
     for one in fields(answer):
         value = getattr(answer, one.name)
         if PLACE_OF in one.metadata:
-            value = place_of(getattr(answer, one.metadata[PLACE_OF])) or value
+            frames = getattr(answer, one.metadata[PLACE_OF])
+            value = line_text(frames[-1]) if frames else value
         elif one.metadata == ABSOLUTE and value is not None:
             path, _, line = value.rpartition(":")
             value = f"{shown(path)}:{line}"
@@ -75,19 +77,11 @@ def reported(answer: Any) -> Any:
 
 def by_line(events: Iterable[SeenEvent]) -> tuple[Line, ...]:
     """Return the lines of a warm step, with the number of events of each kind on each line."""
-    found: dict[str, dict[str, int]] = {}
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for event in events:
-        place = None if event.first_only else place_of(event.frames)
-        if place is not None:
-            kinds = found.setdefault(place, {})
-            kinds[event.kind] = kinds.get(event.kind, 0) + event.count
+        if event.frames and not event.first_only:
+            found[line_text(event.frames[-1])][event.kind] += event.count
     return tuple(Line(place, kinds) for place, kinds in sorted(found.items()))
-
-
-def place_of(frames: Sequence[CallSite]) -> str | None:
-    """Return `model.py:12` for the line to blame, which is that of the last frame. Return None if there are no
-    frames."""
-    return f"{shown(frames[-1].path)}:{frames[-1].line}" if frames else None
 
 
 def step_of(answers: Answers, *failures: Ended) -> Step:

@@ -9,11 +9,14 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.source import kept_by_lines
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def tree_of(lines: Sequence[str] | None) -> ast.Module:
@@ -156,7 +159,7 @@ def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
 class _Nodes:
     """The nodes of a file. There are none if the file cannot be read or parsed."""
 
-    functions: tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...] = ()
+    functions: tuple[Function, ...] = ()
     by_span: Mapping[Span, ast.expr | ast.stmt] = field(default_factory=dict)
     "The outermost expression that has this span, else the statement."
     statements: frozenset[Span] = frozenset()
@@ -167,19 +170,28 @@ def _nodes(lines: Sequence[str]) -> _Nodes:
     nodes = tuple(ast.walk(tree_of(lines)))
     found: dict[Span, ast.expr | ast.stmt] = {}
     for node in nodes:
-        if isinstance(node, (ast.expr, ast.stmt)) and node.end_lineno is not None and node.end_col_offset is not None:
-            place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+        if isinstance(node, (ast.expr, ast.stmt)):
+            place = span_of(node)
             if place not in found or isinstance(found[place], ast.stmt):
                 found[place] = node
     functions = (node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    statements = (node for node in nodes if isinstance(node, ast.stmt))
-    spans = ((one.lineno, one.col_offset, one.end_lineno or 0, one.end_col_offset or 0) for one in statements)
-    return _Nodes(tuple(functions), found, frozenset(spans))
+    statements = (span_of(node) for node in nodes if isinstance(node, ast.stmt))
+    return _Nodes(tuple(functions), found, frozenset(statements))
 
 
-def functions_of(path: str) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
-    """Return the functions of a file, outermost first."""
-    return _nodes(path).functions
+def function_at(path: str, line: int) -> Function | None:
+    """Return the innermost function of a file around a line, or None."""
+    around = (one for one in _nodes(path).functions if contains(one, line))
+    return max(around, key=lambda one: one.lineno, default=None)
+
+
+def contains(node: Any, line: int) -> bool:
+    """Return whether a statement or an expression contains a line."""
+    return bool(node.lineno <= line <= (node.end_lineno or node.lineno))
+
+
+def span_of(node: ast.expr | ast.stmt) -> Span:
+    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
 
 
 def statement_span(path: str, line: int) -> Span | None:

@@ -123,17 +123,14 @@ def _tested(code: CodeType, offset: int) -> int:
 def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], Span | None]:
     """Return the user's frames of the running stack, outermost first, and the span that is running in the last
     of them."""
-    found: list[CallSite] = []
-    span: Span | None = None
-    frame = frame or sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if is_user_file(code.co_filename):
-            if not found:
-                span = position_in(code, frame.f_lasti)
-            found.append(call_site(code, frame.f_lineno))
-        frame = frame.f_back
-    return tuple(reversed(found)), span
+    running = user_frames_now(frame or sys._getframe(1))
+    span = position_in(running[0].f_code, running[0].f_lasti) if running else None
+    return tuple([call_site(one.f_code, one.f_lineno) for one in reversed(running)]), span
+
+
+def user_frames_now(frame: FrameType | None) -> list[FrameType]:
+    """Return `frame` and its callers, but only the frames of the user's code."""
+    return [one for one in frames_from(frame) if is_user_file(one.f_code.co_filename)]
 
 
 def frames_from(frame: FrameType | None) -> Iterator[FrameType]:

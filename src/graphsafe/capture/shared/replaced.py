@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from graphsafe.capture.shared.frames import user_frames
@@ -16,15 +16,26 @@ from graphsafe.report.model import CallSite
 
 @contextmanager
 def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """Give each attribute (owner, name) another value in this block."""
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    """Give each attribute (owner, name) another value in this block. An attribute that a class inherits, or that a
+    class or a module lacks, is deleted at the end."""
+    before = [(owner, name, _own(owner, name)) for owner, name, _ in changes]
     try:
         for owner, name, value in changes:
             setattr(owner, name, value)
         yield
     finally:
         for owner, name, value in reversed(before):
-            setattr(owner, name, value)
+            if value is not _MISSING:
+                setattr(owner, name, value)
+            elif name in vars(owner):
+                delattr(owner, name)
+
+
+_MISSING = object()
+
+
+def _own(owner: Any, name: str) -> Any:
+    return vars(owner).get(name, _MISSING) if isinstance(owner, (type, ModuleType)) else getattr(owner, name)
 
 
 @contextmanager

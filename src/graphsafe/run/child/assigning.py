@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from graphsafe.capture.shared.classify import contains
 from graphsafe.capture.shared.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
@@ -63,7 +64,7 @@ def _is_before(path: str, line: int, function: Any, is_own: bool, done: Sequence
     if not ran:
         return is_own and function.name == "__init__"
     loop: Any = outer_loop(function or file_tree(path), line)
-    return line < max(ran) and not (loop is not None and loop.lineno <= max(ran) <= loop.end_lineno)
+    return line < max(ran) and not (loop is not None and contains(loop, max(ran)))
 
 
 def _first(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.failure import in_one_line
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
@@ -30,7 +30,6 @@ from graphsafe.run.child.names import (
     names_now,
     storage_number,
     storage_numbers,
-    user_frames_now,
 )
 from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.process_groups import has_subgroups

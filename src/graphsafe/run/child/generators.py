@@ -83,18 +83,18 @@ class Draws:
         self._same = 0
         self.is_known = False
         "Whether a replay has shown which generators the graph draws from."
-        self.replaced: tuple[str, tuple[CallSite, ...]] | None = None
-        """An attribute that held a registered generator and holds another generator at a replay.
+        self.replaced: Facts | None = None
+        """The name of an attribute that held a registered generator and holds another generator at a replay.
 
         With it is the line that replaced the generator. If the line is unknown, the calls of the replay are given
         instead.
         """
-        self.is_replacing_known = False
         self.misplaced: tuple[CallSite, ...] = ()
         "The calls that registered a generator while another device was current."
         self.reseeded: tuple[CallSite, ...] = ()
-        "The line that sets the same seed before each replay. If the line is unknown: the calls of the replay."
-        self.is_line_known = True
+        "The line that sets the same seed before each replay."
+        self.between: tuple[CallSite, ...] = ()
+        "The calls of a replay before which the same seed was set, if the line that sets it is unknown."
 
     def replaying(self, graph: Any, frames: Sequence[FrameType], calls: tuple[CallSite, ...]) -> bool:
         """Check the generators before a replay, to which `calls` led. Return whether a new fault was found."""
@@ -107,14 +107,15 @@ class Draws:
         if replaced is not None:
             text, owner, attribute, registering = replaced
             line = assigning_line(owner, attribute, registering)
-            self.replaced, self.is_replacing_known = (text, calls if line is None else (line,)), line is not None
+            at = calls if line is None else (line,)
+            self.replaced = {"name": text, "frames": at, "is_line_known": line is not None}
         found = replaced is not None or (not self.is_known and bool(self.misplaced))
         states = list(map(_state, self._drawing))
         self._same = self._same + 1 if states and None not in states and states == self._last else 0
         self._last = states
-        if self._same >= _ENOUGH and not self.reseeded:
+        if self._same >= _ENOUGH and not self.reseeded and not self.between:
             line = _seeding_line(frames)
-            self.reseeded, self.is_line_known = (calls, False) if line is None else ((line,), True)
+            self.reseeded, self.between = ((), calls) if line is None else ((line,), ())
             found = True
         return found
 
@@ -129,15 +130,11 @@ class Draws:
 
     def facts(self, seeded: CallSite | None) -> Facts:
         """Return the facts for the ledger. `seeded` is a line of the captured code that seeds a generator."""
-        replaced = None
-        if self.replaced is not None:
-            name, frames = self.replaced
-            replaced = {"name": name, "frames": frames, "is_line_known": self.is_replacing_known}
         return {
             "misplaced": self.misplaced,
-            "replaced": replaced,
-            "reseeded": self.reseeded if self.is_line_known else (),
-            "between": () if self.is_line_known else self.reseeded,
+            "replaced": self.replaced,
+            "reseeded": self.reseeded,
+            "between": self.between,
             "inside": [] if seeded is None or not self._drawing else [seeded],
         }
 

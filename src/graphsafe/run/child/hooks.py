@@ -15,12 +15,11 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.book import Book
 from graphsafe.run.child.failures.handlers import is_watched
 from graphsafe.run.child.generators import register
-from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.optimizer_options import state_of
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
 

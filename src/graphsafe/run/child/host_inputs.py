@@ -19,9 +19,8 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.run.child.frozen.origins import line_with
-from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.refills import Frames, Refills, Stream
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import file_tree, written_in_place

@@ -23,7 +23,7 @@ from graphsafe.run.child.frozen.arguments import ignores
 from graphsafe.run.child.frozen.numbers import Frozen, Walk
 from graphsafe.run.child.frozen.variables import is_more
 from graphsafe.run.child.names import Name, locals_of, weak_to
-from graphsafe.run.child.source import chosen_at, is_read, parameters
+from graphsafe.run.child.source import is_choice, is_read, parameters
 
 _SCALARS = (bool, int, float, str)
 
@@ -122,8 +122,8 @@ class Key:
     def chosen_at(self, frames: Sequence[FrameType]) -> CallSite | None:
         """Return the line that decided to capture, in a function that led to both the capture and the replay."""
         lines = ((one.f_code, self._lines.get(one.f_code), one.f_lineno) for one in frames)
-        chosen = ((code, chosen_at(code, line, now)) for code, line, now in lines if line is not None)
-        return next((call_site(code, line) for code, line in chosen if line is not None), None)
+        chosen = (call_site(code, at) for code, at, now in lines if at is not None and is_choice(code, at, now))
+        return next(chosen, None)
 
     def fits(self, frames: Sequence[FrameType]) -> bool:
         """Return whether all values are the captured ones at a replay in `frames`."""

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import torch
 
-from graphsafe.capture.shared.frames import frames_from, is_user_file
+from graphsafe.capture.shared.frames import frames_from, user_frames_now
 
 _MOST_OBJECTS = 50_000
 _DEEPEST = 24
@@ -135,11 +135,6 @@ def place_of(tensor: torch.Tensor) -> Place | None:
 def storage_numbers(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
     """Return the numbers of the storages of tensors that have their own memory."""
     return frozenset(number for tensor in tensors if (number := storage_number(tensor)) is not None)
-
-
-def user_frames_now(frame: FrameType | None) -> list[FrameType]:
-    """Return `frame` and its callers, but only the frames of the user's code."""
-    return [one for one in frames_from(frame) if is_user_file(one.f_code.co_filename)]
 
 
 def is_called_by_trees(frame: FrameType | None) -> bool:

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, TypeGuard
 
-from graphsafe.capture.shared.classify import tree_of
+from graphsafe.capture.shared.classify import Function, contains, span_of, tree_of
 from graphsafe.capture.shared.frames import function_name
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.source import file_lines
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _BLOCKS = ("body", "orelse", "finalbody")
@@ -64,7 +63,7 @@ def holding(path: str, line: int) -> Sequence[ast.AST]:
 
 def running_call(path: str, place: Span) -> ast.Call | None:
     calls = (one for one in holding(path, place[0]) if isinstance(one, ast.Call))
-    return next((one for one in calls if place_in_file(one) == place), None)
+    return next((one for one in calls if span_of(one) == place), None)
 
 
 def innermost(path: str, line: int, *kinds: type[ast.AST]) -> Any:
@@ -85,7 +84,7 @@ def lines_of(code: CodeType) -> set[int]:
 def function_of(code: CodeType) -> Function | None:
     """Return the syntax tree of a function, or None if it is not found in the file."""
     for node in ast.walk(file_tree(code.co_filename)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
+        if isinstance(node, Function) and node.name == code.co_name:
             first = node.decorator_list[0] if node.decorator_list else node
             if first.lineno == code.co_firstlineno:
                 return node
@@ -159,7 +158,7 @@ def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
     if name == "__init__":
         name = (function_name(inner) or "").removesuffix(".__init__").rpartition(".")[2]
     calls = [node for node in nodes if isinstance(node, ast.Call) and called_name(node.func) == name]
-    here = [call for call in calls if call.lineno <= outer.f_lineno <= (call.end_lineno or call.lineno)]
+    here = [call for call in calls if contains(call, outer.f_lineno)]
     if len(here) != 1:
         return {}
     names, first = parameters(inner), here[0].args[0] if here[0].args else None
@@ -185,10 +184,6 @@ def unchanged(node: ast.AST) -> Iterator[ast.Call]:
         yield from (call for one in node.elts for call in unchanged(one))
 
 
-def place_in_file(node: ast.expr) -> Span:
-    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
-
-
 def is_read(node: ast.AST) -> TypeGuard[ast.Name]:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
@@ -203,18 +198,15 @@ def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
             yield from (each for one in arm if arm is not held[0] for each in ast.walk(one))
 
 
-def chosen_at(code: CodeType, captured: int, replayed: int) -> int | None:
-    """Return `captured` if a function decides at this line that it needs a new graph.
+def is_choice(code: CodeType, captured: int, replayed: int) -> bool:
+    """Return whether a function decides at the line `captured` that it needs a new graph.
 
-    The line then is inside an `if` or a handler, and the line `replayed` is not. Otherwise return None.
+    The line then is inside an `if` or a handler, and the line `replayed` is not.
     """
     function = function_of(code)
-    for node in ast.walk(function) if function is not None else ():
-        if isinstance(node, (ast.If, ast.ExceptHandler)):
-            first, last = node.lineno, node.end_lineno or node.lineno
-            if first <= captured <= last and not first <= replayed <= last:
-                return captured
-    return None
+    nodes = () if function is None else ast.walk(function)
+    blocks = (one for one in nodes if isinstance(one, (ast.If, ast.ExceptHandler)))
+    return any(contains(one, captured) and not contains(one, replayed) for one in blocks)
 
 
 def called_name(function: ast.expr) -> str | None:
@@ -267,7 +259,7 @@ def tree_of_code(code: CodeType) -> ast.AST | None:
 def outer_loop(tree: ast.AST | None, line: int) -> ast.AST | None:
     """Return the outermost loop of a function or module around a line, or None."""
     loops = (one for one in ast.walk(tree) if isinstance(one, _LOOPS)) if tree is not None else ()
-    return next((one for one in loops if one.lineno <= line <= (one.end_lineno or one.lineno)), None)
+    return next((one for one in loops if contains(one, line)), None)
 
 
 def is_in_loop(stack: Sequence[CallSite]) -> bool:

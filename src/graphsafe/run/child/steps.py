@@ -94,8 +94,7 @@ class _Seen:
 
 
 class Steps:
-    def __init__(self, played: Played | None = None) -> None:
-        """Count no steps yet. Without `played`, eager steps of captured sizes are not counted."""
+    def __init__(self, played: Played) -> None:
         self._played = played
         self._seen: dict[Key, _Seen] = {}
         self.names: set[str] = set()
@@ -134,8 +133,8 @@ class Steps:
             if seen.operations[shapes] % seen.times != 1:
                 return
         if shapes in seen.captured:
-            if self._played is not None and recorded == seen.recorded:
-                self._without(self._played, seen, shapes, frames)
+            if recorded == seen.recorded:
+                self._without(seen, shapes, frames)
             return
         # An evaluation begins with the same operation as the captured training step, but autograd does not record it.
         if seen.recorded and not recorded:
@@ -150,7 +149,7 @@ class Steps:
                 known.frames = _own(frames(), seen.frames)
 
     def _replays(self, seen: _Seen) -> int:
-        return 0 if self._played is None else sum(map(self._played.replays, _graphs(seen)))
+        return sum(map(self._played.replays, _graphs(seen)))
 
     def _is_beside_replays(self, seen: _Seen, eager: _Eager) -> bool:
         """Return whether the eager steps run among replays.
@@ -158,25 +157,25 @@ class Steps:
         This is so if a replay of the same step followed, or if the eager steps have no loop of their own. Eager steps
         in their own loop, after the last replay, are taken for a check or a benchmark.
         """
-        stacks = [stack for graph in _graphs(seen) for stack in self._played.stacks(graph)] if self._played else []
+        stacks = [stack for graph in _graphs(seen) for stack in self._played.stacks(graph)]
         if not stacks or self._replays(seen) > eager.replays:
             return True
         return not is_in_loop(eager.frames) or any(same_loop(eager.frames, stack) for stack in stacks)
 
-    def _without(self, played: Played, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
+    def _without(self, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
         """Count an eager step of a captured size.
 
         It counts if it runs in the loop that replayed the graph, after many such steps without a replay.
         """
         graphs = seen.captured[shapes]
-        replays = sum(map(played.replays, graphs))
+        replays = sum(map(self._played.replays, graphs))
         row = seen.rows.get(shapes)
         if row is None or row.replays != replays:
             row = seen.rows[shapes] = _Row(replays)
         row.length += 1
         if replays and row.length == _ENOUGH:
             own = _own(frames(), seen.frames)
-            row.counts = any(same_loop(own, stack) for graph in graphs for stack in played.stacks(graph))
+            row.counts = any(same_loop(own, stack) for graph in graphs for stack in self._played.stacks(graph))
             if row.counts:
                 seen.off.setdefault(shapes, _Eager(own)).count += _ENOUGH
         elif row.counts:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from graphsafe.capture.shared.classify import tree_of
-from graphsafe.capture.shared.places import site
-from graphsafe.report.source import file_lines
+from graphsafe.capture.shared.classify import function_at
 from graphsafe.report.text import count, listed
 from graphsafe.run.parent.seen import Facts, SeenGraph, grouped, last, line_key
 from graphsafe.run.parent.writer import Writer, all_named, at, by
@@ -78,10 +76,7 @@ def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
 def _line_of(frame: Facts, variable: str) -> int | None:
     """Return the last line of a function, not after its running line, that assigns a variable. Return None if there is
     none."""
-    place = site(frame)
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    found = (one for one in ast.walk(tree_of(file_lines(place.path))) if isinstance(one, functions))
-    around = [one for one in found if one.lineno <= place.line <= (one.end_lineno or one.lineno)]
-    names = (one for one in ast.walk(around[-1]) if isinstance(one, ast.Name)) if around else ()
+    around = function_at(frame["path"], frame["line"])
+    names = () if around is None else (one for one in ast.walk(around) if isinstance(one, ast.Name))
     lines = [one.lineno for one in names if one.id == variable and not isinstance(one.ctx, ast.Load)]
-    return max((line for line in lines if line <= place.line), default=None)
+    return max((line for line in lines if line <= frame["line"]), default=None)

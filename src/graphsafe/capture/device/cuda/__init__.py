@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from graphsafe.capture.device.cuda.order import MemoryTouched, is_chain, races_o
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.cuda.trace import NodePlaces
 from graphsafe.capture.device.cuda.watch import step_watched
-from graphsafe.capture.device.protocol import Kernels, MemoryEvent, NotComparable, RandomState, Recording
+from graphsafe.capture.device.protocol import Device, Kernels, MemoryEvent, NotComparable, RandomState, Recording
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.replaced import replaced, replays_watched
 from graphsafe.report.model import CallSite
@@ -35,7 +35,7 @@ _BUSY_CYCLES = 30_000_000
 "About 20 ms on an H100, which is longer than a refresh takes on the host."
 
 
-class CudaDevice:
+class CudaDevice(Device):
     evidence: Literal["measured", "predicted"] = "measured"
     computes = True
     collectives: Literal["nccl", "gloo"] = "nccl"
@@ -241,12 +241,3 @@ class CudaDevice:
         from graphsafe.capture.device.cuda.profiles import profiled_timeline
 
         return profiled_timeline(step, self.synchronize, folder)
-
-    def uncomputed_value_reads(self) -> int:
-        return 0
-
-    def with_made_up_values(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def unknown_operations(self) -> tuple[str, ...]:
-        return ()

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
-from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.device.cuda.nodes import GraphNode, Place, Segments, differences, graph_nodes
 from graphsafe.capture.device.cuda.runtime import node_counts
 from graphsafe.capture.device.protocol import Recording
@@ -108,9 +107,7 @@ class CudaRecording:
         return node_counts(self.raw)
 
     def pool_bytes(self) -> int | None:
-        pool = tuple(self.graph.pool())
-        segments = memory_segments()
-        return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
+        return Segments.now().size(tuple(self.graph.pool()))
 
     def escaped(self) -> tuple[StepEvent, ...]:
         """Return nothing: a plain capture cannot see work outside of the capture. `diagnose` finds such work."""

@@ -4,15 +4,15 @@ change the allocator."""
 
 from __future__ import annotations
 
-import bisect
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from graphsafe.capture.device import bits
 from graphsafe.capture.device.cuda.compiler_import import memory_segments, no_compiler_import
+from graphsafe.capture.device.cuda.nodes import SHARED, Segments
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.shared.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
@@ -22,8 +22,6 @@ _BLOCKS = (512, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 32 << 20)
 _LARGEST_SMALL = 1 << 20
 "The allocator does not serve larger requests from the pool of small blocks, even if that pool has larger free blocks."
 _MOST_FILLED = 4 << 30
-_FREED = 0xFF
-"A byte that gives NaN in every floating-point dtype when it is repeated."
 
 
 def store(tensor: torch.Tensor, values: torch.Tensor) -> None:
@@ -33,40 +31,34 @@ def store(tensor: torch.Tensor, values: torch.Tensor) -> None:
 
 def poison(tensor: torch.Tensor) -> None:
     with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
-        if tensor.is_floating_point() or tensor.is_complex():
-            tensor.detach().fill_(float("nan"))
-        elif tensor.dtype == torch.bool:
-            tensor.detach().logical_not_()
-        else:
-            tensor.detach().fill_(torch.iinfo(tensor.dtype).max - 3)
+        bits.poison(tensor)
 
 
 def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
     """Allocate blocks, fill them with NaN and free them, on every stream on which the step may have freed blocks. A
     graph that still reads freed memory then reads NaN."""
     for stream in (torch.cuda.current_stream(device), *streams):
-        with torch.cuda.stream(stream):
-            blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in _BLOCKS for _ in range(4)]
-            for block in blocks:
-                block.fill_(_FREED)
-            torch.cuda.synchronize(device)
-            del blocks
+        _fill_blocks(device, stream, [size for size in _BLOCKS for _ in range(4)])
 
 
 def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
     """Overwrite every free block that the allocator keeps, on the streams on which the step may have freed blocks. Each
     request has the size of a free block, so it gets that block, until no free block is left."""
     segments = memory_segments()
-    own = [one for one in segments if one["device"] == device.index and tuple(one["segment_pool_id"]) == (0, 0)]
+    own = [one for one in segments if one["device"] == device.index and tuple(one["segment_pool_id"]) == SHARED]
     used = (torch.cuda.default_stream(device), torch.cuda.current_stream(device), *streams)
     for stream in {one.cuda_stream: one for one in used}.values():
         free = free_sizes([segment for segment in own if segment["stream"] == stream.cuda_stream])
-        with torch.cuda.stream(stream):
-            blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in free]
-            for block in blocks:
-                block.fill_(_FREED)
-            torch.cuda.synchronize(device)
-            del blocks
+        _fill_blocks(device, stream, free)
+
+
+def _fill_blocks(device: torch.device, stream: torch.cuda.Stream, sizes: Sequence[int]) -> None:
+    """Allocate blocks of these sizes, fill them with NaN and free them."""
+    with torch.cuda.stream(stream):
+        blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in sizes]
+        for block in blocks:
+            block.fill_(bits.NAN_BYTE)
+        torch.cuda.synchronize(device)
 
 
 def free_sizes(segments: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -82,9 +74,6 @@ def free_sizes(segments: Sequence[Mapping[str, Any]]) -> list[int]:
                 size -= sizes[-1]
     room = _MOST_FILLED
     return [size for size in sorted(sizes) if (room := room - size) >= 0]
-
-
-_COMMON_POOL = (0, 0)
 
 
 @contextmanager
@@ -103,21 +92,12 @@ def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
 def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
     """Read the trace of one device. A block counts as held until it can be reused. If other streams still use it when
     it is released, it can be reused only when they have finished."""
-    own = sorted(
-        (int(segment["address"]), int(segment["address"]) + int(segment["total_size"]))
-        for segment in segments
-        if tuple(segment["segment_pool_id"]) != _COMMON_POOL
-    )
-
-    def is_private(address: int) -> bool:
-        at = bisect.bisect_right(own, (address, sys.maxsize)) - 1
-        return at >= 0 and own[at][0] <= address < own[at][1]
-
+    known = Segments.of(segments)
     found = []
     for entry in trace:
         if entry["action"] == "alloc":
             block, place = int(entry["addr"]), innermost_line(entry)
-            found.append(MemoryEvent(block, int(entry["size"]), place, is_private(block)))
+            found.append(MemoryEvent(block, int(entry["size"]), place, known.pool(block) not in (None, SHARED)))
         elif entry["action"] == "free_completed":
             found.append(MemoryEvent(int(entry["addr"]), 0))
     return found

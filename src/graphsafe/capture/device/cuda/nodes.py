@@ -9,11 +9,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Literal
+from operator import itemgetter
+from typing import Any, Literal
 
 import torch
 
@@ -52,6 +54,8 @@ class GraphNode:
 
 Pool = tuple[int, ...]
 "The name of a memory pool in the allocator, which consists of two numbers."
+SHARED: Pool = (0, 0)
+"The allocator's default pool, which belongs to no graph."
 What = Literal["count", "operation", "extent", "scalar", "address"]
 Place = tuple[tuple[CallSite, ...], "Span | None", str]
 "The user's frames at a node, the expression that was running, and the node's operation."
@@ -62,14 +66,25 @@ class Segments:
     """The allocator's segments at one moment. They give the pool of an address."""
 
     spans: tuple[tuple[int, int, Pool], ...]
+    "The first address of each segment, the address after its end, and its pool, in the order of addresses."
 
     @staticmethod
     def now() -> Segments:
-        spans = ((int(one["address"]), int(one["total_size"]), one["segment_pool_id"]) for one in memory_segments())
-        return Segments(tuple((begin, begin + size, tuple(pool)) for begin, size, pool in spans))
+        return Segments.of(memory_segments())
+
+    @staticmethod
+    def of(segments: Iterable[Mapping[str, Any]]) -> Segments:
+        """Return the segments of a snapshot of the allocator."""
+        spans = ((int(one["address"]), int(one["total_size"]), one["segment_pool_id"]) for one in segments)
+        return Segments(tuple(sorted((begin, begin + size, tuple(pool)) for begin, size, pool in spans)))
+
+    def size(self, pool: Pool) -> int:
+        """Return the number of bytes in a pool."""
+        return sum(end - begin for begin, end, owner in self.spans if owner == pool)
 
     def pool(self, address: int) -> Pool | None:
-        return next((pool for low, high, pool in self.spans if low <= address < high), None)
+        at = bisect_right(self.spans, address, key=itemgetter(0)) - 1
+        return self.spans[at][2] if at >= 0 and address < self.spans[at][1] else None
 
 
 def differences(

@@ -19,6 +19,7 @@ from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.device.cuda.nodes import Place, count_in_capture
 from graphsafe.capture.device.modes import OperationMode
 from graphsafe.capture.device.protocol import STOPS
+from graphsafe.capture.device.structures import copy_of
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import OpTable
 from graphsafe.rulebook.book import load_rulebook
@@ -105,17 +106,10 @@ class Running:
                 self._tell_once("copy-to-device", name, index=True, pinned=hosts[0].is_pinned(), non_blocking=False)
 
     def _copy(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        if name == "aten::_to_copy":
-            source, there = args[0], kwargs.get("device")
-            non_blocking = bool(kwargs.get("non_blocking", False))
-            target: torch.Tensor | None = None
-            to_cuda = there is not None and torch.device(there).type == "cuda"
-            same = there is None
-        else:
-            target, source = args[0], args[1]
-            non_blocking = bool(args[2]) if len(args) > 2 else bool(kwargs.get("non_blocking", False))
-            to_cuda, same = target.is_cuda, False
-        if same or source.is_cuda == to_cuda:
+        source, target, non_blocking = copy_of(name, args, kwargs)
+        there = kwargs.get("device") if target is None else target.device
+        to_cuda = there is not None and torch.device(there).type == "cuda"
+        if there is None or source.is_cuda == to_cuda:
             return
         host = source if to_cuda else target
         # the result of `.to("cpu", non_blocking=True)` is always in pinned memory

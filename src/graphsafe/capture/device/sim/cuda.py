@@ -251,15 +251,12 @@ def _accelerator(world: World) -> dict[str, Any]:
     def set_index(device: Any) -> None:
         world.device = device_index(device)
 
-    def index() -> int:
-        return world.device
-
     values: dict[str, Any] = {
         "is_available": lambda: True,
         "device_count": lambda: world.count,
         "current_accelerator": lambda check_available=False: torch.device("cuda"),
-        "current_device_index": index,
-        "current_device_idx": index,
+        "current_device_index": lambda: world.device,
+        "current_device_idx": lambda: world.device,
         "set_device_index": set_index,
         "set_device_idx": set_index,
         "device_index": DeviceContext,

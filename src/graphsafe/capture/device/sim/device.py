@@ -14,9 +14,9 @@ import torch
 
 from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
-from graphsafe.capture.device.bits import bytes_digest, nudge
+from graphsafe.capture.device.bits import bytes_digest, nudge, poison
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.protocol import Kernels, MemoryEvent, RandomState, Recording
+from graphsafe.capture.device.protocol import Device, Kernels, MemoryEvent, RandomState, Recording
 from graphsafe.capture.device.sim import substitutes
 from graphsafe.capture.device.sim.differences import differences
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
@@ -59,7 +59,6 @@ class SimRecording:
         return None
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Return the differences between two recordings, node by node; see `graphsafe.capture.device.protocol`."""
         assert isinstance(other, SimRecording)
         with self.world.unseen():
             return differences(self.graph, other.graph)
@@ -73,7 +72,6 @@ class SimRecording:
         self.outputs = None
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return the step's work that ran outside of the capture, so that the graph lacks it."""
         return self.graph.escaped
 
 
@@ -107,7 +105,7 @@ class SimPieces:
         return failure_of(error, self._guilty)
 
 
-class SimDevice:
+class SimDevice(Device):
     evidence: Literal["measured", "predicted"] = "predicted"
     collectives: Literal["nccl", "gloo"] = "gloo"
 
@@ -136,12 +134,6 @@ class SimDevice:
     def device_barrier(self) -> None:
         with self.world.unseen():
             torch.distributed.barrier()
-
-    def label(self) -> str:
-        return self.name
-
-    def driver(self) -> str | None:
-        return None
 
     def seed(self, value: int) -> None:
         torch.default_generator.manual_seed(value)
@@ -249,11 +241,6 @@ class SimDevice:
         unjoined = "unjoined" in result.message
         return Diagnosis("unjoined-stream" if unjoined else "operation", self.guilty)
 
-    def synchronize(self) -> None: ...
-
-    def keep_busy(self) -> bool:
-        return False
-
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         with torch._C.DisableTorchFunction():
             return index_of(tensor) == self.index
@@ -280,13 +267,7 @@ class SimDevice:
 
     def poison(self, tensor: torch.Tensor) -> None:
         with self.world.unseen():
-            plain = tensor.detach()
-            if plain.dtype == torch.bool:
-                plain.logical_not_()
-            elif plain.dtype.is_floating_point or plain.dtype.is_complex:
-                plain.fill_(float("nan"))
-            else:
-                plain.fill_(torch.iinfo(plain.dtype).max)
+            poison(tensor)
 
     def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
         with self.world.unseen():
@@ -295,9 +276,6 @@ class SimDevice:
     def copied(self, tensor: torch.Tensor) -> torch.Tensor:
         return self.to_host(tensor)
 
-    def churn(self) -> None:
-        """Do nothing: the simulated device never reuses a graph's memory for anything else."""
-
     def reuse_freed(self) -> None:
         with self.world.unseen():
             poison_freed(self.world.graphs)
@@ -305,9 +283,6 @@ class SimDevice:
     def memory(self) -> DeviceMemory:
         ledger = self.world.ledgers[self.index]
         return DeviceMemory(total=None, free=None, allocated=ledger.allocated, peak=ledger.peak)
-
-    def time_ms(self, call: Callable[[], Any]) -> float | None:
-        return None
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
         """Return the number of kernels if only shapes are computed. If values are computed, return None: the number is

@@ -18,13 +18,14 @@ from graphsafe.capture.device.protocol import STOPS
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
 from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
-from graphsafe.capture.device.structures import by_schema, is_written, memory_key, tensors_in
+from graphsafe.capture.device.structures import by_schema, copy_of, is_written, memory_key, tensors_in
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
 
 _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
-_GETS = frozenset({"aten::index", "aten::_unsafe_index"})
+GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
-_READS = frozenset({"aten::_local_scalar_dense"})
+READ = "aten::_local_scalar_dense"
+"The operation with which Python reads a number of a tensor."
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
 _OPEN_NAMESPACES = frozenset({"fsdp", "profiler", "prim", "prims"})
 """Namespaces besides aten whose ops have no hidden effects: bookkeeping, copies between flat buffers, and PyTorch's own
@@ -76,11 +77,11 @@ def op_effects(
     name = op_name(func)
     if scope.via is not None and (via := table.python(scope.via)) is not None and via.checks_on_cpu:
         return ()
-    if name in _READS:
+    if name == READ:
         return (OpEffect("read", NOT_PERMITTED, data={"dtype": _dtype(args[0])}),)
     if name in _TRANSFERS:
         return _transfer(name, args, kwargs, target, scope.literal)
-    if name in _GETS:
+    if name in GETS:
         return _indexed(args[0], args[1], scope.literal)
     if name in _PUTS:
         return _stored(args[0], args[1], args[2], scope.literal)
@@ -132,14 +133,8 @@ def _transfer(
 ) -> tuple[OpEffect, ...]:
     if not isinstance(args[0], torch.Tensor):  # vmap passes a Python number in place of the tensor
         return ()
-    if name == "aten::_to_copy":
-        source, destination = args[0], None
-        non_blocking = bool(kwargs.get("non_blocking", False))
-        here, there = index_of(source), target
-    else:
-        destination, source = args[0], args[1]
-        non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
-        here, there = index_of(source), index_of(destination)
+    source, destination, non_blocking = copy_of(name, args, kwargs)
+    here, there = index_of(source), target if destination is None else index_of(destination)
     if (here == HOST) == (there == HOST):
         return ()
     # Nothing is copied, so `torch.tensor([], device=...)` can be captured (transformers' caches do this).

@@ -93,10 +93,13 @@ class SimFunctionMode(TorchFunctionMode):
         if pinned:
             with torch._C.DisableTorchFunction():
                 for tensor in tensors_in(result):
-                    pin(tensor, world.session)
-                    with world.via(name_of(func)):
-                        world.emit("allocation", "aten::_pin_memory", tensor.nbytes, pinned=True)
+                    self.pin(func, tensor)
         return result
+
+    def pin(self, func: Any, tensor: torch.Tensor) -> None:
+        pin(tensor, self.world.session)
+        with self.world.via(name_of(func)):
+            self.world.emit("allocation", "aten::_pin_memory", tensor.nbytes, pinned=True)
 
     def _ask_the_table(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         world = self.world
@@ -321,9 +324,7 @@ def _pin_memory(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: d
         if is_pinned(tensor):
             return tensor
         copied = tensor.clone()
-        pin(copied, self.world.session)
-        with self.world.via(name_of(func)):
-            self.world.emit("allocation", "aten::_pin_memory", copied.numel() * copied.element_size(), pinned=True)
+        self.pin(func, copied)
         return copied
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import torch
 
+from graphsafe.capture.device.bits import NAN_BYTE
 from graphsafe.capture.device.races import Access, Work, access_of, races_in
 from graphsafe.capture.device.sim.nodes import Node
 from graphsafe.capture.device.sim.session import Graph
@@ -19,8 +20,6 @@ from graphsafe.capture.device.sim.tags import holders, tag_of
 from graphsafe.capture.device.structures import tensors_in
 from graphsafe.report.probes.order import Race
 
-_POISON = 0xFF
-"A byte that gives NaN in every floating-point dtype when it is repeated."
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -44,7 +43,7 @@ def poison_freed(graphs: Iterable[Graph]) -> None:
     for place, tensor in found.items():
         held = holders(place)  # each tensor of a graph is one reference
         if place not in inside and held is not None and held <= len(aliases[place]):
-            torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
+            torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(NAN_BYTE)
 
 
 def races_of(graph: Graph) -> tuple[Race, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.device.sim.effects import NodeKind, Scope, written_by
+from graphsafe.capture.device.sim.effects import GETS, READ, NodeKind, Scope, written_by
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.structures import drop_values, each_tensor, is_valueless, takes_device, tensors_in
@@ -29,8 +29,6 @@ elements than this."""
 _TURNS = 64
 "If a `while` loop has asked the same question this many times, every second answer is the opposite one."
 _META = torch.device("meta")
-_READS = "aten::_local_scalar_dense"
-_GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -56,7 +54,7 @@ class Shapes:
         if func.is_view or torch.Tag.inplace_view in func.tags:
             return func(*args, **kwargs)
         if not known:
-            return self._number(args[0]) if func._schema.name == _READS else self._without(func, args, kwargs)
+            return self._number(args[0]) if func._schema.name == READ else self._without(func, args, kwargs)
         if not inputs and takes_device(func):
             made = _made_without_values(func, args, kwargs, target)
             if made is not None:
@@ -99,7 +97,7 @@ class Shapes:
     def _without(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Return results without values. If the shapes of the results depend on values, run the operation on made-up
         values."""
-        if func._schema.name in _GETS:
+        if func._schema.name in GETS:
             args = [args[0], self._selected(args[1]), *args[2:]]
         try:
             result = _on_stand_ins(func, args, kwargs, _alias)
@@ -172,7 +170,7 @@ def form_of(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], scope: Sc
 @functools.cache
 def _is_repeatable(func: Any) -> bool:
     schema = func._schema
-    if func.namespace != "aten" or schema.is_mutable or schema.name in _GETS or schema.name == _READS:
+    if func.namespace != "aten" or schema.is_mutable or schema.name in GETS or schema.name == READ:
         return False
     if torch.Tag.nondeterministic_seeded in func.tags or torch.Tag.inplace_view in func.tags:
         return False
@@ -251,13 +249,10 @@ def _on_stand_ins(
     def back(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) in originals:
             return originals[id(tensor)][1]
-        if tensor.layout is not torch.strided:
-            return tensor
-        made = tensor
-        if not tensor.is_meta:
-            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
-        drop_values(made)
-        return made
+        if tensor.layout is torch.strided and not tensor.is_meta:
+            return _like(tensor)
+        drop_values(tensor)
+        return tensor
 
     named = {name: each_tensor(value, swapped) for name, value in kwargs.items()}
     on_meta = stand_in is _alias

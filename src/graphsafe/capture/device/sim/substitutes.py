@@ -6,11 +6,10 @@ nodes of the graph.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,7 @@ from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
 from graphsafe.capture.device.sim.tags import HOST, max_device_index, put_tag
 from graphsafe.capture.device.sim.world import World, simulated
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.optable import Argument, Call
 
 
@@ -350,20 +350,6 @@ def _autocast_query(real: Callable[..., Any]) -> Callable[..., Any]:
     return query
 
 
-@contextmanager
-def installed(world: World) -> Iterator[None]:
+def installed(world: World) -> AbstractContextManager[None]:
     """Install every replacement in this block."""
-    missing = object()
-    undo: list[tuple[Any, str, Any]] = []
-    try:
-        for owner, name, value in list(_replacements(world)):
-            undo.append((owner, name, vars(owner).get(name, missing)))
-            setattr(owner, name, value)
-        yield
-    finally:
-        for owner, name, before in reversed(undo):
-            with contextlib.suppress(AttributeError):
-                if before is missing:
-                    delattr(owner, name)
-                else:
-                    setattr(owner, name, before)
+    return replaced(*_replacements(world))

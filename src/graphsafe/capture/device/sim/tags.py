@@ -162,7 +162,7 @@ def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = 
     """Tag those storages of a tensor that have no tag. Return the bytes that are new on the device, 0 for a view."""
     new = 0
     for storage in storages(tensor):
-        if getattr(storage, _ATTRIBUTE, None) is None:
+        if not is_tagged(storage):
             nbytes = storage.nbytes()
             setattr(storage, _ATTRIBUTE, Tag(index, nbytes, ledger, session))
             keep_object(storage)
@@ -184,7 +184,7 @@ def is_pinned(tensor: torch.Tensor) -> bool:
 def born_in(tensor: torch.Tensor, session: object) -> bool:
     """Return whether the tensor's memory was allocated during this capture."""
     for storage in storages(tensor):
-        tag: Tag | None = getattr(storage, _ATTRIBUTE, None)
+        tag = tag_of_storage(storage)
         if (tag.session if tag is not None else getattr(storage, _PINNED, (None,))[0]) is session:
             return True
     return False

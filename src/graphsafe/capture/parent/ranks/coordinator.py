@@ -6,14 +6,13 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 from graphsafe.capture.answers.build import BrokenBy, TargetFailure
 from graphsafe.capture.parent.ranks.divergence import first_difference, read_issued
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.shared.collectives import Call
-from graphsafe.capture.shared.job import WAITS_FOR_RANKS, read_phases
+from graphsafe.capture.shared.job import WAITS_FOR_RANKS
 
 Value = TypeVar("Value")
 
@@ -108,7 +107,7 @@ class Coordinator:
         children = [siblings.children[rank] for rank in range(self.size)]
         met = [_meetings(child) for child in children]
         waiting = [child.end is None and child.phase == WAITS_FOR_RANKS for child in children]
-        found = first_difference([read_issued(Path(child.job.folder), child.name) for child in children])
+        found = first_difference([read_issued(child.folder, child.name) for child in children])
         if found is None:
             return
         missing = {rank for rank, call in found.items() if call is None}
@@ -130,7 +129,7 @@ def _first(siblings: _Siblings) -> int | None:
             return failure.at
         if child.stopped_at is not None:
             return child.stopped_at
-        phases = read_phases(Path(child.job.folder), child.name)
+        phases = child.phases
         return phases[-1].began if phases and child.ended.how == "crashed" else siblings.failed[rank]
 
     return min(siblings.failed, key=when, default=None)
@@ -138,4 +137,4 @@ def _first(siblings: _Siblings) -> int | None:
 
 def _meetings(child: Child) -> int:
     """Return how often the child has reached a point at which it waits for all ranks."""
-    return sum(phase.name == WAITS_FOR_RANKS for phase in read_phases(Path(child.job.folder), child.name))
+    return sum(phase.name == WAITS_FOR_RANKS for phase in child.phases)

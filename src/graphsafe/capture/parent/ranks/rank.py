@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,20 +17,11 @@ def side_by_side(works: Sequence[Callable[[], None]], abandon: Callable[[], None
     if len(works) == 1:
         works[0]()
         return
-    errors: list[BaseException] = []
-
-    def run(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
+    with ThreadPoolExecutor(len(works)) as pool:
+        ended, _ = wait([pool.submit(work) for work in works], return_when=FIRST_EXCEPTION)
+        errors = [error for one in ended if (error := one.exception()) is not None]
+        if errors:
             abandon()
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
     if errors:
         raise errors[0]
 

@@ -15,7 +15,7 @@ from graphsafe.capture.parent.supervision.servers import Server
 from graphsafe.capture.processes.originals import CHANGED, CHANGES
 from graphsafe.capture.processes.stack_dump import StackTop, ask_stack, written_stack
 from graphsafe.capture.shared.answers import Answers
-from graphsafe.capture.shared.job import FAILED, Job, read_answers, read_phases
+from graphsafe.capture.shared.job import FAILED, Job, Phase, read_answers, read_phases
 from graphsafe.failure import FAULT
 
 _KEPT_BYTES = 64 * 1024
@@ -26,6 +26,7 @@ class Child:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.name = job.child
+        self.folder = Path(job.folder)
         self.begin()
 
     def begin(self) -> None:
@@ -61,12 +62,17 @@ class Child:
     @property
     def answers(self) -> Answers:
         """The answers of the child so far."""
-        return read_answers(Path(self.job.folder), self.name)
+        return read_answers(self.folder, self.name)
+
+    @property
+    def phases(self) -> list[Phase]:
+        """The child's phases so far."""
+        return read_phases(self.folder, self.name)
 
     @property
     def phase(self) -> str:
         """The child's latest phase."""
-        phases = read_phases(Path(self.job.folder), self.name)
+        phases = self.phases
         return phases[-1].name if phases else "start"
 
     @property
@@ -74,7 +80,7 @@ class Child:
         """The seconds of each stage: `start`, the target's `import`, `build` and `steps`, and `wait` for other
         children."""
         # An earlier run under the same name has written to the same file.
-        phases = [phase for phase in read_phases(Path(self.job.folder), self.name) if phase.began >= self._begun]
+        phases = [phase for phase in self.phases if phase.began >= self._begun]
         ends = [*(phase.began for phase in phases[1:]), self.started + self.seconds]
         spent = {"start": max(phases[0].began - self.started, 0.0) if phases else self.seconds}
         for phase, end in zip(phases, ends, strict=False):
@@ -118,13 +124,12 @@ class Child:
     def ask_for_its_stack(self) -> None:
         """Ask the child to write its stack. Call this before the child is ended."""
         if self.pid is not None and self.end is None:
-            self._stack = ask_stack(self.pid, Path(self.job.folder), self.name)
+            self._stack = ask_stack(self.pid, self.folder, self.name)
 
     def _where(self) -> str:
-        folder = Path(self.job.folder)
-        top = self._stack or written_stack(folder, self.name)
+        top = self._stack or written_stack(self.folder, self.name)
         where = f"in phase: {self.phase}{top.text()}"
-        issued = read_issued(folder, self.name) if top.line is None else []
+        issued = read_issued(self.folder, self.name) if top.line is None else []
         return f"{where}, after {call_text(issued[-1])}" if issued else where
 
     def _printed(self, beginning: str) -> str | None:

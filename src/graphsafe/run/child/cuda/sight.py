@@ -23,6 +23,7 @@ import torch
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.bits import layout_text
 from graphsafe.capture.device.cuda.nodes import (
+    SHARED,
     GraphNode,
     Pool,
     Segments,
@@ -38,7 +39,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
-from graphsafe.run.child.cuda.stacks import SHARED, active_addresses, makers, pool_lines, record_stacks
+from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
 from graphsafe.run.child.failures.guilty import raised_by
 from graphsafe.run.child.names import Name, Place, storage_number
@@ -51,7 +52,6 @@ from graphsafe.run.part import Facts
 _NOT_READ = "the driver did not report them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
 "Matches the names of kernels that communicate between GPUs: the kernels of NCCL and of inference engines."
-PoolOf = Callable[[int], "Pool | None"]
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -126,13 +126,12 @@ class CudaSight(Sight):
         self._gpus |= dict.fromkeys(_current_gpu())
         self._captured_on[self._named_device()] = None
         segments = Segments.now()
-        pool_of = _looked_up(segments)
         pool: Pool = tuple(graph.pool())
         named = [tensor for known in names.values() for name in known if (tensor := name.tensor()) is not None]
         tensors = [tensor for tensor in (*named, *held) if storage_number(tensor) is not None]
-        own = [one for one in tensors if one.is_cuda and pool_of(one.data_ptr()) == pool]
+        own = [one for one in tensors if one.is_cuda and segments.pool(one.data_ptr()) == pool]
         lines = makers() if self._stacks else {}
-        touches = _touches(nodes, pool_of, lines, [one for one in tensors if one.is_cuda or one.is_pinned()])
+        touches = _touches(nodes, segments, lines, [one for one in tensors if one.is_cuda or one.is_pinned()])
         if self._order is not None:
             numbers = [int(touch.storage._cdata) for touch in touches if touch.access != "write"]
             host = [touch for touch in touches if touch.storage.device.type == "cpu"]
@@ -143,7 +142,7 @@ class CudaSight(Sight):
             problem = "the arguments of some kernels are packed by the library that launches them"
         born = [one for one in own if one.untyped_storage().data_ptr() not in self._before]
         overwriters = _overwriters(self._pooled.get(pool, ()), born)
-        inside = sorted({word for node in nodes for word in node.words if pool_of(word) == pool})
+        inside = sorted({word for node in nodes for word in node.words if segments.pool(word) == pool})
         self._pooled.setdefault(pool, []).append((weakref.ref(graph), inside))
         return Contents(
             nodes=None if unread else dict(sorted(Counter(node.kind for node in nodes).items())),
@@ -165,7 +164,7 @@ class CudaSight(Sight):
 
     def _grown(self, pool: Pool, segments: Segments) -> int:
         """Return by how many bytes a pool has grown since the end of the last capture into it."""
-        now = sum(high - low for low, high, owner in segments.spans if owner == pool)
+        now = segments.size(pool)
         before, self._pools[pool] = self._pools.get(pool, 0), now
         return max(now - before, 0)
 
@@ -224,7 +223,6 @@ class CudaSight(Sight):
         return {address: layout_text(known[at]) for address, at in _within(addresses, known).items()}
 
     def by_line(self) -> list[dict[str, Any]] | None:
-        """Return the bytes in graphs' pools by the line that allocated them, if these lines are recorded."""
         return pool_lines(self._devices) if self._stacks and _has_gpu() else None
 
     def draw(self) -> str | None:
@@ -323,7 +321,7 @@ def _nodes_so_far() -> int:
 
 
 def _touches(
-    nodes: Iterable[GraphNode], pool_of: PoolOf, lines: Mapping[int, CallSite], tensors: Sequence[torch.Tensor]
+    nodes: Iterable[GraphNode], segments: Segments, lines: Mapping[int, CallSite], tensors: Sequence[torch.Tensor]
 ) -> list[Touch]:
     """Return the memory outside of pools to which the nodes' arguments point."""
     words = {word for node in nodes for word in node.words}
@@ -334,12 +332,12 @@ def _touches(
     kernels = {word for node in nodes if node.kind == "kernel" for word in node.words}
     known = _known(tensors)
     ends = _within(words, known)
-    if any(pool_of(word) == SHARED for word in words - ends.keys()):
+    if any(segments.pool(word) == SHARED for word in words - ends.keys()):
         known = _known(_all_tensors())
         ends = _within(words, known)
     found: dict[int, list[int]] = {}
     for word, at in ends.items():
-        if pool_of(word) in (None, SHARED):
+        if segments.pool(word) in (None, SHARED):
             found.setdefault(at, []).append(word)
     touches = []
     for at, inside in found.items():
@@ -368,18 +366,6 @@ def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int
         if at >= 0 and word < starts[at] + known[starts[at]].untyped_storage().nbytes():
             found[word] = starts[at]
     return found
-
-
-def _looked_up(segments: Segments) -> PoolOf:
-    """Return a function that gives the same answers as `Segments.pool`, but fast for many addresses."""
-    spans = sorted(segments.spans)
-    starts = [low for low, _, _ in spans]
-
-    def pool_of(address: int) -> Pool | None:
-        at = bisect_right(starts, address) - 1
-        return spans[at][2] if at >= 0 and address < spans[at][1] else None
-
-    return pool_of
 
 
 def _all_tensors() -> list[torch.Tensor]:

@@ -3,6 +3,7 @@ frames."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -12,10 +13,8 @@ import torch
 
 from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.device.cuda.memory import innermost_line
+from graphsafe.capture.device.cuda.nodes import SHARED
 from graphsafe.report.model import CallSite
-
-SHARED = (0, 0)
-"The id of the allocator's default pool, which belongs to no graph."
 
 
 def record_stacks() -> None:
@@ -39,13 +38,12 @@ def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
 
     If no device is given, all devices count.
     """
-    found: dict[CallSite, int] = {}
+    found: Counter[CallSite] = Counter()
     for pool, block in _blocks(devices):
         line = innermost_line(block)
         if pool != SHARED and line is not None:
-            found[line] = found.get(line, 0) + int(block["size"])
-    ordered = sorted(found.items(), key=lambda item: -item[1])
-    return [{**asdict(one), "bytes": size} for one, size in ordered]
+            found[line] += int(block["size"])
+    return [{**asdict(one), "bytes": size} for one, size in found.most_common()]
 
 
 def _blocks(devices: Collection[str] = ()) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:

@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType
 
+from graphsafe.capture.shared.classify import span_of
 from graphsafe.capture.shared.frames import call_site, position_in
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.outputs import Overwritten
-from graphsafe.run.child.source import place_in_file, tree_of_code, unchanged
+from graphsafe.run.child.source import tree_of_code, unchanged
 
 _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
 "Statements that only keep the elements of a tuple or a list."
@@ -78,7 +79,7 @@ def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
             for call in unchanged(part):
                 same = [one for one in later if ast.unparse(one.func) == ast.unparse(call.func)]
                 for one in same:
-                    found.setdefault(place_in_file(call), {})[place_in_file(one)] = getattr(node, "lineno", 0)
+                    found.setdefault(span_of(call), {})[span_of(one)] = getattr(node, "lineno", 0)
     return found
 
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import call_site, is_user_file, user_frames
+from graphsafe.capture.shared.frames import call_site, is_user_file, user_frames, user_frames_now
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import Origin, Scope, line_with
-from graphsafe.run.child.names import elements_of, locals_of, storage_number, storage_numbers, user_frames_now
+from graphsafe.run.child.names import elements_of, locals_of, storage_number, storage_numbers
 from graphsafe.run.child.results.built import building_line
 from graphsafe.run.child.source import base_of, file_tree, lines_of
 

@@ -13,6 +13,7 @@ from graphsafe.capture.device.sim.nodes import SimStream
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.device.structures import copy_of
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import storage_numbers
@@ -92,13 +93,10 @@ def _queued(
 
     A copy that changes the type or the order of the numbers is left out: PyTorch first makes another copy on the host.
     """
-    if name == "aten::copy_":
-        target, source = args[:2]
-        is_queued = args[2] if len(args) > 2 else kwargs.get("non_blocking")
-    elif name == "aten::_to_copy" and outputs:
-        target, source, is_queued = outputs[0], args[0], kwargs.get("non_blocking")
-    else:
+    if name != "aten::copy_" and (name != "aten::_to_copy" or not outputs):
         return None
+    source, given, is_queued = copy_of(name, args, kwargs)
+    target = outputs[0] if given is None else given
     if not is_queued or index_of(target) == HOST or not is_pinned(source) or not source.is_contiguous():
         return None
     return (source, index_of(target)) if target.dtype == source.dtype and target.shape == source.shape else None
