@@ -142,6 +142,8 @@ class ComparedRounds:
     number: int = 0
     varied: int = 0
     "The number of rounds, of those that begin with the same state, whose eager outputs differ from the first round's."
+    is_faithful: bool = False
+    "Whether each round began with all that the refresh had done before."
     checks: tuple[Check, ...] = ()
     error: Error | None = None
     "The failure of a round after a replay. The same round after an eager step succeeds."

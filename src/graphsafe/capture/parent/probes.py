@@ -158,7 +158,7 @@ def with_rounds(replay: Replay, answers: ComparedRounds) -> Replay:
     return with_checks(replay, tuple(check for check in checks if check.result in ("different", None)))
 
 
-def with_tested_paths(probes: Probes) -> Probes:
+def with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
     """Return the probes without those other paths of further steps that rounds of the refresh have tested.
 
     Eager rounds run the step's Python code, so a step that takes another path there is compared with a replay, which
@@ -166,9 +166,9 @@ def with_tested_paths(probes: Probes) -> Probes:
     that eager steps leave out. Twin captures that differ for the same reason then prove nothing.
     """
     replay, horizon, twin = probes.replay, probes.horizon, probes.twin
-    if horizon.departure is None or replay.status != "pass":
+    if horizon.departure is None or replay.status != "pass" or not rounds.is_faithful:
         return probes
-    tested = (replay.rounds or 0) - _MARGIN
+    tested = rounds.number - _MARGIN
     departures = horizon.departure, *horizon.further
     untested = [one for one in departures if one.under != "further steps" or one.what == "memory" or one.step > tested]
     if untested:

@@ -330,8 +330,9 @@ class Run:
         for child in children:
             self._ended(child)
         end = (children or [self._run(self._job(name)) for name in names])[-1].ended
-        replay = with_rounds(self._probes.replay, self._answers[ComparedRounds])
-        self._probes = with_tested_paths(replace(self._probes, replay=replay))
+        rounds = self._answers[ComparedRounds]
+        replay = with_rounds(self._probes.replay, rounds)
+        self._probes = with_tested_paths(replace(self._probes, replay=replay), rounds)
         if end.how != "done":
             self.limits.append(Limit("rounds", self.request.called, f"further rounds were not compared: {end.why}"))
 

@@ -7,9 +7,10 @@ eager steps in many more rounds than new inputs alone would need. The eager roun
 Before the rounds, both children do exactly the same.
 
 In the first rounds, state that steps change on the device is put back before each round, so that positions do not run
-out of their buffers. Before some of these rounds an event of the target happens, and each event happens twice: the
-second time, the event or a later refresh may act differently. In a few further rounds the device is busy while the host
-goes on. They expose a refresh that should wait for the step and does not.
+out of their buffers. So are integers that the refresh changes; other values stay as the refresh leaves them. Before
+some of these rounds an event of the target happens, and each event happens twice: the second time, the event or a later
+refresh may act differently. In a few further rounds the device is busy while the host goes on. They expose a refresh
+that should wait for the step and does not.
 
 If eager steps repeat bit for bit, the last rounds are continued rounds: each starts from the state that the round
 before left, as in a program. A refresh may then read what steps count on the device. The continued rounds stop when an
@@ -19,7 +20,7 @@ eager step fails.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,9 @@ class Rounds:
     """The results of the eager rounds."""
 
     put_back: Sequence[str]
-    "State that steps change in place. It is put back before each of these rounds."
+    "State that steps change in place, and integers that the refresh changes. It is put back before each round."
+    is_faithful: bool = False
+    "Whether the refresh wrote nothing that is put back, so that each round shows all that it did before."
     steps: Sequence[StepResult] = ()
     is_whole: bool = False
     "Whether no round failed or was left out, so that another child can reach the state after them."
@@ -84,6 +87,17 @@ class DeviceStateCopy:
         # Keep no other tensors alive, so that a tensor which a refresh drops is freed.
         tensors = {path: reached[path] for path in paths if path in reached}
         self._pairs = [(tensors[path], values) for path, values in copies_of(session.device, tensors).items()]
+        self.is_refreshed = False
+        "Whether a refresh has written such state."
+
+    def refresh(self, number: int) -> None:
+        """Call the refresh of a round. Note whether it writes this state."""
+        before = self._versions()
+        self._session.put_inputs(number)
+        self.is_refreshed = self.is_refreshed or self._versions() != before
+
+    def _versions(self) -> list[int | None]:
+        return [None if tensor.is_inference() else tensor._version for tensor, _ in self._pairs]
 
     def put_back(self, in_order: bool = False) -> None:
         """Put the values back. With `in_order`, put back only what the device itself can put back, after the work that
@@ -156,37 +170,52 @@ def run(job: Job, channel: Channel) -> None:
         # The program itself runs plain steps. But if the two kinds of steps differ by rounding, only steps along the
         # path of captures use the same kernels as replays.
         session.capture_path = reference.rounding is not None and not reference.refused
+        changed = {path for step in reference.steps for path in step.values}
+        written: set[str] = set()
         for k in (*range(1, REPLAYS + 1), PAIR):
             session.put_inputs(k)
-            session.path_step()
+            written |= _written(session, changed)
         before = reachable_state(session.subject).tensors
-        session.path_step()
+        written |= _written(session, changed)
         after = reachable_state(session.subject).tensors
-        changed = {path for step in reference.steps for path in step.values}
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
         # If a step binds a name to a new tensor, nothing uses the old one, so only tensors that keep their identity are
         # put back.
-        rounds = Rounds(sorted(path for path in changed & after.keys() if after[path] is before.get(path)))
+        kept_paths = [path for path in changed & after.keys() if after[path] is before.get(path)]
+        rounds = Rounds(sorted(path for path in kept_paths if path in written or not after[path].is_floating_point()))
         kept = DeviceStateCopy(session, rounds.put_back)
-        rounds.steps, rounds.is_whole = _rounds(session, inputs_of_rounds(session, kept))
+        rounds.steps, rounds.is_whole = _rounds(session, inputs_of_rounds(session, kept), kept.refresh)
+        rounds.is_faithful = not kept.is_refreshed
         if rounds.is_whole:
             with contextlib.suppress(TargetError):
                 rounds.late = late_rounds(session, kept, lambda: session.path_step(wait=False))
         save_values(channel, ROUNDS, rounds)
         # The file above is saved first, so that a device that fails from here on takes nothing away.
         if rounds.is_whole and can_compare_continued(session, reference):
-            save_values(channel, GOING_ON, _rounds(session, inputs_of_continued_rounds(kept))[0])
+            save_values(channel, GOING_ON, _rounds(session, inputs_of_continued_rounds(kept), session.put_inputs)[0])
 
 
-def _rounds(session: Session, inputs: Iterator[int]) -> tuple[list[StepResult], bool]:
+def _written(session: Session, paths: Set[str]) -> set[str]:
+    """Run a step, and return those of these paths whose values it changes."""
+    before = _digests(session, paths)
+    session.path_step()
+    return {path for path, digest in _digests(session, paths).items() if before.get(path) != digest}
+
+
+def _digests(session: Session, paths: Set[str]) -> dict[str, str]:
+    tensors = reachable_state(session.subject).tensors
+    return session.device.digests({path: tensors[path] for path in paths & tensors.keys()})
+
+
+def _rounds(session: Session, inputs: Iterator[int], refresh: Callable[[int], None]) -> tuple[list[StepResult], bool]:
     """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of rounds is
     cut to a power of two. Return the rounds, and whether no round failed or was cut."""
     steps: list[StepResult] = []
     time_left, held = TimeLeft(_CPU_SECONDS[session.device.evidence], _SECONDS), 0
     try:
         for number in inputs:
-            step = _round(session, number)
+            step = _round(session, number, refresh)
             if session.ranks.any(step is None) or step is None:
                 return steps, False
             steps.append(step)
@@ -200,10 +229,10 @@ def _rounds(session: Session, inputs: Iterator[int]) -> tuple[list[StepResult], 
     return steps, True
 
 
-def _round(session: Session, number: int) -> StepResult | None:
+def _round(session: Session, number: int, refresh: Callable[[int], None]) -> StepResult | None:
     """Run one round. Return None if it fails: a real program would have reset a position before."""
     try:
-        session.put_inputs(number)
+        refresh(number)
         outputs = session.outputs_of(session.path_step())
     except TargetError:
         return None

@@ -8,8 +8,10 @@ changing.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 
 import torch
@@ -37,6 +39,7 @@ _EARLY = 3
 """In this many first steps, changed numbers and memory are ignored. Twin captures cover them, and also check whether
 such a change has an effect."""
 _SEED = 50_000
+_NUMBER = re.compile(r"-?(\d|inf\b|nan\b|True\b|False\b)")
 _CLOCK_STEPS = 2
 _MOST_PATHS = 64
 "At most this many other paths of further steps are told apart. A step with more of them depends on a changing number."
@@ -166,13 +169,22 @@ class _Ahead:
         refresh can show whether it computes the same. A step that uses other memory cannot be tested so: the memory
         of the capture may be freed, and still hold the same values."""
         departure, session = self._departure, self._session
-        if departure is None or departure.what == "memory":
+        if departure is None or departure.what == "memory" or not self._texts(self._path) <= self._known_texts:
             return False
         if session.subject.refresh is None or session.ranks.size > 1 or len(self._paths) >= _MOST_PATHS:
             return False
         self._paths.setdefault(tuple(self._path), departure)
         self._departure = None
         return True
+
+    @functools.cached_property
+    def _known_texts(self) -> Set[str]:
+        return self._texts(operation for operation, _ in self._expected)
+
+    def _texts(self, path: Iterable[Operation]) -> Set[str]:
+        """Return the settings of kernels, the sources of random numbers and other texts among the arguments. The
+        simulated device computes the same with other settings, so its rounds do not test them."""
+        return {one for operation in path for one in operation.numbers if not _NUMBER.match(one)}
 
     def _is_known_path(self) -> bool:
         """Return whether a further step took the current step's path before. The departure is then forgotten."""

@@ -67,7 +67,8 @@ class _Compared:
         kept = DeviceStateCopy(self._session, rounds.put_back)
         try:
             self._compare(rounds.steps, inputs_of_rounds(self._session, kept))
-            self._result = replace(self._result, varied=_varied(rounds.steps[: self._result.number]))
+            varied = _varied(rounds.steps[: self._result.number])
+            self._result = replace(self._result, varied=varied, is_faithful=rounds.is_faithful)
             if rounds.late:
                 self._result = replace(self._result, late=self._compare_late(kept, rounds.late))
             goes = rounds.is_whole and can_compare_continued(self._session, self._reference) and not self._differs
