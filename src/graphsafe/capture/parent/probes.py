@@ -168,16 +168,16 @@ def with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
     replay, horizon, twin = probes.replay, probes.horizon, probes.twin
     if horizon.departure is None or replay.status != "pass" or not rounds.is_faithful:
         return probes
-    tested = rounds.number - _MARGIN
-    departures = horizon.departure, *horizon.further
-    untested = [one for one in departures if one.under != "further steps" or one.what == "memory" or one.step > tested]
+    untested = [one for one in horizon.paths if one.step > rounds.number - _MARGIN]
+    if horizon.last is not None:
+        untested.append(horizon.last)
     if untested:
         return replace(probes, horizon=replace(horizon, steps=untested[0].step - 1, departure=untested[0]))
     if twin.status == "fail":
         if not twin.changes or any(one.kind != "attribute" for one in twin.changes):
             return probes
         twin = replace(twin, status="pass", causes=(), changes=())
-    found = replace(horizon, status="pass", departure=None, other_paths=len(departures))
+    found = replace(horizon, status="pass", departure=None, other_paths=len(horizon.paths))
     return replace(probes, horizon=found, twin=twin)
 
 

@@ -49,8 +49,10 @@ class Horizon(Probe):
     other_paths: int | None = later()
     """The number of other paths that further steps took. Replays were compared with steps on these paths, in rounds of
     the refresh, and the results are equal, so the paths do not make the probe fail."""
-    further: tuple[Departure, ...] = unreported(())
-    "The first departure of each other path that further steps took after the first departure."
+    paths: tuple[Departure, ...] = unreported(())
+    "The first departure of each other path that further steps took and that rounds can test."
+    last: Departure | None = unreported()
+    "The departure after which no further steps ran."
     files_read: tuple[str, ...] | None = later(())
     """Files that later steps read.
 

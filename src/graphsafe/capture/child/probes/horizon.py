@@ -194,16 +194,17 @@ class _Ahead:
         return True
 
     def _ended(self, held: int, reason: str | None = None) -> Horizon:
-        first, *further = self._paths.values() or (None,)
-        if first is None:
+        paths = tuple(self._paths.values())
+        if not paths:
             return Horizon("pass", reason, steps=held)
-        return Horizon("fail", reason, steps=first.step - 1, departure=first, further=tuple(further))
+        return Horizon("fail", reason, steps=paths[0].step - 1, departure=paths[0], paths=paths)
 
     def _departed(self, held: int) -> Horizon:
         if self._departure is None:
             return Horizon("pass", "another rank's step differs from its capture, so no further steps run", steps=held)
-        first, *further = *self._paths.values(), self._departure
-        return Horizon("fail", steps=min(held, first.step - 1), departure=first, further=tuple(further))
+        paths = tuple(self._paths.values())
+        first = (*paths, self._departure)[0]
+        return Horizon("fail", steps=min(held, first.step - 1), departure=first, paths=paths, last=self._departure)
 
     def _change_host_values(self) -> None:
         """Change inputs on the host, and host memory into which the step's device operations write."""
