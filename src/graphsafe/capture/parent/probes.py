@@ -141,32 +141,34 @@ def with_events(replay: Replay, answers: Answers, expected: int, why: str) -> Re
     return replay
 
 
-def with_rounds(replay: Replay, answers: ComparedRounds) -> Replay:
-    """Return the probe with the results of further rounds. Rounds that fail or differ change the verdict, and rounds
+def with_rounds(probes: Probes, rounds: ComparedRounds) -> Probes:
+    """Return the probes with the results of further rounds. Rounds that fail or differ change the verdict, and rounds
     whose inputs changed count if no other inputs did. The number of rounds is always reported."""
-    replay = replace(replay, rounds=answers.number)
+    replay = replace(probes.replay, rounds=rounds.number)
     if not replay.varied and replay.rng_law == "skipped":
         # A refresh may change the inputs only in every twentieth round. Without random numbers, nothing else differs
         # between rounds that begin with the same state.
-        replay = replace(replay, varied=answers.varied)
-    if answers.error is not None:
-        return replace(replay, status="fail", first_error=answers.error)
+        replay = replace(replay, varied=rounds.varied)
+    if rounds.error is not None:
+        return replace(probes, replay=replace(replay, status="fail", first_error=rounds.error))
     checks = (
-        *(replace(check, name=check.name + IN_LATER_ROUND) for check in answers.checks),
-        *(replace(check, name=check.name + BEHIND_HOST) for check in answers.late),
+        *(replace(check, name=check.name + IN_LATER_ROUND) for check in rounds.checks),
+        *(replace(check, name=check.name + BEHIND_HOST) for check in rounds.late),
     )
-    return with_checks(replay, tuple(check for check in checks if check.result in ("different", None)))
+    replay = with_checks(replay, tuple(check for check in checks if check.result in ("different", None)))
+    probes = replace(probes, replay=replay)
+    return _with_tested_paths(probes, rounds) if replay.status == "pass" and rounds.is_faithful else probes
 
 
-def with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
+def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
     """Return the probes without those other paths of further steps that rounds of the refresh have tested.
 
     Eager rounds run the step's Python code, so a step that takes another path there is compared with a replay, which
     repeats the captured path. If the results are equal, the captured path serves for both, as for a penalty of one
     that eager steps leave out. Twin captures that differ for the same reason then prove nothing.
     """
-    replay, horizon, twin = probes.replay, probes.horizon, probes.twin
-    if horizon.departure is None or replay.status != "pass" or not rounds.is_faithful:
+    horizon, twin = probes.horizon, probes.twin
+    if horizon.departure is None:
         return probes
     untested = [one for one in horizon.paths if one.step > rounds.number - _MARGIN]
     if horizon.last is not None:

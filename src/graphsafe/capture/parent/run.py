@@ -32,7 +32,6 @@ from graphsafe.capture.parent.probes import (
     with_events,
     with_reference,
     with_rounds,
-    with_tested_paths,
 )
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
@@ -330,9 +329,7 @@ class Run:
         for child in children:
             self._ended(child)
         end = (children or [self._run(self._job(name)) for name in names])[-1].ended
-        rounds = self._answers[ComparedRounds]
-        replay = with_rounds(self._probes.replay, rounds)
-        self._probes = with_tested_paths(replace(self._probes, replay=replay), rounds)
+        self._probes = with_rounds(self._probes, self._answers[ComparedRounds])
         if end.how != "done":
             self.limits.append(Limit("rounds", self.request.called, f"further rounds were not compared: {end.why}"))
 

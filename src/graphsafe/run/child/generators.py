@@ -20,9 +20,9 @@ import torch
 from graphsafe.capture.shared.frames import call_site, is_user_file
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.assigning import assigning_line
-from graphsafe.run.child.frozen.origins import callee, is_seeding, running_in
+from graphsafe.run.child.frozen.origins import callee, running_in
 from graphsafe.run.child.names import attributes_of, locals_of, weak_to
-from graphsafe.run.child.source import function_of, outer_loop, tree_of_code
+from graphsafe.run.child.source import function_of, is_seeding, outer_loop, tree_of_code
 from graphsafe.run.part import Facts
 
 _REGISTERED = "_graphsafe_registered"

@@ -15,6 +15,7 @@ from graphsafe.report.source import file_lines
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SEEDING = ("manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all", "set_state", "set_offset")
 _BLOCKS = ("body", "orelse", "finalbody")
 
 
@@ -272,3 +273,8 @@ def loop_around(path: str, line: int) -> tuple[int, int] | None:
     line."""
     found = innermost(path, line, *_LOOPS, *_FUNCTIONS)
     return (found.lineno, found.end_lineno or found.lineno) if isinstance(found, _LOOPS) else None
+
+
+def is_seeding(node: ast.AST) -> bool:
+    """Return whether a node calls a method that sets the seed or the state of a random generator."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SEEDING

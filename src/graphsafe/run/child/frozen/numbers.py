@@ -23,13 +23,12 @@ from graphsafe.run.child.frozen.origins import (
     Origin,
     Scope,
     attribute_or_property,
-    is_seeding,
     scope_of,
 )
 from graphsafe.run.child.frozen.variables import Variable
 from graphsafe.run.child.host_draws import draws
 from graphsafe.run.child.names import elements_of
-from graphsafe.run.child.source import captured_statements, is_read
+from graphsafe.run.child.source import captured_statements, is_read, is_seeding
 
 _MOST_NODES = 20_000
 "At most this many syntax nodes are followed in one capture."

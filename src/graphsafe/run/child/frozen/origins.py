@@ -50,7 +50,6 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
-_SEEDING = ("manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all", "set_state", "set_offset")
 _PURE = {one.__name__: one for one in (int, float, bool, min, max, abs, round, len)}
 
 
@@ -398,8 +397,3 @@ _RULES: dict[type[ast.AST], Any] = {
     ast.Compare: Scope._operation,
     ast.Call: Scope._call,
 }
-
-
-def is_seeding(node: ast.AST) -> bool:
-    """Return whether a node calls a method that sets the seed or the state of a random generator."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SEEDING
