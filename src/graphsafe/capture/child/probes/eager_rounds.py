@@ -19,7 +19,6 @@ eager step fails.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -188,8 +187,10 @@ def run(job: Job, channel: Channel) -> None:
         rounds.steps, rounds.is_whole = _rounds(session, inputs_of_rounds(session, kept), kept.refresh)
         rounds.is_faithful = not kept.is_refreshed
         if rounds.is_whole:
-            with contextlib.suppress(TargetError):
+            try:
                 rounds.late = late_rounds(session, kept, lambda: session.path_step(wait=False))
+            except TargetError:  # the other child does not run these rounds, so its state would differ
+                rounds.is_whole = False
         save_values(channel, ROUNDS, rounds)
         # The file above is saved first, so that a device that fails from here on takes nothing away.
         if rounds.is_whole and can_compare_continued(session, reference):
