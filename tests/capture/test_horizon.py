@@ -79,3 +79,17 @@ def test_a_cause_that_is_named_is_not_blamed_again(prove: Prove, name: str, code
     (report,) = prove([f"{target}:build"], "sim")
     assert report["verdict"] == "not-ready"
     assert sorted(codes_of(report, "error")) == codes
+
+
+def test_another_path_that_rounds_compared_is_harmless_and_no_other(prove: Prove) -> None:
+    names = ("neutral", "neutral_until", "held")
+    neutral, until, held = prove([f"{TARGETS}/later.py:build_{name}" for name in names], "sim")
+    assert (neutral["verdict"], probes_of(neutral)["horizon"]["other_paths"]) == ("ready", 1)
+    assert (until["verdict"], codes_of(until, "error")) == ("not-ready", ["GS702"])
+    assert probes_of(until)["horizon"]["departure"]["step"] >= 400 - 8
+    assert held["verdict"] == "not-ready"
+
+
+def test_a_refresh_that_seldom_changes_the_data_is_enough(prove: Prove) -> None:
+    (report,) = prove([f"{TARGETS}/later.py:build_seldom"], "sim")
+    assert report["verdict"] == "ready" and probes_of(report)["replay"]["varied"] > 100

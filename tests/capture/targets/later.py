@@ -412,3 +412,70 @@ def build_timer(device: torch.device) -> Built:
     timer.daemon = True
     timer.start()
     return lambda x: x * 3 if over.is_set() else x * 2, (_x(device),)
+
+
+class _Penalties:
+    """Divides by penalties, which an eager step leaves out if all of them are one."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.values, self.any = torch.ones(8, device=device), True
+
+    def set(self, k: int, row: int) -> None:
+        self.values[row].fill_(1.5 if k % 9 == 0 else 1.0)
+        self.any = k % 9 == 0
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x / self.values if self.any else x
+
+
+def build_neutral(device: torch.device) -> graphsafe.Step:
+    """Sound: the captured path serves also for steps without penalties."""
+    step = _Penalties(device)
+
+    def refresh(args: Any, kwargs: Any, k: int) -> None:
+        step.set(k, 3)
+        args[0].copy_(torch.randn(8))
+
+    return graphsafe.Step(step, (_x(device),), refresh=refresh)
+
+
+def build_neutral_until(device: torch.device) -> graphsafe.Step:
+    """From the 400th refresh on, steps without the flag compute something else. No round on this path was compared."""
+    step = _Penalties(device)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return step(x) if refreshed[0] < 400 else x + 1
+
+    def refresh(args: Any, kwargs: Any, k: int) -> None:
+        refreshed[0] = k
+        step.set(k, 3)
+        args[0].copy_(torch.randn(8))
+
+    refreshed = [0]
+    return graphsafe.Step(forward, (_x(device),), refresh=refresh)
+
+
+def build_held(device: torch.device) -> graphsafe.Step:
+    """For some steps, a copy of the weight is held while the refresh changes the weight."""
+    weight, held = torch.ones(8, device=device), list[torch.Tensor]()
+
+    def refresh(args: Any, kwargs: Any, k: int) -> None:
+        args[0].copy_(torch.randn(8))
+        weight.mul_(0.98)
+        held[:] = (held or [weight.clone()]) if 20 <= k < 50 else []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x * held[0] if held else x * weight.abs()
+
+    return graphsafe.Step(step, (_x(device),), refresh=refresh)
+
+
+def build_seldom(device: torch.device) -> graphsafe.Step:
+    """Sound: only each twentieth refresh changes the data."""
+    x = _x(device)
+
+    def refresh(args: Any, kwargs: Any, k: int) -> None:
+        if k % 20 == 0:
+            args[0].copy_(torch.randn(8))
+
+    return graphsafe.Step(lambda x: x * 2, (x,), refresh=refresh)
