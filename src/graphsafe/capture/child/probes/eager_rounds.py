@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.expected import Expected, StepResult
+from graphsafe.capture.child.lines.overwritten import PartsKept
 from graphsafe.capture.child.probes.capture import given_reference
 from graphsafe.capture.child.probes.events import fire
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
@@ -69,7 +70,7 @@ class Rounds:
     put_back: Sequence[str]
     "State that steps change in place, and integers that the refresh changes. It is put back before each round."
     is_faithful: bool = False
-    "Whether the refresh wrote nothing that is put back, so that each round shows all that it did before."
+    "Whether putting state back undoes nothing that the refresh did, so that each round shows all that it did before."
     steps: Sequence[StepResult] = ()
     is_whole: bool = False
     "Whether no round failed or was left out, so that another child can reach the state after them."
@@ -87,16 +88,13 @@ class DeviceStateCopy:
         tensors = {path: reached[path] for path in paths if path in reached}
         self._pairs = [(tensors[path], values) for path, values in copies_of(session.device, tensors).items()]
         self.is_refreshed = False
-        "Whether a refresh has written such state."
+        "Whether a refresh has written such state, and has not overwritten it as a whole."
 
     def refresh(self, number: int) -> None:
-        """Call the refresh of a round. Note whether it writes this state."""
-        before = self._versions()
-        self._session.put_inputs(number)
-        self.is_refreshed = self.is_refreshed or self._versions() != before
-
-    def _versions(self) -> list[int | None]:
-        return [None if tensor.is_inference() else tensor._version for tensor, _ in self._pairs]
+        """Call the refresh of a round. Note whether its work is lost when this state is put back."""
+        with PartsKept(tensor for tensor, _ in self._pairs) as seen:
+            self._session.put_inputs(number)
+        self.is_refreshed = self.is_refreshed or seen.is_found
 
     def put_back(self, in_order: bool = False) -> None:
         """Put the values back. With `in_order`, put back only what the device itself can put back, after the work that
