@@ -76,7 +76,10 @@ class Replay(Probe):
     path with plain eager steps.
     """
     varied: int | None = None
-    "The number of replays in which the changed inputs changed the reference's outputs or state."
+    """The number of replays in which the changed inputs changed the reference's outputs or state.
+
+    If there is none, it is the number of rounds of the refresh in which they did.
+    """
     unvaried: tuple[str, ...] | None = None
     """The inputs that could not be given new values and on which the outputs may depend.
 
