@@ -323,13 +323,29 @@ def _registered(call: ast.Call, owner: str) -> Iterator[str]:
     """Yield the name in a call such as `self.register_buffer("name", …)` or `setattr(self, "name", …)`."""
     function = call.func
     first = call.args[0] if call.args else None
+    made: ast.expr | None = None
     if attribute_of(function, owner) in _REGISTERING:
-        if isinstance(first, ast.Constant) and isinstance(first.value, str):
-            yield first.value
+        made = first
     elif isinstance(function, ast.Name) and function.id == "setattr" and len(call.args) == 3:
-        name = call.args[1]
-        if isinstance(first, ast.Name) and first.id == owner and isinstance(name, ast.Constant):
-            yield str(name.value)
+        made = call.args[1] if isinstance(first, ast.Name) and first.id == owner else None
+    name = name_made_by(made) if made is not None else None
+    if name is not None:
+        yield name
+
+
+def name_made_by(node: ast.expr) -> str | None:
+    """Return the name that an expression makes, with `*` for parts that vary: `table*` for `f"table{i}"` and for
+    `"table" + str(i)`. All such names count as one attribute. Return None if no part is visible."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        parts = [name_made_by(part) or "*" for part in node.values]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [name_made_by(node.left) or "*", name_made_by(node.right) or "*"]
+    else:
+        return None
+    name = "".join(parts)
+    return name if name.strip("*") else None
 
 
 def captures(node: ast.AST) -> bool:
