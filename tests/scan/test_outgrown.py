@@ -180,3 +180,19 @@ def test_an_entry_that_the_next_step_joins_with_its_own_tensor_grows(
     told = found(tmp_path, ENTRY.format(line=line, state=state, first=first))
     assert [code for code, _, _ in told] == expected
     assert [at for _, _, at in told] == [line, 'state["keys"] = k.view(2, 8, -1, 8)'][: len(expected)]
+
+
+@pytest.mark.parametrize(("passed", "expected"), [("state=self.state", ["GS402", "GS703"]), ("", [])])
+def test_a_dict_that_no_caller_passes_does_not_grow(tmp_path: Path, passed: str, expected: list[str]) -> None:
+    source = textwrap.dedent(ENTRY).format(line="k = torch.cat([old, k], dim=1)", state="state=None", first="pass")
+    model = f"""\
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.state = Attention(), {{}}
+
+    def forward(self, x):
+        return self.attention(x, x, {passed})
+"""
+    assert [code for code, _, _ in found(tmp_path, source + model)] == expected

@@ -8,14 +8,17 @@ state["key"] = k.view(shape)
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.domain.values import Value, as_tensor, confidence_of
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
+from graphsafe.scan.state.provenance import all_bound
 from graphsafe.scan.state.replaced_values import CONVERSIONS, JOINING
 from graphsafe.scan.symbols.blocks import Definition
-from graphsafe.scan.symbols.index import dotted, elements
+from graphsafe.scan.symbols.index import dotted, elements, is_none
+from graphsafe.scan.symbols.project_files import Files
 
 _VIEWS = CONVERSIONS | {"transpose", "permute", "detach"}
 
@@ -28,9 +31,37 @@ def put(frame: Frame, target: ast.Subscript, value: Value) -> None:
     text = source_text(target)
     joined = _grown(frame.node).get((text, target.lineno))
     if joined is not None:
-        confidence = confidence_of(tensor, certain)
+        is_given = not isinstance(target.value, ast.Name) or _may_be_given(frame, target.value.id)
+        confidence = confidence_of(tensor, certain) if is_given else "possible"
         frame.emit("Alloc", "growing", joined, confidence, expr=text)
         frame.emit("AttrWrite", "rebound", target, confidence, expr=text, attribute=text)
+
+
+def _may_be_given(frame: Frame, holder: str) -> bool:
+    """Return whether a caller may pass the dict, or the object in which the function finds it. No caller does if the
+    default is None and no file of the project names the parameter in a call."""
+    calls = (bound for bound in all_bound(frame, holder) if isinstance(bound, ast.Call))
+    names = {holder, *(one.id for call in calls for one in call.args if isinstance(one, ast.Name))}
+    assert frame.node is not None
+    return all(_is_named(frame.project.files, name) for name in sorted(names & _optional(frame.node)))
+
+
+def _is_named(files: Files, parameter: str) -> bool:
+    passed = re.compile(rf"\b{parameter}=(?!None\b|=)".encode())
+    return files.table(
+        f"passes {parameter}", lambda: any(passed.search(files.data(path) or b"") is not None for path in files.names)
+    )
+
+
+def _optional(function: Definition) -> set[str]:
+    """Return the parameters whose default is None."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    defaults = [
+        *zip(positional[::-1], given.defaults[::-1], strict=False),
+        *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+    ]
+    return {one.arg for one, default in defaults if default is not None and is_none(default)}
 
 
 @memoize_on_node
