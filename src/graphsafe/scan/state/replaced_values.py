@@ -113,14 +113,17 @@ def keeps_largest(node: ast.expr | None, text: str) -> bool:
     )
 
 
-def reads_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
-    """Return whether an expression contains `getattr(owner, name)`."""
+def reads_by_name(frame: Frame, node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
+    """Return whether an expression contains `getattr(owner, name)`, or a local name for it."""
     wanted = source_text(owner), source_text(name)
+    # `h = getattr(self, name); h = cell(x, h)` has two assignments.
+    parts = (inner for part in _with_locals(frame, node) for inner in _with_locals(frame, part))
     return any(
         dotted(inner.func) == "getattr"
         and len(inner.args) > 1
         and (source_text(inner.args[0]), source_text(inner.args[1])) == wanted
-        for inner in inside(node, ast.Call)
+        for part in parts
+        for inner in inside(part, ast.Call)
     )
 
 
