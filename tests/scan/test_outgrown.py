@@ -1,4 +1,4 @@
-"""Buffers that a step replaces when they are too small, and deques of a fixed length. Nothing grows in each step."""
+"""Buffers replaced when they are too small, deques of a fixed length, and entries that grow in each step."""
 
 from __future__ import annotations
 
@@ -146,3 +146,53 @@ DEQUE = """\
 def test_a_deque_of_a_fixed_length_moves_its_tensors(tmp_path: Path, bound: str, added: str, code: str) -> None:
     line = f"self.frames.append({added})"
     assert found(tmp_path, DEQUE.format(bound=bound, added=added)) == [(code, "error", line)]
+
+
+ENTRY = """\
+    class Attention(nn.Module):
+        def forward(self, q, k, {state}):
+            {first}
+            if "keys" in state:
+                old = state["keys"].view(2, -1, 64)
+                {line}
+            state["keys"] = k.view(2, 8, -1, 8)
+            return q @ k
+    """
+
+
+@pytest.mark.parametrize(
+    ("line", "state", "first", "expected"),
+    [
+        ("k = torch.cat([old, k], dim=1)", "state: dict[str, torch.Tensor]", "pass", ["GS402", "GS703"]),
+        ("k = torch.cat([old, k], dim=1)", "state", "pass", ["GS402", "GS703"]),
+        # a buffer of a fixed length
+        ("k = old.index_copy_(1, self.position, k)", "state", "pass", []),
+        # the dict is new in each step
+        ("k = torch.cat([old, k], dim=1)", "n", "state = {}", []),
+        ("k = torch.cat([old, k], dim=1)", "**state", "pass", []),
+        # a prefix, which no step leaves for the next
+        ("k = torch.cat([k, old], dim=1)", "state", "pass", []),
+    ],
+)
+def test_an_entry_that_the_next_step_joins_with_its_own_tensor_grows(
+    tmp_path: Path, line: str, state: str, first: str, expected: list[str]
+) -> None:
+    told = found(tmp_path, ENTRY.format(line=line, state=state, first=first))
+    assert [code for code, _, _ in told] == expected
+    assert [at for _, _, at in told] == [line, 'state["keys"] = k.view(2, 8, -1, 8)'][: len(expected)]
+
+
+@pytest.mark.parametrize(("passed", "expected"), [("state=self.state", ["GS402", "GS703"]), ("", [])])
+def test_a_dict_that_no_caller_passes_does_not_grow(tmp_path: Path, passed: str, expected: list[str]) -> None:
+    source = textwrap.dedent(ENTRY).format(line="k = torch.cat([old, k], dim=1)", state="state=None", first="pass")
+    model = f"""\
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.state = Attention(), {{}}
+
+    def forward(self, x):
+        return self.attention(x, x, {passed})
+"""
+    assert [code for code, _, _ in found(tmp_path, source + model)] == expected

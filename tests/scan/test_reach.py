@@ -283,6 +283,13 @@ def test_a_chain_names_the_line_that_calls_and_not_where_a_local_function_stands
         """,
         """\
         import torch
+        from engine import AttentionImpl
+        class CompressedAttentionImpl(AttentionImpl):
+            def do_kv_cache_update(self, layer, key, value, kv_cache, slot_mapping):
+                kv_cache[slot_mapping] = key * key.abs().max().item()
+        """,
+        """\
+        import torch
         from torch import nn
         class Base(nn.Module):
             def forward(self, x):
@@ -300,6 +307,7 @@ def test_a_chain_names_the_line_that_calls_and_not_where_a_local_function_stands
         "decorator",
         "mark",
         "engine entry point",
+        "engine entry point in a graph",
         "inherited forward",
     ],
 )

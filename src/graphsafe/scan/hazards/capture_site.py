@@ -25,6 +25,8 @@ _MOVES = frozenset("to cuda eval train half float double bfloat16 requires_grad_
 TEST = re.compile(r"(^|\.)test_")
 "Matches the names of test modules and test functions. Tests capture on one known device."
 WARM_UP = re.compile("warm", re.IGNORECASE)
+COMMENTED_OUT = re.compile(r"\s*#\s*(?:[\w, ]+ = )?([\w.]+)\(.*\)\s*$")
+"Matches a commented-out call. The group is the called name."
 CURRENT_DEVICE = re.compile(r"""["']cuda(:0)?["']|\.cuda\(\)|\bcurrent_device\(\)""")
 "Matches code that uses the current device. Device 0 is current from the start."
 ANOTHER_DEVICE = re.compile(
@@ -116,17 +118,19 @@ def _name(frame: Frame, call: ast.Call) -> str:
 def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
     """Return the confidence that the block calls a function that has not run before, or None if it may have run.
 
-    A caller may have warmed the function up. So any mention of a warm-up in the file counts. Callables among the
-    arguments count as warm, unless this function warms up something else, or warms up after the capture.
+    A caller may have warmed the function up. So any mention of a warm-up in the file counts, unless the warm-up is
+    commented out. Callables among the arguments count as warm, unless this function warms up something else, or warms
+    up after the capture.
     """
     captured = list(_calls(frame, node.body))
     if frame.node is None or not captured:
         return None
     if any(_is_new(frame.node, call.func, node.lineno) for call in captured):
         return "likely"
-    if frame.project.files.search(frame.path, WARM_UP):
-        return None
     names = {dotted(call.func) for call in captured}
+    disabled = not names.isdisjoint(_commented_out(frame, node.lineno))
+    if not disabled and frame.project.files.search(frame.path, WARM_UP):
+        return None
     others = [inner for inner in ast.walk(frame.node) if isinstance(inner, ast.Call)]
     before = [call for call in others if call.lineno < node.lineno]
     if names & {dotted(call.func) for call in before}:
@@ -136,7 +140,14 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     another = any(tuple(map(ast.unparse, call.args)) in arguments for call in before)
     made_here = stored_names(ast.walk(frame.node))
     alone = all(_is_called_once(frame, name) for name in names)
-    return "likely" if late or another or names & made_here or alone else "possible"
+    return "likely" if late or another or names & made_here or alone or disabled else "possible"
+
+
+def _commented_out(frame: Frame, line: int) -> set[str]:
+    """Return the names that commented-out lines in the function, before a line, would call: `# model(*inputs)`."""
+    lines = frame.project.files.source(frame.path).lines
+    before = lines[frame.node.lineno : line] if frame.node is not None else ()
+    return {found[1] for found in map(COMMENTED_OUT.match, before) if found is not None}
 
 
 def _is_new(function: Function, called: ast.expr, line: int) -> bool:

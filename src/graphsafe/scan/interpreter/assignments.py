@@ -37,7 +37,7 @@ from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import index_of, subscript_store
 from graphsafe.scan.models import protocols, torch_functions
-from graphsafe.scan.state import filled_once, writes
+from graphsafe.scan.state import filled_once, grown_entries, writes
 from graphsafe.scan.state.first_step import FIRST_STEP
 from graphsafe.scan.state.provenance import is_table_of_flag
 from graphsafe.scan.state.writes import write_item
@@ -250,6 +250,7 @@ class _Assignment:
         if any(type(option) is Dict and option.held_by == members.PARAM_GROUPS for option in options(owner)):
             frame.use_number(self.value, "operand", target)
         holder = dotted(target.value) or ""
+        grown_entries.put(frame, target, self.value)
         for option in options(owner):
             if type(option) is Dict or type(option) is Sequence:
                 self._put(target, option, key)

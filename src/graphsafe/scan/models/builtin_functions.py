@@ -41,7 +41,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import protocols, spelled_out, type_tests
 from graphsafe.scan.state import container_state, writes
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, name_made_by
 
 SLICE = RuntimeObject("slice")
 
@@ -222,15 +222,25 @@ def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) < 2:
         return UNKNOWN
     owner, name = arguments.positional[:2]
-    if type(name) is not Number or not isinstance(name.const, str):
-        return _one_of_fields(frame, node, owner)
+    asked = const_of(name)
+    if not isinstance(asked, str):
+        asked = name_made_by(node.args[1]) if len(node.args) > 1 else None
+        if asked is None or not all(_assigns(frame, option, asked) for option in options(owner)):
+            return _one_of_fields(frame, node, owner)
     base = dotted(node.args[0])
-    text = f"{base}.{name.const}" if base else None
-    found = join_all(frame.attribute(node, option, name.const, text) for option in options(owner))
+    text = f"{base}.{asked}" if base else None
+    found = join_all(frame.attribute(node, option, asked, text) for option in options(owner))
     if len(arguments.positional) > 2:
         default = arguments.positional[2]
         return default if type(found) is Unknown and const_of(default) is False else join(found, default)
     return found
+
+
+def _assigns(frame: Frame, owner: Value, name: str) -> bool:
+    """Return whether the class of an object assigns attributes with a name of this form, like `table*`."""
+    if type(owner) is not Instance:
+        return False
+    return any(name in facts.writers for _, facts in frame.project.own_classes(owner.ref))
 
 
 def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
@@ -259,6 +269,8 @@ def setattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) == 3:
         owner, name, value = arguments.positional
         named = const_of(name) if isinstance(const_of(name), str) else None
+        if named is None and not frame.hot and len(node.args) > 1:
+            named = name_made_by(node.args[1])
         writes.set_attribute(frame, node, owner, named, value)
     return NONE
 

@@ -13,6 +13,7 @@ from graphsafe.scan.state import first_step
 from graphsafe.scan.state.provenance import (
     all_bound,
     bound_expression,
+    bound_to,
     bound_unless_missing,
     has_alternative,
     read_for_values,
@@ -113,8 +114,18 @@ def keeps_largest(node: ast.expr | None, text: str) -> bool:
     )
 
 
-def reads_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
-    """Return whether an expression contains `getattr(owner, name)`."""
+def reads_by_name(frame: Frame, node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
+    """Return whether an expression contains `getattr(owner, name)`, or a local name for it. It does not if the line
+    runs only after a test finds no such attribute."""
+    asked = (bound_to(frame, test) for test in frame.lazy)
+    if any(bound is not None and _asks_by_name(bound, owner, name) for bound in asked):
+        return False
+    # `h = getattr(self, name); h = cell(x, h)` has two assignments.
+    parts = (inner for part in _with_locals(frame, node) for inner in _with_locals(frame, part))
+    return any(_asks_by_name(part, owner, name) for part in parts)
+
+
+def _asks_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
     wanted = source_text(owner), source_text(name)
     return any(
         dotted(inner.func) == "getattr"

@@ -65,7 +65,7 @@ def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, 
             frame.attributes.record(option.ref, name, value)
         elif name is not None:
             write_attribute(frame, option, name, dotted(holder) or "…", value, node, written)
-        elif frame.hot and reads_by_name(written, holder, node.args[1]):
+        elif frame.hot and reads_by_name(frame, written, holder, node.args[1]):
             # The attribute, whatever its name, is assumed to have had a similar value before.
             key, text = f"{option.ref}.{ast.unparse(node.args[1])}", ast.unparse(node)
             write(frame, key, text, value, value, node, written, augmented=True, borrowed=_is_passing(option))

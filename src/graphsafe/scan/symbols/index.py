@@ -33,6 +33,8 @@ GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 "Endings of the names of graph classes."
 
 _REGISTERING = frozenset("register_buffer register_parameter add_module register_module".split())
+_FIELDS = re.compile(r"%\d*[ds]|\{[^{}]*\}")
+"Matches the parts of a format that values replace."
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 "Methods that put values into a container."
 
@@ -323,13 +325,34 @@ def _registered(call: ast.Call, owner: str) -> Iterator[str]:
     """Yield the name in a call such as `self.register_buffer("name", …)` or `setattr(self, "name", …)`."""
     function = call.func
     first = call.args[0] if call.args else None
+    made: ast.expr | None = None
     if attribute_of(function, owner) in _REGISTERING:
-        if isinstance(first, ast.Constant) and isinstance(first.value, str):
-            yield first.value
+        made = first
     elif isinstance(function, ast.Name) and function.id == "setattr" and len(call.args) == 3:
-        name = call.args[1]
-        if isinstance(first, ast.Name) and first.id == owner and isinstance(name, ast.Constant):
-            yield str(name.value)
+        made = call.args[1] if isinstance(first, ast.Name) and first.id == owner else None
+    name = name_made_by(made) if made is not None else None
+    if name is not None:
+        yield name
+
+
+def name_made_by(node: ast.expr) -> str | None:
+    """Return the name that an expression makes, with `*` for parts that vary: `table*` for `f"table{i}"`, for
+    `"table" + str(i)` and for `"table%d" % i`. All such names count as one attribute. Return None if no part is
+    visible."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        parts = [name_made_by(part) or "*" for part in node.values]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [name_made_by(node.left) or "*", name_made_by(node.right) or "*"]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        parts = [_FIELDS.sub("*", name_made_by(node.left) or "")]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        parts = [_FIELDS.sub("*", name_made_by(node.func.value) or "")]
+    else:
+        return None
+    name = "".join(parts)
+    return name if name.strip("*") else None
 
 
 def captures(node: ast.AST) -> bool:

@@ -11,6 +11,7 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import kept, weights
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import MODEL, last_name
+from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.values import (
     ARRAY,
     NONE,
@@ -55,7 +56,7 @@ from graphsafe.scan.models import (
 )
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.state import grown_by_calls, writes
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, name_made_by
 from graphsafe.scan.symbols.overrides import is_abstract
 
 _MODEL = re.compile(rf"(^|[._])(?:{MODEL})$")
@@ -306,12 +307,17 @@ def _one_of(found: Seq[Value]) -> Value:
 def _register(frame: Frame, node: ast.Call, receiver: Instance, method: str, arguments: Arguments) -> None:
     name = arguments.get(0, "name")
     value = arguments.get(1, "tensor" if method == "register_buffer" else "param")
-    if type(name) is not Number or not isinstance(name.const, str) or value is None:
+    if value is None or name is None:
+        return
+    asked = const_of(name)
+    if not isinstance(asked, str) and not frame.hot and node.args:
+        asked = name_made_by(node.args[0])
+    if not isinstance(asked, str):
         return
     if frame.hot:
         written = node.args[1] if len(node.args) > 1 else None
         holder = dotted(node.func.value) if isinstance(node.func, ast.Attribute) else None
-        writes.write_attribute(frame, receiver, name.const, holder or "self", value, node, written)
+        writes.write_attribute(frame, receiver, asked, holder or "self", value, node, written)
         return
     tensor, _ = as_tensor(value)
     if tensor is not None:
@@ -319,7 +325,7 @@ def _register(frame: Frame, node: ast.Call, receiver: Instance, method: str, arg
         value = replace(tensor, where="device", literal=False, fresh=False, certain=True, maybe_host=False)
     elif type(value) is Unknown:
         value = Tensor()
-    frame.attributes.record(receiver.ref, name.const, value)
+    frame.attributes.record(receiver.ref, asked, value)
 
 
 def _super(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
