@@ -19,7 +19,7 @@ from graphsafe.scan.state.provenance import capacity_tests, has_alternative
 from graphsafe.scan.symbols.index import dotted
 
 _SELDOM = re.compile(
-    r"(^|_)every(_|$)|(^|_)(should|do|is|need|needs|time_to|must)_(log|sav|eval|valid|checkpoint|print|dump|plot|report)"
+    r"(^|_)every(_|$)|(^|_)(should|do|is|need|needs|time_to|must|perform)_(log|sav|eval|valid|checkpoint|print|dump|plot|report)"
 )
 "Matches names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
 _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
@@ -115,6 +115,8 @@ def asks_by_name(test: ast.expr) -> bool:
         is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
         counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
         return counts and (is_long or _is_interval(interval))
+    if isinstance(test, ast.Call) and any(map(_is_interval, test.args[1:])):
+        return True  # divisible_by(step, self.log_every)
     name = dotted(test.func if isinstance(test, ast.Call) else test) or ""
     return _SELDOM.search(name.rpartition(".")[2]) is not None
 
