@@ -1356,6 +1356,23 @@ def test_what_follows_the_import_of_a_package_for_other_cards_is_a_note(scan: Sc
 
 
 @pytest.mark.parametrize(
+    ("around", "codes"),
+    [
+        ("import torch_npu.contrib", []),
+        ("try:\n    import torch_npu\nexcept ImportError:\n    pass", ["GS101"]),
+        ("import torch_npus", ["GS101"]),
+    ],
+)
+def test_a_module_that_begins_with_such_an_import_is_for_other_cards(scan: Scan, around: str, codes: list[str]) -> None:
+    layer = """
+class Layer(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return x * x.max().item()
+"""
+    assert [code for code, _ in scan(around + "\n" + layer)] == codes
+
+
+@pytest.mark.parametrize(
     ("cls", "name", "codes"),
     [
         ("Kernel", "step.py", ["GS101"]),
