@@ -1743,3 +1743,20 @@ def test_a_dtype_that_a_function_of_torch_returns(scan: Scan, made: str) -> None
                 return self.table.to(dtype).sum()
         """
     assert scan(source) == []
+
+
+def test_keywords_that_are_bound_to_a_function_of_a_library(scan: Scan) -> None:
+    source = """\
+        from functools import partial
+
+        class Denoiser(nn.Module):
+            def __init__(self, device="cuda"):
+                super().__init__()
+                to_torch = partial(torch.tensor, dtype=torch.float32, device=device)
+                self.sigmas = to_torch([1.0] * 4)
+
+            def forward(self, sigma: torch.Tensor):
+                return sigma - self.sigmas.to(sigma.device)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace(", device=device", ""))] == ["GS301"]
