@@ -197,7 +197,7 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
         return None
     if write.keyed and write.augmented and write.key in flow.emptied:
         return None
-    uses = flow.uses(write.key)
+    uses = [use for use in flow.uses(write.key) if not _is_increment(use, write)]
     if write.borrowed:
         uses = [use for use in uses if use.kind == "index"]
     if write.key.startswith(host_clock.KEY):
@@ -211,6 +211,12 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     kinds = sorted({use.kind for use in uses})
     words = {"uses": lines or "in another file", "used_as": " and ".join(kinds)}
     return event_of(write, "AttrWrite", "host-state", "likely", None, **words)
+
+
+def _is_increment(use: Use, write: Write) -> bool:
+    """Return whether a use is only the old value in `group["step"] += 1`, which may be a tensor for all the scan
+    knows."""
+    return write.augmented and use.kind == "operand" and use.place == (write.key, write.path, write.span[0])
 
 
 def _is_cleared_flag(write: Write) -> bool:
