@@ -61,7 +61,7 @@ def events(log: StateLog) -> Iterator[Change]:
             [write for write in writes if write.outgrown] or [write for write in writes if write.grows] or writes
         ):
             event = (
-                growing(write, flow)
+                growing(write, flow, log)
                 or lazy_init(write, log)
                 or cached(write)
                 or host_state(write, flow, log)
@@ -128,14 +128,17 @@ def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
     return *plainness(event), event.kind, event.how, repr(event)
 
 
-def growing(write: Write, flow: StateFlow) -> Event | None:
-    """Return the event of a tensor or list that grows step by step, or of a buffer that is replaced by a larger one."""
+def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
+    """Return the event of a tensor or list that grows step by step, or of a buffer that is replaced by a larger one,
+    unless no step reads the buffer."""
     tensor = as_tensor(write.value)[0]
     if not write.grows or not _has_tensor(write.value) or (tensor is not None and tensor.ndim == 0):
         return None
     # A list to which a step appends may be emptied once per step.
     appended = write.keyed and write.augmented and write.key in flow.emptied
     confidence = "possible" if appended or write.past_maximum else _confidence(write.value)
+    if write.outgrown and write.key not in log.readers:
+        return None
     if write.outgrown:
         return event_of(write, "Alloc", "outgrown", confidence, "warning")
     return event_of(write, "Alloc", "appended" if write.keyed else "growing", confidence)
