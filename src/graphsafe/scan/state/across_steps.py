@@ -217,9 +217,10 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
 
 
 def _is_increment(use: Use, write: Write) -> bool:
-    """Return whether a use is only the old value in `group["step"] += 1`, which may be a tensor for all the scan
-    knows."""
-    return write.augmented and use.kind == "operand" and use.place == (write.key, write.path, write.span[0])
+    """Return whether a use is only the old value in `group["step"] += 1`, which counts as an operand because it may be
+    a tensor."""
+    is_count = write.augmented and type(write.value) is Unknown
+    return is_count and use.kind == "operand" and use.place == (write.key, write.path, write.span[0])
 
 
 def _is_cleared_flag(write: Write) -> bool:
