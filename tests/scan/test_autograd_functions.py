@@ -36,6 +36,27 @@ def test_saved_tensors_are_tensors(scan: Scan) -> None:
     assert scan(source) == [("GS102", "if mask.any():")]
 
 
+def test_a_tensor_of_sizes_that_the_forward_saves_is_on_the_host(scan: Scan) -> None:
+    source = """\
+        class Mix(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, count):
+                sizes = torch.tensor([count, 2])
+                ctx.save_for_backward(x, sizes)
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                x, sizes = ctx.saved_tensors
+                count = sizes[0].item()
+                return grad * x.chunk(count)[0], None
+        """
+    assert scan(source) == []
+    read = [("GS101", "count = sizes[0].item()")]
+    assert scan(source.replace("(x, sizes)", "(sizes, x)")) == read
+    assert read[0] in scan(source.replace("2])", "2], device=x.device)"))
+
+
 def test_an_annotation_that_only_names_tensors_of_one_form(scan: Scan) -> None:
     source = """\
         class Gramian(torch.Tensor):

@@ -239,6 +239,11 @@ def test_a_table_that_its_constructor_has_filled_seldom_grows(scan: Scan, begin:
         ("not torch.is_tensor(t)", []),
         ("not isinstance(t, torch.Tensor)", []),
         ("torch.is_tensor(t)", ["GS101"]),
+        ("self.step % self.options['log_every'] == 0 or self.step == self.steps - 1", []),
+        ("self.step % self.options['layers'] == 0 or self.step == self.steps - 1", ["GS101"]),
+        ("self.step % self.options['log_every'] == 0 or self.begins", ["GS101"]),
+        ("divides(self.options['log_every'], self.step)", ["GS101"]),
+        ("divides(self.step, self.options['log_every'])", []),
     ],
 )
 def test_a_branch_for_debugging_or_for_numbers(scan: Scan, test: str, codes: list[str]) -> None:

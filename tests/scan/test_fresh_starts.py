@@ -191,9 +191,9 @@ def test_a_reset_around_a_loop_of_steps_is_not_part_of_a_step(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("reset", "levels"),
     [
-        # nobody but another graph can use the old tensor
-        ("self.sum = torch.zeros_like(self.sum)", [("warning", 1)]),
-        ("self.sum = self.sum.new_zeros(self.sum.shape)", [("warning", 1)]),
+        # a step reads only what it has set itself
+        ("self.sum = torch.zeros_like(self.sum)", []),
+        ("self.sum = self.sum.new_zeros(self.sum.shape)", []),
         ("self.sum = torch.zeros_like(self.sum) + self.sum * 0.9", [("error", 1), ("error", 2)]),
         ("before = self.sum\n        self.sum = torch.zeros_like(self.sum) + before", [("error", 2), ("error", 3)]),
     ],
@@ -215,6 +215,38 @@ def build(device):
     (tmp_path / "step.py").write_text(source, encoding="utf-8")
     findings = scan_paths([tmp_path / "step.py"], Config(root=tmp_path)).findings
     assert [(f.level, f.location.line - 6) for f in findings if f.code == "GS703"] == levels
+
+
+KEPT = """
+class Solve:
+    def __init__(self, device):
+        self.scale = torch.ones(4, device=device)
+
+    def _prepare(self, x):
+        self.scale = x.abs() + 1
+
+    def run(self, x):
+        {body}
+
+def build(device):
+    return Solve(device).run, (torch.randn(4, device=device),)
+"""
+REBOUND = [("GS703", "self.scale = x.abs() + 1")]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("self._prepare(x)\n        return x / self.scale", []),
+        ("y = x / self.scale\n        self._prepare(x)\n        return y", REBOUND),
+        ("if x.ndim > 1:\n            self._prepare(x)\n        return x / self.scale", REBOUND),
+        ("self._prepare(x)\n        return x", REBOUND),
+    ],
+)
+def test_a_tensor_that_each_step_sets_before_it_reads_it(
+    tmp_path: Path, body: str, expected: list[tuple[str, str]]
+) -> None:
+    assert found(tmp_path, KEPT.format(body=body)) == expected
 
 
 CLOSURES = """

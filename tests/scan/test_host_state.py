@@ -10,6 +10,8 @@ import pytest
 from graphsafe.config import Config
 from graphsafe.scan.api import scan_paths
 
+from .conftest import Scan
+
 HEAD = (
     "import itertools, math, time, random, collections, functools\n"
     "import numpy as np\nimport torch\nfrom torch import nn\n\n"
@@ -572,3 +574,16 @@ def test_what_a_function_for_arrays_draws_may_stay_on_the_host(tmp_path: Path, r
 def test_entries_that_update_replaces(tmp_path: Path, made: str, step: str, is_found: bool) -> None:
     source = module(f"{step}\nreturn self.slots['m']", f"self.slots = {made}")
     assert found(tmp_path, source) == ([("GS703", step)] if is_found else [])
+
+
+@pytest.mark.parametrize(("used", "codes"), [("1", []), ("group['step']", ["GS702"])])
+def test_a_count_of_steps_that_nothing_reads(scan: Scan, used: str, codes: list[str]) -> None:
+    source = f"""\
+        class Own(torch.optim.Optimizer):
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    group["step"] += 1
+                    for p in group["params"]:
+                        p.add_(p.grad, alpha=-group["lr"] / {used})
+        """
+    assert [code for code, line in scan(source) if "step" in line] == codes

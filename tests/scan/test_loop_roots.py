@@ -154,6 +154,10 @@ def test_what_a_loop_calls_seldom_is_no_step(folder: Path) -> None:
                     print(loss.item())
                 if args.should_log and state.is_main:
                     print(loss.item())
+                if state.is_main and divisible_by(state.step, args.log_every):
+                    print(loss.item())
+                if args.perform_logging:
+                    print(loss.item())
                 if args.is_main:
                     print(loss.item())  # each step
                 if state.step - state.last >= args.save_interval:

@@ -46,6 +46,28 @@ def test_a_table_that_is_made_anew_for_more_rows(tmp_path: Path, line: str, leve
     assert found(tmp_path, TABLE.format(line=line)) == [("GS402", level, line)]
 
 
+def test_a_table_that_no_step_reads(tmp_path: Path) -> None:
+    source = """\
+        class Rotary(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.length, self.cos, self.cos_of_keys = 0, None, None
+
+            def forward(self, x):
+                n = x.shape[-1]
+                if n > self.length:
+                    self.length = n
+                    self.cos = torch.arange(n, device=x.device).cos()
+                    self.cos_of_keys = torch.arange(n, device=x.device).cos() / 2
+                return x * self.cos
+        """
+    wanted = [("GS402", "warning", "self.cos = torch.arange(n, device=x.device).cos()")]
+    assert found(tmp_path, source) == wanted
+    of_keys = ("GS402", "warning", "self.cos_of_keys = torch.arange(n, device=x.device).cos() / 2")
+    read = source.replace("x * self.cos\n", "x * self.cos * self.cos_of_keys\n")
+    assert found(tmp_path, read) == [*wanted, of_keys]
+
+
 ENGINE = """\
     class Engine:
         def __init__(self, net):

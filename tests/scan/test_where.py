@@ -1356,6 +1356,23 @@ def test_what_follows_the_import_of_a_package_for_other_cards_is_a_note(scan: Sc
 
 
 @pytest.mark.parametrize(
+    ("around", "codes"),
+    [
+        ("import torch_npu.contrib", []),
+        ("try:\n    import torch_npu\nexcept ImportError:\n    pass", ["GS101"]),
+        ("import torch_npus", ["GS101"]),
+    ],
+)
+def test_a_module_that_begins_with_such_an_import_is_for_other_cards(scan: Scan, around: str, codes: list[str]) -> None:
+    layer = """
+class Layer(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return x * x.max().item()
+"""
+    assert [code for code, _ in scan(around + "\n" + layer)] == codes
+
+
+@pytest.mark.parametrize(
     ("cls", "name", "codes"),
     [
         ("Kernel", "step.py", ["GS101"]),
@@ -1726,3 +1743,20 @@ def test_a_dtype_that_a_function_of_torch_returns(scan: Scan, made: str) -> None
                 return self.table.to(dtype).sum()
         """
     assert scan(source) == []
+
+
+def test_keywords_that_are_bound_to_a_function_of_a_library(scan: Scan) -> None:
+    source = """\
+        from functools import partial
+
+        class Denoiser(nn.Module):
+            def __init__(self, device="cuda"):
+                super().__init__()
+                to_torch = partial(torch.tensor, dtype=torch.float32, device=device)
+                self.sigmas = to_torch([1.0] * 4)
+
+            def forward(self, sigma: torch.Tensor):
+                return sigma - self.sigmas.to(sigma.device)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace(", device=device", ""))] == ["GS301"]

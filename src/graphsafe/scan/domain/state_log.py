@@ -127,6 +127,8 @@ class StateLog:
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
     read_before: set[Place] = field(default_factory=set)
     "Places of writes to state that the same step read before."
+    read_old: set[str] = field(default_factory=set)
+    "Attributes and globals that some step reads where it may not have set them anew."
     readers: dict[str, set[Read]] = field(default_factory=dict)
     "Attribute or global -> its reads."
     used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)

@@ -113,9 +113,10 @@ class RuntimeObject:
 
 @dataclass(frozen=True, slots=True)
 class Lib:
-    """A name of a library outside the project, by its dotted path."""
+    """A name of a library outside the project, by its dotted path, and the keywords that `partial` binds to it."""
 
     name: str
+    keywords: tuple[tuple[str, Value], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,6 +296,7 @@ class Interpreter:
         frame.level, frame.captured, frame.step_loops = call.level, call.captured, call.loops
         frame.between, frame.composes = call.between, call.composes
         frame.guards += platforms.named_for_amd(file.module, facts.name)
+        frame.guards += platforms.imported_at_top(frame)
         parameters.bind(frame, node, facts, call.bound, arguments)
         wrapper = decorators.wrapper(self, call, facts)
         result = self.run(frame, node) if wrapper is None else decorators.call_wrapper(frame, node, wrapper)

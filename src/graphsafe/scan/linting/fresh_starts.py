@@ -45,6 +45,8 @@ class FreshStarts:
                 now = after if item.sure else now
             elif type(item) is Read or type(item) is Use:
                 self._read.add(item.key)
+                if item.key not in now:
+                    self._state.read_old.add(item.key)
             elif type(item) is Write and not item.between:
                 if item.resets and item.key not in self._read:
                     now |= {item.key}

@@ -154,6 +154,7 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
         _add_sets(state.readers, part.state.readers)
         state.inputs |= part.state.inputs
         state.read_before |= part.state.read_before
+        state.read_old |= part.state.read_old
         record.replays.update(part.replays)
     for ref in sorted({ref for part in records for ref in part.roots}):
         record.roots.setdefault(ref, SITE)

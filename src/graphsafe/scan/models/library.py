@@ -16,6 +16,7 @@ from graphsafe.scan.domain.values import (
     STR,
     UNKNOWN,
     ClassValue,
+    DeviceValue,
     Dict,
     DtypeValue,
     Function,
@@ -129,6 +130,10 @@ def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return UNKNOWN if value is None else value
 
 
+_PLAIN = (Tensor, Number, DeviceValue, DtypeValue)
+"Values that contain no other values, which a library's function keeps when they are bound to it."
+
+
 def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not arguments.positional:
         return UNKNOWN
@@ -139,6 +144,8 @@ def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
             made.append(
                 replace(option, partial=(*option.partial, *arguments.positional[1:]), partial_keywords=keywords)
             )
+        elif type(option) is Lib and all(type(one) in _PLAIN for one in arguments.keywords.values()):
+            made.append(replace(option, keywords=tuple({**dict(option.keywords), **arguments.keywords}.items())))
         else:
             made.append(option)
     return join_all(made) if made else UNKNOWN

@@ -21,6 +21,8 @@ NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
 "Matches functions that ask whether the code runs on AMD's cards. These have graphs too, but the scan judges CUDA."
 OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
 "Packages that are installed only on machines with other GPUs or accelerators."
+_AT_TOP = re.compile(rf"^(?:import|from) ({'|'.join(sorted(OTHER_PACKAGES))})\b", re.M)
+"Matches an import of such a package that runs whenever the module is imported, because it is not indented."
 AMD_NAME = re.compile(
     r"(?<![^_.])(rocm|forward_hip|aiter(?=_[a-z])|(?<=[a-z]_)aiter)(?![^_.])|(ROCM|ROCm|Rocm|Aiter)(?![a-z])"
 )
@@ -55,7 +57,16 @@ def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
     """
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     package = next((name for name in names if name.partition(".")[0] in OTHER_PACKAGES), None)
-    return None if package is None or frame.tries else f"the import of `{package}`, which is for other cards"
+    return None if package is None or frame.tries else _import_of(package)
+
+
+def imported_at_top(frame: Frame) -> list[str]:
+    """Return the guard that keeps the functions of a module off CUDA if the module cannot be imported there."""
+    return [_import_of(package) for package in frame.project.files.search(frame.path, _AT_TOP)[:1]]
+
+
+def _import_of(package: str) -> str:
+    return f"the import of `{package}`, which is for other cards"
 
 
 @lru_cache(maxsize=4096)

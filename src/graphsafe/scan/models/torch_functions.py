@@ -60,6 +60,8 @@ def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Valu
 
 def _constructed(frame: Frame, node: ast.Call, name: str, last: str, arguments: Arguments) -> Value | None:
     """Return the object that a class of torch makes (a module, an optimizer, a scaler), or None for any other name."""
+    if name.startswith("torch.distributed.") and const_of(arguments.keywords.get("async_op")) is True:
+        return RuntimeObject("library", "torch.distributed.Work")
     if not last[:1].isupper():
         return None
     given = arguments.keywords.get

@@ -61,7 +61,7 @@ def events(log: StateLog) -> Iterator[Change]:
             [write for write in writes if write.outgrown] or [write for write in writes if write.grows] or writes
         ):
             event = (
-                growing(write, flow)
+                growing(write, flow, log)
                 or lazy_init(write, log)
                 or cached(write)
                 or host_state(write, flow, log)
@@ -128,14 +128,17 @@ def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
     return *plainness(event), event.kind, event.how, repr(event)
 
 
-def growing(write: Write, flow: StateFlow) -> Event | None:
-    """Return the event of a tensor or list that grows step by step, or of a buffer that is replaced by a larger one."""
+def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
+    """Return the event of a tensor or list that grows step by step, or of a buffer that is replaced by a larger one,
+    unless no step reads the buffer."""
     tensor = as_tensor(write.value)[0]
     if not write.grows or not _has_tensor(write.value) or (tensor is not None and tensor.ndim == 0):
         return None
     # A list to which a step appends may be emptied once per step.
     appended = write.keyed and write.augmented and write.key in flow.emptied
     confidence = "possible" if appended or write.past_maximum else _confidence(write.value)
+    if write.outgrown and write.key not in log.readers:
+        return None
     if write.outgrown:
         return event_of(write, "Alloc", "outgrown", confidence, "warning")
     return event_of(write, "Alloc", "appended" if write.keyed else "growing", confidence)
@@ -197,7 +200,7 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
         return None
     if write.keyed and write.augmented and write.key in flow.emptied:
         return None
-    uses = flow.uses(write.key)
+    uses = [use for use in flow.uses(write.key) if not _is_increment(use, write)]
     if write.borrowed:
         uses = [use for use in uses if use.kind == "index"]
     if write.key.startswith(host_clock.KEY):
@@ -211,6 +214,13 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     kinds = sorted({use.kind for use in uses})
     words = {"uses": lines or "in another file", "used_as": " and ".join(kinds)}
     return event_of(write, "AttrWrite", "host-state", "likely", None, **words)
+
+
+def _is_increment(use: Use, write: Write) -> bool:
+    """Return whether a use is only the old value in `group["step"] += 1`, which counts as an operand because it may be
+    a tensor."""
+    is_count = write.augmented and type(write.value) is Unknown
+    return is_count and use.kind == "operand" and use.place == (write.key, write.path, write.span[0])
 
 
 def _is_cleared_flag(write: Write) -> bool:
@@ -233,6 +243,8 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
         return None
     before, _ = one_or_several(write.before) if write.before is not None else (None, False)
     read_first = write.reads_self or write.place in log.read_before
+    if write.resets and write.key in log.readers and write.key not in log.read_old:
+        return None  # each step reads only what it has set
     # If an attribute is None between steps, a step usually sets and resets it. If a step first reads such an attribute
     # of its own object, another step has left the value there.
     empty_before = write.before is not None and may_be_none(write.before) is not False

@@ -19,7 +19,7 @@ from graphsafe.scan.state.provenance import capacity_tests, has_alternative
 from graphsafe.scan.symbols.index import dotted
 
 _SELDOM = re.compile(
-    r"(^|_)every(_|$)|(^|_)(should|do|is|need|needs|time_to|must)_(log|sav|eval|valid|checkpoint|print|dump|plot|report)"
+    r"(^|_)every(_|$)|(^|_)(should|do|is|need|needs|time_to|must|perform)_(log|sav|eval|valid|checkpoint|print|dump|plot|report)"
 )
 "Matches names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
 _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
@@ -65,7 +65,16 @@ def _is_first(node: ast.AST, counter: re.Pattern[str]) -> bool:
 
 
 def _is_interval(node: ast.expr) -> bool:
-    return _INTERVAL.search((dotted(node) or "").rpartition(".")[2]) is not None
+    key = node.slice if isinstance(node, ast.Subscript) else None  # config["log_every"]
+    name = str(key.value) if isinstance(key, ast.Constant) else dotted(node) or ""
+    return _INTERVAL.search(name.rpartition(".")[2]) is not None
+
+
+def _is_last(test: ast.expr) -> bool:
+    """Return whether a test is `step == steps - 1`, for a counter with such a name."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    return _COUNTER.search((dotted(test.left) or "").rpartition(".")[2]) is not None
 
 
 @memoize_on_node
@@ -104,7 +113,9 @@ def asks_by_name(test: ast.expr) -> bool:
     """Return whether few steps pass a test, judging by its names. These are steps that log, save or evaluate, first
     steps, and failing steps: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
     if isinstance(test, ast.BoolOp):
-        return (any if isinstance(test.op, ast.And) else all)(map(asks_by_name, test.values))
+        rare = [part for part in test.values if asks_by_name(part)]
+        # Code that logs every 10 steps often logs the last step too.
+        return bool(rare) and (isinstance(test.op, ast.And) or all(one in rare or _is_last(one) for one in test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
         return _is_interval(test.comparators[0])
     if _is_first(test, _COUNTER) or _finds_no_number(test):
@@ -115,6 +126,8 @@ def asks_by_name(test: ast.expr) -> bool:
         is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
         counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
         return counts and (is_long or _is_interval(interval))
+    if isinstance(test, ast.Call) and any(map(_is_interval, test.args[1:])):
+        return True  # divisible_by(step, self.log_every)
     name = dotted(test.func if isinstance(test, ast.Call) else test) or ""
     return _SELDOM.search(name.rpartition(".")[2]) is not None
 

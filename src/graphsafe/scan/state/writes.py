@@ -294,7 +294,8 @@ def write(
     outgrown = first_step.too_small(frame, base)
     # A graph keeps the old value even if a loop changes the attribute only occasionally.
     guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
-    resets = not (reads_self or keyed or lazy) and is_free(value) and straight_line.contains(frame, node)
+    chosen = isinstance(assigned, ast.Subscript) and isinstance(assigned.value, ast.Attribute)
+    resets = not (reads_self or keyed or lazy or chosen) and is_free(value) and straight_line.contains(frame, node)
     if resets and first_asks_form(frame, assigned, text):
         frame.engine.effects.forget_read(key)
     frame.engine.note(

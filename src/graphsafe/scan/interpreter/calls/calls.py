@@ -131,7 +131,8 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     if isinstance(value, Function):
         return _function(frame, node, value, arguments)
     if isinstance(value, Lib):
-        return library.call(frame, node, value.name, arguments)
+        given = replace(arguments, keywords={**dict(value.keywords), **arguments.keywords})
+        return library.call(frame, node, value.name, given if value.keywords else arguments)
     if isinstance(value, ClassValue):
         return constructors.construct(frame, node, value, arguments)
     if isinstance(value, Instance):

@@ -31,6 +31,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.annotations import annotated
+from graphsafe.scan.interpreter.calls.contexts import context
 from graphsafe.scan.interpreter.calls.fed_modules import feeds_tensor_module
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor, names_of_sizes
 from graphsafe.scan.models import numpy_reads
@@ -39,8 +40,6 @@ from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, dotted, is_none
 from graphsafe.scan.symbols.named_classes import class_named
 
-_CONTEXT = Dict((("saved_tensors", of_elements("tuple", Unknown(step=True, device=True))),), UNKNOWN)
-"The `ctx` of an autograd function. Its attributes other than `saved_tensors` are tensors, sizes and flags."
 ColdTest = Callable[[str, FunctionFacts], bool]
 
 
@@ -146,6 +145,9 @@ class _Parameter:
         """Return the passed value, else the default, else a value from the annotation or the use."""
         frame, default = self.frame, self.default
         passed = self._passed_as_declared()
+        if type(passed) is Dict and self._is_context():
+            # A call keeps only a few items of a tuple apart, and a context may hold more.
+            return context(frame.project, frame.owner or "")
         if passed is not None and type(passed) is not Unknown:
             return bound_to(passed, self.node.arg)
         if passed is None and default is not None and frame.depth > 0 and not self.is_open:
@@ -182,7 +184,7 @@ class _Parameter:
         if self.default is not None and passed is None and not is_none(self.default):
             return _default(frame, self.default, overridable_by="default")
         if self._is_context():
-            return _CONTEXT
+            return context(frame.project, frame.owner or "")
         is_root = frame.depth == 0
         if is_root and self.node.arg in numpy_reads.names_turned(self.function) and self._is_of_environment():
             # By the protocol of gym, actions are arrays. The environment also accepts tensors.
