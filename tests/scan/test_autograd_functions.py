@@ -36,6 +36,21 @@ def test_saved_tensors_are_tensors(scan: Scan) -> None:
     assert scan(source) == [("GS102", "if mask.any():")]
 
 
+def test_what_is_computed_with_saved_tensors_is_a_tensor(scan: Scan) -> None:
+    source = """\
+        class Split(torch.autograd.Function):
+            @staticmethod
+            def backward(ctx, grad):
+                offsets, bias = ctx.saved_tensors
+                if bias is not None:
+                    grad = grad * bias
+                sizes = (offsets[1:] - offsets[:-1]).tolist()
+                rows = offsets.shape[0] - 1
+                return grad.view(rows, -1), sizes
+        """
+    assert scan(source) == [("GS101", "sizes = (offsets[1:] - offsets[:-1]).tolist()")]
+
+
 def test_an_annotation_that_only_names_tensors_of_one_form(scan: Scan) -> None:
     source = """\
         class Gramian(torch.Tensor):

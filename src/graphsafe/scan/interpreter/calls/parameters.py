@@ -39,7 +39,9 @@ from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, dotted, is_none
 from graphsafe.scan.symbols.named_classes import class_named
 
-_CONTEXT = Dict((("saved_tensors", of_elements("tuple", Unknown(step=True, device=True))),), UNKNOWN)
+_SAVED = join(NONE, Tensor(where="any", step=True))
+"A tensor that `ctx.save_for_backward` has taken, which takes nothing else but None."
+_CONTEXT = Dict((("saved_tensors", of_elements("tuple", _SAVED)),), UNKNOWN)
 "The `ctx` of an autograd function. Its attributes other than `saved_tensors` are tensors, sizes and flags."
 ColdTest = Callable[[str, FunctionFacts], bool]
 
