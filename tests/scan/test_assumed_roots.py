@@ -236,6 +236,32 @@ def test_what_runs_in_a_step_by_its_form_is_hot(
     assert found(tmp_path) == expected
 
 
+REQUEST = """\
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass
+class Request:
+    name: str
+    lengths: KIND
+
+
+class Scheduler:
+    def step(self, request: Request):
+        lengths = request.lengths
+        total = torch.zeros(8, device="cuda").sum()
+        return lengths, int(total)
+"""
+
+
+@pytest.mark.parametrize(("kind", "lines"), [("torch.Tensor | None", [15, 16]), ("list[int]", [])])
+def test_a_step_takes_tensors_in_the_fields_of_a_request(tmp_path: Path, kind: str, lines: list[int]) -> None:
+    (tmp_path / "code.py").write_text(REQUEST.replace("KIND", kind))
+    assert [line for _, line, _ in found(tmp_path)] == lines
+
+
 def test_steps_of_numbers_are_not_hot(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text(
         "import random\n\n\nclass Game:\n    def step(self, action):\n        return action * random.random()\n"

@@ -57,6 +57,21 @@ def test_a_tensor_of_sizes_that_the_forward_saves_is_on_the_host(scan: Scan) -> 
     assert read[0] in scan(source.replace("2])", "2], device=x.device)"))
 
 
+def test_what_is_computed_with_saved_tensors_is_a_tensor(scan: Scan) -> None:
+    source = """\
+        class Split(torch.autograd.Function):
+            @staticmethod
+            def backward(ctx, grad):
+                offsets, bias = ctx.saved_tensors
+                if bias is not None:
+                    grad = grad * bias
+                sizes = (offsets[1:] - offsets[:-1]).tolist()
+                rows = offsets.shape[0] - 1
+                return grad.view(rows, -1), sizes
+        """
+    assert scan(source) == [("GS101", "sizes = (offsets[1:] - offsets[:-1]).tolist()")]
+
+
 def test_an_annotation_that_only_names_tensors_of_one_form(scan: Scan) -> None:
     source = """\
         class Gramian(torch.Tensor):

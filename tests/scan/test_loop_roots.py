@@ -584,3 +584,42 @@ def serve(model: nn.Module, prompts, length):
         generate(model, prompt.cuda(), length)
 """
     assert warned(folder, source) == {"every token"}
+
+
+def test_calls_in_the_file_tell_which_objects_a_method_with_a_loop_is_given(folder: Path) -> None:
+    (folder / "search.py").write_text(
+        textwrap.dedent("""
+        import torch
+
+        class Greedy:
+            def advance(self, scores):
+                best = scores.argmax(-1)
+                self.finished = [one == 2 for one in best.tolist()]
+        """),
+        encoding="utf-8",
+    )
+    source = """
+    import torch
+    from search import Greedy
+
+    class Translator:
+        def translate(self, batch):
+            search = Greedy()
+            return self._with_search(batch, search)
+
+        def _with_search(self, batch, search):
+            states = self.model.encoder(batch)
+            for at in range(search.longest):
+                place = torch.tensor([at], device="cuda")  # a token
+                scores = self._scores(place, states)
+                search.advance(scores)
+
+        def _scores(self, place, states):
+            return torch.log_softmax(self.model.decoder(place, states), -1)
+    """
+    (folder / "engine.py").write_text(textwrap.dedent(source), encoding="utf-8")
+    report = scan_paths([folder], load_config(folder))
+    waits = [(f.location.path, f.location.line) for f in report.findings if f.code in ("GS101", "GS301")]
+    assert waits == [("engine.py", 13), ("search.py", 7)]
+    other = source.replace("self.model.decoder(", "self.model.tokenizer(")
+    assert not warned(folder, other)

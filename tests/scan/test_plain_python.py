@@ -663,3 +663,24 @@ def test_what_has_a_method_that_tensors_lack_may_be_an_object(tmp_path: Path, me
                 return []
         """
     assert [code for code, _ in found(tmp_path, source) if code != "GS604"] == codes
+
+
+@pytest.mark.parametrize(
+    ("given", "codes"),
+    [("read=read", ["GS101"]), ("read=str", []), ("other=read", [])],
+    ids="held library other".split(),
+)
+def test_functions_in_a_namespace_are_followed(tmp_path: Path, given: str, codes: list[str]) -> None:
+    source = f"""\
+        from types import SimpleNamespace
+
+        def read(x):
+            return x.max().item()
+
+        ops = SimpleNamespace({given}, scale=2)
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return x * ops.scale, ops.read(x)
+        """
+    assert [code for code, _ in found(tmp_path, source)] == codes

@@ -111,6 +111,22 @@ def test_a_folder_without_init_inside_a_package_is_part_of_it(project: Project) 
     assert places(scan(root)) == places(scan(root, "engine/parts/helpers.py")) == found
 
 
+@pytest.mark.parametrize("top", ["", "tools/"])
+def test_a_script_imports_from_folders_without_init_beside_it(project: Project, top: str) -> None:
+    """Python imports them as namespace packages."""
+    plain = {f"{top}{name}": text for name, text in ENGINE.items() if name != "engine/__init__.py"}
+    plain[f"{top}run.py"] = plain.pop(f"{top}engine/model.py")
+    root = project(**{**plain, "pyproject.toml": ""})
+    helpers = f"{top}engine/helpers.py"
+    assert places(scan(root)) == places(scan(root, helpers)) == [("GS101", helpers, 9), ("GS101", helpers, 17)]
+
+
+def test_folders_elsewhere_are_not_what_a_script_imports(project: Project) -> None:
+    plain = {f"other/{name}": text for name, text in ENGINE.items() if name != "engine/__init__.py"}
+    plain["run.py"] = plain.pop("other/engine/model.py")
+    assert places(scan(project(**plain))) == []
+
+
 def test_a_stray_init_at_the_top_of_a_project_makes_no_package_of_its_folders(project: Project) -> None:
     root = project(**{f"src/{name}": text for name, text in ENGINE.items()}, **{"__init__.py": "", "setup.py": ""})
     assert [line for _, _, line in places(scan(root))] == [9, 17]

@@ -485,8 +485,55 @@ HAZARDS = {
             def forward(self, h, ids):
                 return self.penalty.apply_to(self.out(h), ids)
         """,
+    "a class that a call enters in a table": """
+        PENALTIES = {}
+
+        def enter(name, cls):
+            if name in PENALTIES:
+                raise ValueError(name)
+            PENALTIES[name] = cls
+
+        class Repeat:
+            def apply_to(self, logits, seen):
+                logits[:, seen.unique()] -= 1.0  # expect: GS201
+                return logits
+
+        class Head(nn.Module):
+            def __init__(self, settings):
+                super().__init__()
+                self.out = nn.Linear(16, 100)
+                self.penalty = PENALTIES[settings.penalty]()
+
+            def forward(self, h, ids):
+                return self.penalty.apply_to(self.out(h), ids)
+
+        enter("repeat", Repeat)
+        """,
 }
 SOUND = {
+    "a class that a call of another table's function enters": """
+        PENALTIES = {}
+        OTHERS = {}
+
+        def enter(name, cls):
+            OTHERS[name] = cls
+
+        class Repeat:
+            def apply_to(self, logits, seen):
+                logits[:, seen.unique()] -= 1.0
+                return logits
+
+        class Head(nn.Module):
+            def __init__(self, settings):
+                super().__init__()
+                self.out = nn.Linear(16, 100)
+                self.penalty = PENALTIES[settings.penalty]()
+
+            def forward(self, h, ids):
+                return self.penalty.apply_to(self.out(h), ids)
+
+        enter("repeat", Repeat)
+        """,
     "a norm that keeps no average": """
         class Encoder(nn.Module):
             def __init__(self):

@@ -98,10 +98,10 @@ def test_after_an_edit_only_the_edited_file_is_indexed(project: Path, monkeypatc
 
 
 def test_a_package_that_comes_changes_the_names_of_its_files(project: Path) -> None:
-    inner = project / "inner"
-    inner.mkdir()
-    (inner / "step.py").write_text(MODEL.replace("from helper", "from inner.helper"))
-    (inner / "helper.py").write_text(HELPER.replace("x.sum()", "x.sum().item()"))
+    inner = project / "below" / "inner"
+    inner.mkdir(parents=True)
+    (project / "other_step.py").write_text(MODEL.replace("from helper", "from inner.other_helper"))
+    (inner / "other_helper.py").write_text(HELPER.replace("x.sum()", "x.sum().item()"))
     before = scan(project, project / FOLDER)
     (inner / "__init__.py").write_text("")
     after = scan(project, project / FOLDER)

@@ -352,7 +352,8 @@ class Driver:
         path, _, name = step.ref.partition("::")
         if name:
             between = step.kind == "between" or comes_again(self.project.function_facts(step.ref))
-            told = self._constructor_arguments(step)
+            objects = self._loops.objects_given(step.ref) if step.kind == "loops" else {}
+            told = Arguments(keywords=objects) if objects else self._constructor_arguments(step)
             return engine.read(Call(step.ref, step.receiver, told, loops=step.loops, between=between))
         file = self.project.files.index(path)
         if file is not None:

@@ -27,6 +27,7 @@ from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
+from graphsafe.scan.state.provenance import all_bound
 
 MAX_ROUNDS = 8
 "The largest number of iterations of a loop that are interpreted."
@@ -165,7 +166,7 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     elif runs_on:
         ways.outcomes.append(frame.env)
     else:
-        ways.missing += first_step_tests.after_leaving(ways.node, branch)
+        ways.missing += first_step_tests.after_leaving(_spelled_out(frame, ways.node), branch)
         if verdict.guarded is (not branch):
             # The branch that captures take leaves the function, so captures do not reach the rest.
             ways.guard = verdict.text
@@ -173,10 +174,18 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
             ways.test = verdict.test_of(not branch)
 
 
+def _spelled_out(frame: Frame, node: ast.If) -> ast.If:
+    """Return an `if` with the test that its name stands for, if the function binds the name once:
+    `is_short = n > self.size` before `if is_short:`."""
+    bound = all_bound(frame, node.test.id) if isinstance(node.test, ast.Name) else ()
+    test = bound[0] if len(bound) == 1 else None
+    return node if test is None else ast.copy_location(ast.If(test, node.body, node.orelse), node)
+
+
 def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
     node, verdict = ways.node, ways.verdict
     guards.narrow(frame, frame.env, node.test, branch)
-    frame.lazy += first_step_tests.around_branch(node, branch)
+    frame.lazy += first_step_tests.around_branch(_spelled_out(frame, node), branch)
     flag = turned_off(frame, node) if branch else None
     if flag is not None:
         frame.lazy.append(LazyTest(flag, node.lineno))

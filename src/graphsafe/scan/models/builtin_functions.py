@@ -20,6 +20,7 @@ from graphsafe.scan.domain.values import (
     UNSET,
     ClassValue,
     Dict,
+    Function,
     Instance,
     Lib,
     NoneValue,
@@ -208,6 +209,12 @@ def dict_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     items.update(arguments.keywords)
     elem = join_all(items.values()) if items else base.elem if type(base) is Dict else UNKNOWN
     return Dict(tuple(items.items())[:64], elem)
+
+
+def namespace(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return the functions in a `SimpleNamespace`. Its other fields are unknown, because they may be assigned later."""
+    functions = {name: value for name, value in arguments.keywords.items() if type(value) is Function}
+    return Dict(tuple(functions.items())[:64], UNKNOWN) if functions else UNKNOWN
 
 
 def isinstance_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -102,7 +102,10 @@ def _of_dict(frame: Frame, node: ast.Call, receiver: Dict, name: str, arguments:
         return of_elements("list", receiver.elem)
     if name == "keys":
         return sequence("list", keys) if keys else of_elements("list", UNKNOWN)
-    return not_held(receiver) if name == "copy" else UNKNOWN
+    if name == "copy":
+        return not_held(receiver)
+    held = dict(receiver.items).get(name)
+    return frame.call_value(node, held, arguments) if type(held) is Function else UNKNOWN
 
 
 def _looked_up(receiver: Dict, name: str, arguments: Arguments) -> Value:

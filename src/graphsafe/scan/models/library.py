@@ -219,6 +219,7 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     "collections.namedtuple": named_tuples.defined,
     "collections.deque": builtin_functions.listed("list"),
     "collections.OrderedDict": builtin_functions.dict_,
+    "types.SimpleNamespace": builtin_functions.namespace,
     "operator.index": builtin_functions.cast,
     **{f"builtins.{name}": builtin_functions.cast for name in ("int", "float", "bool", "complex")},
     **{f"builtins.{name}": builtin_functions.branching(name) for name in ("max", "min", "any", "all", "sorted")},

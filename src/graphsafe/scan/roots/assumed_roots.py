@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from graphsafe.scan.domain.record import PASSING_HOOK
-from graphsafe.scan.domain.values import Instance, Value
+from graphsafe.scan.domain.values import Instance, Value, as_tensor
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import loopers_in
@@ -17,8 +17,9 @@ from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
+from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 from graphsafe.scan.symbols.kernels import is_kernel
+from graphsafe.scan.symbols.project import ref_of
 
 AUTOGRAD = "of a torch.autograd.Function"
 STEP = "step of an optimizer, scheduler or sampler"
@@ -225,7 +226,9 @@ class _Forms:
             self._engine.project.derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
         ):
             return True
-        return self._takes_tensors(facts) or any(map(self._takes_tensors, self._passed_on(facts, cls)))
+        if self._takes_tensors(facts) or self._takes_request(facts):
+            return True
+        return any(map(self._takes_tensors, self._passed_on(facts, cls)))
 
     def _is_of_other_library(self, cls: str) -> bool:
         bases = [base for base in self._engine.project.mro(cls) if "::" not in base and "." in base]
@@ -236,7 +239,8 @@ class _Forms:
         """Return whether a class schedules the learning rate, so that its `step` computes with numbers on the host."""
         if self._engine.project.derives(cls, _RATE_BASES):
             return True
-        return facts.name.endswith("Scheduler.step") and not self._takes_tensors(facts)
+        takes = self._takes_tensors(facts) or self._takes_request(facts)
+        return facts.name.endswith("Scheduler.step") and not takes
 
     def _turns_environment(self, facts: FunctionFacts) -> bool:
         """Return whether a method passes its step on to an environment: `self._env.step(action)`."""
@@ -273,3 +277,18 @@ class _Forms:
         numbers."""
         node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
         return node is not None and takes_tensors(node, self._engine.ops, facts.is_method, self._imports_torch)
+
+    def _takes_request(self, facts: FunctionFacts) -> bool:
+        """Return whether a parameter is annotated with a class of the project that has fields declared as tensors."""
+        project, attributes = self._engine.project, self._engine.attributes
+        node = project.function_node(f"{self._file.path}::{facts.name}")
+        for argument in inside(node.args, ast.arg) if node is not None else ():
+            named = dotted(argument.annotation) if argument.annotation is not None else None
+            cls = ref_of(project.meaning(self._file, named), "class") if named is not None else None
+            if cls is None or attributes.is_module(cls):
+                continue
+            found = project.class_facts(cls)
+            fields = found.fields if found is not None else ()
+            if any(as_tensor(attributes.of_class(cls, name))[0] is not None for name in fields):
+                return True
+        return False

@@ -68,7 +68,9 @@ class _ImportGraph:
         "Module -> the files that import it."
         modules = {module for module, _ in files.names.values()}
         for path, data in sources.items():
-            for module in modules.intersection(_imported(data, *files.names[path])):
+            imported = {*_imported(data, *files.names[path])}
+            plain = {files.in_plain_folder(module, path) for module in imported - modules} - {None}
+            for module in imported & modules | {files.names[inside][0] for inside in plain if inside is not None}:
                 self._importers.setdefault(module, []).append(path)
 
     def all(self, given: Iterable[str]) -> frozenset[str]:

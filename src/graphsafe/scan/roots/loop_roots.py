@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Set
 
+from graphsafe.scan.domain.values import Value
 from graphsafe.scan.hazards.graph_syntax import (
     MEASURES,
     ancestors,
@@ -77,6 +78,12 @@ class LoopRoots:
         """Return the loops of a function, or None if the function neither contains a step loop nor takes a step."""
         file = self._takers.engine.project.files.index(ref.partition("::")[0])
         return self.of(file).get(ref) if file is not None else None
+
+    def objects_given(self, ref: str) -> dict[str, Value]:
+        """Return the objects that a function with step loops is given, as far as the calls in its file show them."""
+        path, _, name = ref.partition("::")
+        file = self._takers.engine.project.files.index(path)
+        return self._takers.of(file).objects_given(name) if file is not None else {}
 
     def generating(self, file: FileIndex) -> Set[str]:
         """Return the functions of a file that run once because they contain a loop that generates, or call a function

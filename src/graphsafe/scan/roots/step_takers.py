@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, options
+from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import LOOPS, is_replay, is_short, own_nodes, parents_in
 from graphsafe.scan.roots.step_names import MODEL_CALL, StepNames, may_take_step
+from graphsafe.scan.roots.tensor_arguments import undeclared
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import kept_names, matched
@@ -269,6 +271,13 @@ class FileTakers:
             parameter = None if body is None or isinstance(body, ast.Module) else kept_names(body).get(node.attr)
             found.update(dict.fromkeys(self._given(parameter, name) if parameter is not None else ()))
         return [*found]
+
+    def objects_given(self, name: str) -> dict[str, Value]:
+        """Return the objects that calls in this file pass as parameters whose type the function does not show."""
+        body = self.node(name)
+        parameters = undeclared(body) if not isinstance(body, ast.Module) else ()
+        given = {one: [Instance(ref, declared=True) for ref in self._given(one, name)] for one in parameters}
+        return {one: join_all(objects) for one, objects in given.items() if objects}
 
     def _given(self, parameter: str, function: str) -> list[str]:
         """Return the classes of the objects that calls in this file pass as a parameter of a function."""

@@ -75,8 +75,9 @@ class Project:
 
     def module(self, name: str, importer: str) -> FileIndex | None:
         """Return the file that `import name` in `importer` imports. Of several, this is the nearest to the importer."""
-        candidates = self._modules.get(name)
-        if candidates is None:
+        plain = self.files.in_plain_folder(name, importer) if name not in self._modules else None
+        candidates = self._modules.get(name) or ([plain] if plain is not None else [])
+        if not candidates:
             return None
         path = candidates[0]
         if len(candidates) > 1:
@@ -120,14 +121,13 @@ class Project:
         parts = dotted.split(".")
         if parts[0] not in self._packages:
             folder = self._script_folder(importer)
-            if not folder or f"{folder}.{parts[0]}" not in self._modules:
-                return Binding("lib", intern(dotted))
-            parts = [*folder.split("."), *parts]
+            if folder and f"{folder}.{parts[0]}" in self._modules:
+                parts = [*folder.split("."), *parts]
         for split in range(len(parts), 0, -1):
             module = ".".join(parts[:split])
-            if module not in self._modules:
-                continue
             file = self.module(module, importer)
+            if file is None and module not in self._modules:
+                continue
             if file is None:
                 break
             rest = parts[split:]

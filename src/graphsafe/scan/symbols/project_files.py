@@ -49,6 +49,8 @@ class Files:
         "Path -> module name, and whether the file is a package's `__init__`."
         self.modules: Mapping[str, Sequence[str]] = modules
         "Dotted name -> the files that have this name."
+        self._folders: set[str] = set()
+        "The names of the folders that hold files, directly or in folders below."
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._contents: dict[str, bytes | None] = {}
         "The contents of read files, since most are searched a dozen times. None if a file cannot be opened."
@@ -70,6 +72,20 @@ class Files:
             # `x/__init__.py` in one folder, Python imports the package.
             if name.partition(".")[0] != "torch" and path.with_suffix("") / "__init__.py" not in every:
                 modules.setdefault(name, []).append(str(path))
+        self._folders = {folder.name for inner in {path.parent for path in every} for folder in (inner, *inner.parents)}
+
+    def in_plain_folder(self, module: str, importer: str) -> str | None:
+        """Return the file that `import a.b` in `importer` means if `a` is no regular package: `a/b.py` in the nearest
+        folder around the importer. Python imports it as part of a namespace package."""
+        first, _, rest = module.partition(".")
+        if not rest or first not in self._folders or first == "torch":
+            return None
+        inside = module.replace(".", os.sep)
+        for folder in Path(importer).parents:
+            for path in (f"{folder / inside}.py", str(folder / inside / "__init__.py")):
+                if path in self.names:
+                    return path
+        return None
 
     def table(self, name: str, make: Callable[[], Table]) -> Table:
         """Return a table that is made once from all files."""

@@ -1,4 +1,4 @@
-"""Tables at module level that a decorator fills with the classes and functions that it decorates."""
+"""Tables at module level that a function fills with the classes and functions that it decorates or is called with."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ MAX_ENTRIES = 40
 
 
 def entries_of(project: Project, path: str, table: str) -> list[Binding]:
-    """Return the classes and functions that decorators of a table's file put into the table."""
+    """Return the classes and functions that decorators and other functions of a table's file put into the table."""
     found: list[Binding] = []
-    for decorator in _fillers(project, path, table):
+    for filler in _fillers(project, path, table):
+        at, call = f"@{filler}".encode(), re.compile(rf"^{filler}\(([^()]+)\)", re.M)
         for other in sorted(project.files.names):
-            if f"@{decorator}".encode() in (project.files.data(other) or b""):
-                found += _decorated(project, other, decorator, f"{path}::{decorator}")
+            data = project.files.data(other) or b""
+            if at in data:
+                found += _decorated(project, other, filler, f"{path}::{filler}")
+            if b"\n%s(" % filler.encode() in data:
+                found += _entered(project, other, call, f"{path}::{filler}")
     return found if len(found) <= MAX_ENTRIES else []
 
 
@@ -50,3 +54,17 @@ def _decorated(project: Project, path: str, decorator: str, ref: str) -> Iterato
     for name, function in file.functions.items():
         if function.owner is None and decorator in function.decorators:
             yield Binding("function", name, path)
+
+
+def _entered(project: Project, path: str, call: re.Pattern[str], ref: str) -> Iterator[Binding]:
+    """Yield the classes and functions in calls at module level, such as `register("name", Planner)`."""
+    file = project.files.index(path)
+    filler = ref.partition("::")[2]
+    binding = project.resolve(file, filler) if file is not None else None
+    if file is None or binding is None or binding.ref != ref:
+        return
+    for given in project.files.search(path, call):
+        for name in given.split(","):
+            entry = project.resolve(file, name.rpartition("=")[2].strip())
+            if entry is not None and entry.kind in ("class", "function"):
+                yield entry

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 
-from graphsafe.scan.domain.values import UNKNOWN, Dict, Sequence, Tensor, Unknown, Value, of_elements
+from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.values import NONE, UNKNOWN, Dict, Sequence, Tensor, Value, of_elements
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.default_device import default_device_covers
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
-_SAVED = Unknown(step=True, device=True)
+_SAVED = join(NONE, Tensor(where="any", step=True))
+"A tensor that `ctx.save_for_backward` has taken, which takes nothing else but None."
 _CONTEXT = Dict((("saved_tensors", of_elements("tuple", _SAVED)),), UNKNOWN)
 
 
