@@ -52,6 +52,7 @@ def test_a_tensor_of_sizes_that_the_forward_saves_is_on_the_host(scan: Scan) -> 
                 return grad * x.chunk(count)[0], None
         """
     assert scan(source) == []
+    assert scan(source.replace("(x, sizes)", "(x, torch.tensor(count))").replace("sizes[0]", "sizes")) == []
     read = [("GS101", "count = sizes[0].item()")]
     assert scan(source.replace("(x, sizes)", "(sizes, x)")) == read
     assert read[0] in scan(source.replace("2])", "2], device=x.device)"))

@@ -42,15 +42,20 @@ def _saved(function: Definition) -> tuple[tuple[bool, ...], ...]:
 
 
 def _is_on_host(function: Definition, saved: ast.expr) -> bool:
-    """Return whether a tensor is bound only once, by `torch.tensor([…])` without a device."""
+    """Return whether a tensor is `torch.tensor(n)` without a device, or is bound only once, by `torch.tensor([…])`."""
+    if isinstance(saved, ast.Call):
+        return _names_no_device(saved)
     if not isinstance(saved, ast.Name):
         return False
     names = [one for one in inside(function, ast.Name) if one.id == saved.id and isinstance(one.ctx, ast.Store)]
     bound = [one.value for one in inside(function, ast.Assign) if names and one.targets == names]
     return any(
         isinstance(made, ast.Call)
-        and dotted(made.func) == "torch.tensor"
+        and _names_no_device(made)
         and isinstance(made.args[0] if made.args else None, (ast.List, ast.Tuple))
-        and all(keyword.arg == "dtype" for keyword in made.keywords)
         for made in bound
     )
+
+
+def _names_no_device(made: ast.Call) -> bool:
+    return dotted(made.func) == "torch.tensor" and all(keyword.arg == "dtype" for keyword in made.keywords)
