@@ -31,7 +31,7 @@ from graphsafe.report.probes.step import Line, Step
 from graphsafe.report.probes.twin import Twin
 
 _MARGIN = 16
-"""The numbers of rounds and of further steps differ by a few, because the children run other steps before."""
+"The numbers of rounds and of further steps differ by a few, because the children run other steps before."
 IN_LATER_ROUND, BEHIND_HOST = " in a later round", " with the device behind the host"
 
 

@@ -7,8 +7,9 @@ import ast
 from collections.abc import Iterator
 
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.roots.tensor_arguments import Definition, tensor_parameters, undeclared
+from graphsafe.scan.roots.tensor_arguments import tensor_parameters, undeclared
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import FunctionFacts, dotted
 from graphsafe.scan.symbols.project import ref_of
 

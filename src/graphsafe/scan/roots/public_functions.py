@@ -10,8 +10,9 @@ import re
 
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.roots.passed_on import takes_tensors_at_last
-from graphsafe.scan.roots.tensor_arguments import Definition, takes_tensors
+from graphsafe.scan.roots.tensor_arguments import takes_tensors
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 _ONCE = re.compile(

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Set
 from graphsafe.optable import OpTable
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.blocks import Definition, with_defaults
 from graphsafe.scan.symbols.index import dotted, elements, takes_slice
 
 _TORCH = ("torch.", "F.")
 _ARRAY = re.compile(r"\b(ndarray|NDArray|ArrayLike)\b")
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-
-Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def takes_tensors(function: Definition, ops: OpTable, is_method: bool, with_arithmetic: bool) -> bool:
@@ -29,7 +28,7 @@ def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_
     `with_arithmetic` also counts a parameter that is multiplied, compared or indexed, unless its annotation or default
     shows another type. Numbers and arrays are used in the same way, so the caller has to judge.
     """
-    for parameter, default in [*_parameters(function)][1 if is_method else 0 :]:
+    for parameter, default in [*with_defaults(function)][1 if is_method else 0 :]:
         name = parameter.arg
         if name in _with_sides(function):
             continue
@@ -45,21 +44,12 @@ def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_
 
 def undeclared(function: Definition) -> Iterator[str]:
     """Yield the parameters whose type is shown neither by an annotation nor by a default."""
-    return (parameter.arg for parameter, default in _parameters(function) if _is_undeclared(parameter, default))
+    return (parameter.arg for parameter, default in with_defaults(function) if _is_undeclared(parameter, default))
 
 
 def _is_undeclared(parameter: ast.arg, default: ast.expr | None) -> bool:
     is_none = isinstance(default, ast.Constant) and default.value is None
     return parameter.annotation is None and (default is None or is_none)
-
-
-def _parameters(function: Definition) -> Iterator[tuple[ast.arg, ast.expr | None]]:
-    """Yield each parameter with its default."""
-    spec = function.args
-    positional = [*spec.posonlyargs, *spec.args]
-    missing: list[ast.expr | None] = [None] * (len(positional) - len(spec.defaults))
-    yield from zip(positional, [*missing, *spec.defaults], strict=True)
-    yield from zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
 
 
 def _names_tensor(annotation: ast.expr) -> bool:

@@ -16,7 +16,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state.provenance import all_bound
 from graphsafe.scan.state.replaced_values import CONVERSIONS, JOINING
-from graphsafe.scan.symbols.blocks import Definition
+from graphsafe.scan.symbols.blocks import Definition, with_defaults
 from graphsafe.scan.symbols.index import dotted, elements, is_none
 from graphsafe.scan.symbols.project_files import Files
 
@@ -55,13 +55,7 @@ def _is_named(files: Files, parameter: str) -> bool:
 
 def _optional(function: Definition) -> set[str]:
     """Return the parameters whose default is None."""
-    given = function.args
-    positional = [*given.posonlyargs, *given.args]
-    defaults = [
-        *zip(positional[::-1], given.defaults[::-1], strict=False),
-        *zip(given.kwonlyargs, given.kw_defaults, strict=True),
-    ]
-    return {one.arg for one, default in defaults if default is not None and is_none(default)}
+    return {one.arg for one, default in with_defaults(function) if default is not None and is_none(default)}
 
 
 @memoize_on_node

@@ -136,6 +136,15 @@ def parameters(function: Definition) -> list[ast.arg]:
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
+def with_defaults(function: Definition) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    """Yield each parameter with its default, without `*args` and `**options`."""
+    spec = function.args
+    positional = [*spec.posonlyargs, *spec.args]
+    missing: list[ast.expr | None] = [None] * (len(positional) - len(spec.defaults))
+    yield from zip(positional, [*missing, *spec.defaults], strict=True)
+    yield from zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+
+
 def matched(call: ast.Call, function: Definition) -> Iterator[tuple[ast.expr, ast.arg]]:
     """Yield the arguments of a call, each with the parameter that receives it."""
     positional = [*function.args.posonlyargs, *function.args.args]

@@ -129,8 +129,8 @@ class _Compared:
 
 def _varied(steps: Sequence[StepResult]) -> int:
     """Return the number of steps whose outputs differ from those of the first step."""
-    first, *others = (step.outputs for step in steps or [StepResult({}, {})])
-    return sum(any(not difference(one.get(name), value).equal for name, value in first.items()) for one in others)
+    found = [step.outputs for step in steps]
+    return sum(any(not difference(one.get(name), value).equal for name, value in found[0].items()) for one in found[1:])
 
 
 def _may_be_chance(checks: Sequence[Check], step: StepResult) -> bool:

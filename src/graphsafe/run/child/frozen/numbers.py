@@ -17,14 +17,7 @@ from typing import Any, Literal
 import torch
 
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.frozen.origins import (
-    MISSING,
-    PLAIN,
-    Origin,
-    Scope,
-    attribute_or_property,
-    scope_of,
-)
+from graphsafe.run.child.frozen.origins import MISSING, PLAIN, Origin, Scope, attribute_or_property, scope_of
 from graphsafe.run.child.frozen.variables import Variable
 from graphsafe.run.child.host_draws import draws
 from graphsafe.run.child.names import elements_of

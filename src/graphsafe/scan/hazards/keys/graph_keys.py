@@ -26,7 +26,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys.key_names import is_covered, names_in
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.blocks import matched, parameters
+from graphsafe.scan.symbols.blocks import matched, parameters, with_defaults
 from graphsafe.scan.symbols.index import dotted
 
 _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
@@ -271,14 +271,9 @@ def _frozen(
 
 def _number_parameters(function: Function) -> Set[str]:
     """Return the parameters whose annotation or default is a number or a string."""
-    positional = [*function.args.posonlyargs, *function.args.args]
-    defaults = [
-        *zip(positional[::-1], function.args.defaults[::-1], strict=False),
-        *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True),
-    ]
     by_default = {
         one.arg
-        for one, value in defaults
+        for one, value in with_defaults(function)
         if one.annotation is None and isinstance(value, ast.Constant) and isinstance(value.value, (int, float, str))
     }
     return by_default | {one.arg for one in parameters(function) if _is_number(one)}
