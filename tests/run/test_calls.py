@@ -53,7 +53,7 @@ class Watched:
 
     def sizes(self) -> list[tuple[dict[str, int], list[int]]]:
         """The sizes that ran without a graph, and those captured, of each step."""
-        return [(fact["sizes"], [int(size) for size in fact["captured"]]) for fact in self.steps.facts()]
+        return [(fact.sizes, [int(size) for size in fact.captured]) for fact in self.steps.facts()]
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def test_calls_of_a_captured_module_at_other_sizes_are_counted_with_their_line(w
     assert watched.sizes() == [({"3": 1, "6": 2}, [1, 2, 4])]
     (fact,) = watched.steps.facts()
     code = run.__code__
-    assert [(one.function.rpartition(".")[2], one.line) for one in fact["place"]] == [("run", code.co_firstlineno + 2)]
-    assert fact["captured"] == {"1": [0], "2": [1], "4": [2]}
+    assert [(one.function.rpartition(".")[2], one.line) for one in fact.place] == [("run", code.co_firstlineno + 2)]
+    assert fact.captured == {"1": [0], "2": [1], "4": [2]}
 
 
 def test_a_function_is_known_by_its_closure(watched: Watched) -> None:

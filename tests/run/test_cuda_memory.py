@@ -12,9 +12,11 @@ from graphsafe.report.json_form import parse_saved, render_json
 from graphsafe.report.ledger.html_form import with_processes
 from graphsafe.report.ledger.model import Held
 from graphsafe.report.ledger.terminal import processes_text
+from graphsafe.report.model import CallSite
 from graphsafe.run.child.cuda import sight as cuda
 from graphsafe.run.child.cuda import stacks
 from graphsafe.run.child.outside import Memory
+from graphsafe.run.facts import PoolLine, ProcessFacts
 from graphsafe.run.parent.idle import Readings
 from graphsafe.run.parent.merge import _by_line
 from tests.run.test_idle import ledger as ledger_of_a_graph
@@ -74,14 +76,14 @@ def test_lost_memory_has_the_tensor_that_got_it(
 
 
 def test_lines_of_memory_become_places_of_the_ledger() -> None:
-    held = _by_line({"by_line": [{"path": __file__, "line": 1, "function": "build", "bytes": 512}]})
+    held = _by_line(ProcessFacts(by_line=(PoolLine(CallSite(__file__, 1, "build"), 512),)))
     assert held is not None
     assert [(one.location and one.location.function, one.bytes) for one in held] == [("build", 512)]
 
 
 def test_lines_of_memory_are_shown_in_every_form() -> None:
     found = ledger_of_a_graph(Readings())
-    facts = {"by_line": [{"path": __file__, "line": 1, "function": "build", "bytes": 512}]}
+    facts = ProcessFacts(by_line=(PoolLine(CallSite(__file__, 1, "build"), 512),))
     (process,) = found.processes
     process = replace(process, memory=Held(512, _by_line(facts)))
     found = replace(found, processes=(process,))
@@ -98,8 +100,8 @@ def test_lines_of_memory_are_those_of_the_devices_that_are_named(monkeypatch: py
         return {"device": device, "segment_pool_id": POOL, "blocks": [block]}
 
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: [segment(0, 512), segment(1, 1024)])
-    assert [one["bytes"] for one in stacks.pool_lines(())] == [1024, 512]
-    assert [one["bytes"] for one in stacks.pool_lines({"cuda:1"})] == [1024]
+    assert [one.bytes for one in stacks.pool_lines(())] == [1024, 512]
+    assert [one.bytes for one in stacks.pool_lines({"cuda:1"})] == [1024]
 
 
 def test_a_resized_storage_has_other_memory_and_one_that_is_left_alone_the_same(

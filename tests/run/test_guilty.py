@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from graphsafe.capture.shared.classify import code_of, code_of_failure
 from graphsafe.capture.shared.frames import root_error, user_frames, user_frames_now
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.child.failures.guilty import raised_by, waiting
-from graphsafe.run.child.records import FailedRecord
 from graphsafe.run.counters import Order
+from graphsafe.run.facts import FailedCapture, ProcessFacts
 from graphsafe.run.parent.findings import findings_of
 from graphsafe.run.parent.seen import SeenProcess
 
@@ -207,8 +206,8 @@ def test_an_error_that_was_being_handled_before_is_no_cause() -> None:
 def test_a_ledger_names_the_line_with_its_code(tmp_path: Path, line: str, text: str, code: str, message: str) -> None:
     event = event_of(tmp_path, line, text=text)
     assert event is not None
-    record = FailedRecord((), None, "cuda:0", text, event.frames, None, event, stage="broken")
-    process = SeenProcess("0", None, {"evidence": "measured", "failed": [asdict(record)]}, (), Order())
+    record = FailedCapture((), None, "cuda:0", text, event.frames, None, event, stage="broken")
+    process = SeenProcess("0", None, ProcessFacts(failed=(record,)), (), Order())
     (finding,) = findings_of([process], load_rulebook())[0]
     assert (finding.code, finding.level, finding.region, finding.message) == (code, "error", "captured", message)
     assert finding.location is not None and finding.location.line == HEAD.count("\n") + 1

@@ -17,11 +17,12 @@ from graphsafe.report.ledger.model import Idle, Ledger
 from graphsafe.report.ledger.terminal import processes_text
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.counters import Count, Order
+from graphsafe.run.facts import DeviceFacts, ProcessFacts
 from graphsafe.run.parent import idle
 from graphsafe.run.parent.idle import Nvml, NvmlError, Readings
 from graphsafe.run.parent.launch import run_program
 from graphsafe.run.parent.merge import ledger_of
-from graphsafe.run.part import Options, Part, as_read
+from graphsafe.run.part import Options, Part
 from tests.conftest import ValidReport
 
 pytestmark = pytest.mark.child
@@ -161,7 +162,7 @@ def ledger(seen: Readings, *gpus: str, replays: int = 9) -> Ledger:
     record = GraphRecord(
         0, 0, place, None, "default stream", "MainThread", "cuda:0", START, 0, contents=Contents({"kernel": 1})
     )
-    facts = as_read({"graphs": [record.facts()], "gpus": gpus, "ended": True})
+    facts = ProcessFacts(graphs=(record.facts(),), device=DeviceFacts(gpus=gpus), ended=True)
     count = Count(replays, START, START + 3 * SECOND) if replays else Count(0, 0, 0)
     part = Part("1-a", "", START, facts, (count,), Order())
     return ledger_of([part], ["python"], 0, load_rulebook(), seen)

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphsafe.report.model import CallSite
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.counters import Count, Order
+from graphsafe.run.facts import ProcessFacts, StepFacts
 from graphsafe.run.parent.findings import findings_of
 from graphsafe.run.parent.seen import SeenGraph, SeenProcess
 from tests.run.test_ranks import graph
 
-HELPER = {"path": __file__, "line": 3, "function": "captured"}
+HELPER = CallSite(__file__, 3, "captured")
 
 
 def captured(number: int, line: int, kernels: int, replays: int) -> SeenGraph:
     """Return a graph that a helper captured, called from this line."""
-    called = {"path": __file__, "line": line, "function": "main"}
-    made = graph(number, 0, 1, frames=[called, HELPER], nodes={"kernel": kernels})
+    called = CallSite(__file__, line, "main")
+    made = graph(number, 0, 1, frames=(called, HELPER), nodes={"kernel": kernels})
     return SeenGraph(made.name, made.facts, Count(replays, 1, 2) if replays else Count(0, 0, 0))
 
 
 def told(*graphs: SeenGraph, eager: int = 0) -> list[tuple[int, Any]]:
     """Return lines and graphs of the findings, where steps of the first graph's work also ran eagerly."""
-    step = {"sizes": {"99": eager}, "captured": {"4": [0]}, "off": {}, "off_at": [], "place": []}
-    facts = {"ended": True, "steps": [step] if eager else []}
+    step = StepFacts(sizes={"99": eager}, captured={"4": (0,)})
+    facts = ProcessFacts(ended=True, steps=(step,) if eager else ())
     findings, _ = findings_of([SeenProcess("0", None, facts, graphs, Order())], load_rulebook())
     return [(one.location.line, one.data["graphs"]) for one in findings if one.code == "GS618"]
 

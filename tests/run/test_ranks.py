@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graphsafe.report.model import CallSite
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.counters import Count, Counters, Order, saved_counts
+from graphsafe.run.facts import GraphFacts, ProcessFacts
 from graphsafe.run.parent.findings import findings_of
 from graphsafe.run.parent.ranks import first_difference, partings
 from graphsafe.run.parent.seen import SeenGraph, SeenProcess
@@ -20,36 +23,23 @@ from tests.run.test_run import ledger_in, program, run
 
 
 def graph(number: int, line: int, batch: int, **facts: Any) -> SeenGraph:
-    frames = [{"path": __file__, "line": line, "function": "capture"}]
-    known = {
-        "number": number,
-        "frames": frames,
-        "thread": "MainThread",
-        "device": "cuda:0",
-        "key": {"batch": str(batch), "scale": "1"},
-        "collectives": False,
-        "subgroups": False,
-        "nodes": {"kernel": 1},
-        "outside": [],
-        "stale": None,
-        "held_outputs": {"collected": [], "compared": [], "overwritten": None},
-        "keeps_pool": False,
-        "gradients": {"let_go": [], "skipped": 0},
-        "rotated": None,
-        "drawn": None,
-        "generators": {"misplaced": [], "replaced": None, "reseeded": [], "between": [], "inside": []},
-        "copy_of": None,
-        "is_again": False,
-        "passed_over": 0,
-        "dropped": None,
-        "begun": 0,
-        "seconds": 0.0,
-    }
-    return SeenGraph(str(number + 1), {**known, **facts}, Count(9, 1, 2))
+    known = GraphFacts(
+        number=number,
+        frames=(CallSite(__file__, line, "capture"),),
+        span=None,
+        stream="default stream",
+        thread="MainThread",
+        device="cuda:0",
+        begun=0,
+        seconds=0.0,
+        nodes={"kernel": 1},
+        key={"batch": str(batch), "scale": "1"},
+    )
+    return SeenGraph(str(number + 1), replace(known, **facts), Count(9, 1, 2))
 
 
 def process(rank: int, runs: list[tuple[int, int]], *graphs: SeenGraph, whole: bool = True) -> SeenProcess:
-    return SeenProcess(f"0.{rank + 1}", "0", {"rank": rank}, graphs, Order(tuple(runs), whole))
+    return SeenProcess(f"0.{rank + 1}", "0", ProcessFacts(rank=rank), graphs, Order(tuple(runs), whole))
 
 
 PLAIN = (graph(0, 10, 4), graph(1, 10, 8))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from graphsafe.run.counters import Count
+from graphsafe.run.facts import OutsideUse
 from graphsafe.run.parent.recaptures import recaptures
 from graphsafe.run.parent.seen import SeenGraph
 from tests.run.test_ranks import graph
@@ -15,13 +16,16 @@ def captured_in_turn(replays: int, *, dropped: bool = False, sizes: tuple[int, .
     found = []
     for number in range(6):
         begun = 10 * number
-        facts: dict[str, Any] = {
-            **graph(number, 0, 1, frames=[{"path": __file__, "line": 3, "function": "run"}]).facts,
-            "begun": begun,
-            "dropped": begun + 11 if dropped else None,
-            "outside": [{"what": "x", "shape": f"float32[{sizes[number % len(sizes)]}]"}],
-        }
-        found.append(SeenGraph(str(number + 1), facts, Count(replays, begun + 1, begun + 9)))
+        shape = f"float32[{sizes[number % len(sizes)]}]"
+        one = graph(
+            number,
+            3,
+            1,
+            begun=begun,
+            dropped=begun + 11 if dropped else None,
+            outside=(OutsideUse("x", shape, 4, None, "read", certain=True, status="alive"),),
+        )
+        found.append(replace(one, count=Count(replays, begun + 1, begun + 9)))
     return found
 
 

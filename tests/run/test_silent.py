@@ -115,7 +115,7 @@ def test_steps_of_another_size_count_between_replays_or_in_their_loop(tmp_path: 
         for _ in range(12):
             steps.eager((("step", "", 1),), ((1, 8),), False, lambda: frames)
         played.number += later
-        return steps.facts()[0]["sizes"]
+        return steps.facts()[0].sizes
 
     assert sizes(Replays(3, serving), check, later=0) == {}
     assert sizes(Replays(3, serving), check, later=1) == {"1": 12}
@@ -128,16 +128,16 @@ def test_an_operation_that_recurs_in_the_step_begins_one_step() -> None:
     steps.captured(Step((key,), ((4, 8),), (), times=2), 0)
     for size in (1, 1, 2, 2, 1, 1):
         steps.eager((key,), ((size, 8),), False, tuple)
-    assert steps.facts()[0]["sizes"] == {"1": 2, "2": 1}
+    assert steps.facts()[0].sizes == {"1": 2, "2": 1}
 
 
 def test_the_only_captured_size_is_that_of_the_input_not_of_the_bias() -> None:
     key, bias, weight = ("addmm", "", 1), (8,), (8, 8)
     steps = Steps(Replays(0, ()))
     steps.captured(Step((key,), (bias, (4, 8), weight), ()), 0)
-    assert list(steps.facts()[0]["captured"]) == ["4"]
+    assert list(steps.facts()[0].captured) == ["4"]
     steps.eager((key,), (bias, (16, 8), weight), False, tuple)
-    assert steps.facts()[0]["sizes"] == {"16": 1} and list(steps.facts()[0]["captured"]) == ["4"]
+    assert steps.facts()[0].sizes == {"16": 1} and list(steps.facts()[0].captured) == ["4"]
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def test_many_eager_steps_are_placed_where_they_run_not_where_they_were_tried_fi
         for _ in range(times):
             steps.eager(step, ((8, 8),), False, lambda place=place: (place,))
     (facts,) = steps.facts()
-    assert facts["sizes"] == {"8": 22} and facts["place"][0].line == 9
+    assert facts.sizes == {"8": 22} and facts.place[0].line == 9
 
 
 def test_a_gpu_tells_of_storages_that_are_resized(monkeypatch: pytest.MonkeyPatch) -> None:

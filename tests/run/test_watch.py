@@ -144,4 +144,4 @@ def test_a_thread_that_still_writes_does_not_undo_the_end(tmp_path: Path) -> Non
     subprocess.run([sys.executable, "-c", SLOW_WRITER, str(tmp_path)], check=True, timeout=120)
     (part,) = read_parts(tmp_path)
     assert part.facts is not None
-    assert part.facts["ended"] is True
+    assert part.facts.ended is True

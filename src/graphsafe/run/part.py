@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from graphsafe.files import saved, write_atomically
+from graphsafe.report.reading import read
 from graphsafe.run.counters import Count, Order, saved_counts
+from graphsafe.run.facts import ProcessFacts
 
 FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RUN_OPTIONS"
 "Environment variables: the run's folder, the process that started this one, and the options of the watch."
@@ -24,8 +26,6 @@ _MOST = 1_000_000_000
 
 POOL = "temporary memory of one pool"
 "The name of memory that two graphs of a pool write at the same time."
-Facts = dict[str, Any]
-"The JSON values of a part, or dataclasses that are written as JSON values."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +67,23 @@ class Part:
     parent: str
     started: int
     "The time of its start in nanoseconds since 1970."
-    facts: Mapping[str, Any] | None
-    """The facts that `Watch.write` has written.
-
-    They contain only `fault` if the process could not be watched. They are None if it has not imported torch.
-    """
+    facts: ProcessFacts | None
+    "The facts that `Watch.write` has written. They are None if the process has not imported torch."
     counts: Sequence[Count]
     order: Order
     outlives: bool = False
     "Whether the process was still running when the program had ended."
 
 
-def write_part(folder: Path, token: str, facts: Mapping[str, Any]) -> None:
+def write_part(folder: Path, token: str, facts: ProcessFacts) -> None:
     """Write a part. If the run has ended or the disk is full, nothing is written and no error is raised."""
     with contextlib.suppress(OSError):
-        write_atomically(folder / f"{token}.json", json.dumps(facts, default=asdict))
+        write_atomically(folder / f"{token}.json", json.dumps(facts, default=_members))
 
 
-def as_read(facts: Mapping[str, Any]) -> Facts:
-    """Return the facts of a process as they would be read from its part of the ledger."""
-    return _facts(json.dumps(facts, default=asdict).encode()) or {}
+def _members(data: Any) -> dict[str, Any]:
+    """Return the fields of a data class. Unlike `asdict`, it copies nothing inside them."""
+    return {one.name: getattr(data, one.name) for one in fields(data)}
 
 
 def note_start(folder: Path, token: str, parent: str) -> None:
@@ -113,14 +110,14 @@ def read_parts(folder: Path) -> list[Part]:
     return sorted(found, key=lambda part: (part.started, part.token))
 
 
-def _facts(text: bytes | None) -> Facts | None:
+def _facts(text: bytes | None) -> ProcessFacts | None:
     """Return the facts that a process wrote, or None if it wrote nothing or the file is no part."""
     with contextlib.suppress(ValueError):
         facts = json.loads(text or b"null")
-        return facts if isinstance(facts, dict) else None
+        return read(ProcessFacts, facts) if isinstance(facts, dict) else None
     return None
 
 
-def graphs_of(facts: Mapping[str, Any] | None) -> int:
+def graphs_of(facts: ProcessFacts | None) -> int:
     """Return how many graphs have counters in the counters file."""
-    return max((graph["number"] + 1 for graph in facts.get("graphs", ())), default=0) if facts else 0
+    return max((graph.number + 1 for graph in facts.graphs), default=0) if facts else 0

@@ -3,9 +3,8 @@ in code points. Also compares paths to the target's state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from graphsafe.capture.shared.classify import statement_span
 from graphsafe.files import from_here
@@ -14,16 +13,6 @@ from graphsafe.report.source import file_lines
 
 _LONGEST = 60
 "The largest number of characters of an expression that is quoted."
-
-
-def site(frame: Mapping[str, Any]) -> CallSite:
-    """Return a frame from a child's data."""
-    return CallSite(frame["path"], frame["line"], frame["function"])
-
-
-def sites(frames: Sequence[Mapping[str, Any]]) -> tuple[CallSite, ...]:
-    """Return frames from a child's data."""
-    return tuple(map(site, frames))
 
 
 def location(frame: CallSite, span: Sequence[int] | None) -> Location:

@@ -33,10 +33,10 @@ from graphsafe.run.child.names import (
 )
 from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.process_groups import has_subgroups
-from graphsafe.run.child.records import GraphRecord, Stage
+from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.later_replay import Results
 from graphsafe.run.child.results.meeting import Meetings
-from graphsafe.run.child.results.outputs import Outputs, Overwritten
+from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.results.overwritten import Reads
 from graphsafe.run.child.results.previous import Previous
 from graphsafe.run.child.results.returned import returned_and_kept
@@ -45,7 +45,8 @@ from graphsafe.run.child.sight import Sight
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.counters import LAST_RUN, MOST_GRAPHS, Counters, slot_of
-from graphsafe.run.part import POOL, Facts, Options
+from graphsafe.run.facts import Overwritten, ProcessFacts, Refill, Stage
+from graphsafe.run.part import POOL, Options
 
 Result = TypeVar("Result")
 _FIRST = 16
@@ -317,7 +318,8 @@ class Book:
                 if record.dropped is None:
                     self.memories.look(record)
 
-    def facts(self) -> Facts:
+    def facts(self) -> ProcessFacts:
+        """Return the facts, except those about the end of the process."""
         limits = [*self.sight.limits(), *self._problems]
         if self._reads is not None and self._reads.problem is not None:
             limits.append(("unseen", "reads of results that another graph has overwritten", self._reads.problem))
@@ -329,17 +331,17 @@ class Book:
             limits.append(
                 ("too-many-graphs", f"{more} captures", f"the ledger of a process has room for {MOST_GRAPHS}")
             )
-        return {
-            "graphs": [record.facts() for record in list(self.graphs)],
-            "failed": list(self.failed.records),
-            "steps": self.steps.facts() if unseen is None else None,
-            "waits": None if self.waits is None else self.waits.facts(),
-            "refills": [self._refill(*found) for found in self.sight.refills()],
-            **self.sight.facts(),
-            "by_line": self.safely(self.sight.by_line),
-            "limits": limits,
-            "evidence": self.sight.evidence,
-        }
+        return ProcessFacts(
+            graphs=tuple(record.facts() for record in list(self.graphs)),
+            failed=tuple(self.failed.records),
+            steps=self.steps.facts() if unseen is None else None,
+            waits=None if self.waits is None else self.waits.facts(),
+            refills=tuple(self._refill(*found) for found in self.sight.refills()),
+            device=self.sight.facts(),
+            by_line=self.safely(self.sight.by_line),
+            limits=tuple(limits),
+            evidence=self.sight.evidence,
+        )
 
     def forget(self, counters: Counters) -> None:
         """Start again in a forked process, without the graphs of the parent process."""
@@ -376,7 +378,7 @@ class Book:
             record.stale = replace(found, at=at, frames=user_frames()[0])
         return found is not None
 
-    def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int, by_host: bool) -> Facts:
+    def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int, by_host: bool) -> Refill:
         unnamed = POOL if -MOST_GRAPHS <= storage < 0 else None
         what = unnamed if storage < 0 else self.memories.text(storage)
-        return {"write": write, "replay": replay, "what": what, "is_pinned": storage < 0, "by_host": by_host}
+        return Refill(write, replay, what, is_pinned=storage < 0, by_host=by_host)

@@ -23,7 +23,7 @@ from graphsafe.run.child.assigning import assigning_line
 from graphsafe.run.child.frozen.origins import callee, running_in
 from graphsafe.run.child.names import attributes_of, locals_of, weak_to
 from graphsafe.run.child.source import function_of, is_seeding, outer_loop, tree_of_code
-from graphsafe.run.part import Facts
+from graphsafe.run.facts import GeneratorFacts, ReplacedGenerator
 
 _REGISTERED = "_graphsafe_registered"
 "The attribute of a graph that lists its registered generators."
@@ -83,12 +83,7 @@ class Draws:
         self._same = 0
         self.is_known = False
         "Whether a replay has shown which generators the graph draws from."
-        self.replaced: Facts | None = None
-        """The name of an attribute that held a registered generator and holds another generator at a replay.
-
-        With it is the line that replaced the generator. If the line is unknown, the calls of the replay are given
-        instead.
-        """
+        self.replaced: ReplacedGenerator | None = None
         self.misplaced: tuple[CallSite, ...] = ()
         "The calls that registered a generator while another device was current."
         self.reseeded: tuple[CallSite, ...] = ()
@@ -108,7 +103,7 @@ class Draws:
             text, owner, attribute, registering = replaced
             line = assigning_line(owner, attribute, registering)
             at = calls if line is None else (line,)
-            self.replaced = {"name": text, "frames": at, "is_line_known": line is not None}
+            self.replaced = ReplacedGenerator(text, at, is_line_known=line is not None)
         found = replaced is not None or (not self.is_known and bool(self.misplaced))
         states = list(map(_state, self._drawing))
         self._same = self._same + 1 if states and None not in states and states == self._last else 0
@@ -128,15 +123,10 @@ class Draws:
         self._drawing, self.names = [one for _, one in moved], [name for name, _ in moved]
         self._before = []
 
-    def facts(self, seeded: CallSite | None) -> Facts:
+    def facts(self, seeded: CallSite | None) -> GeneratorFacts:
         """Return the facts for the ledger. `seeded` is a line of the captured code that seeds a generator."""
-        return {
-            "misplaced": self.misplaced,
-            "replaced": self.replaced,
-            "reseeded": self.reseeded,
-            "between": self.between,
-            "inside": [] if seeded is None or not self._drawing else [seeded],
-        }
+        inside = () if seeded is None or not self._drawing else (seeded,)
+        return GeneratorFacts(self.misplaced, self.replaced, self.reseeded, self.between, inside)
 
     def _replaced(self, registered: Sequence[Registered]) -> tuple[str, Any, str, tuple[CallSite, ...]] | None:
         """Return the attribute that held a registered generator and now holds another one.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
@@ -24,6 +23,7 @@ from graphsafe.run.child.frozen.numbers import Frozen, Walk
 from graphsafe.run.child.frozen.variables import is_more
 from graphsafe.run.child.names import Name, locals_of, weak_to
 from graphsafe.run.child.source import is_choice, is_read, parameters
+from graphsafe.run.facts import Changed
 
 _SCALARS = (bool, int, float, str)
 
@@ -36,22 +36,6 @@ class _Tensor:
 
 
 _A_TENSOR = _Tensor()
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """A number or a string that was different when the graph was captured."""
-
-    name: str
-    captured: str
-    now: str
-    at: CallSite | None = None
-    """The line that froze the value, or the line that decides whether the value needs a new graph.
-
-    If neither line is known, it is the line of the capture.
-    """
-    frames: tuple[CallSite, ...] = ()
-    "The calls that led to the replay."
 
 
 class Key:

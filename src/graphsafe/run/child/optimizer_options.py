@@ -19,8 +19,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.keys import Changed
 from graphsafe.run.child.names import storage_numbers
+from graphsafe.run.facts import Changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The data that are recorded about a graph, a failed capture and a use of memory while the program runs."""
+"""The data that are recorded about a graph and a use of memory while the program runs."""
 
 from __future__ import annotations
 
@@ -6,29 +6,20 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from graphsafe.capture.answers.events import StepEvent
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.generators import Draws
 from graphsafe.run.child.gradients import Gradients
-from graphsafe.run.child.keys import Changed, Key
+from graphsafe.run.child.keys import Key
 from graphsafe.run.child.names import Name
 from graphsafe.run.child.optimizer_options import OptimizerOption, SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Contents, LetGo
-from graphsafe.run.part import Facts
-
-_TOLD = (
-    *("number", "span", "stream", "thread", "device", "begun", "seconds", "subgroups"),
-    *("keeps_pool", "is_again", "copy_of", "dropped", "instantiations", "frames", "stale", "drawn"),
-)
-"The fields of a graph's record that are copied into its facts."
-_HELD = ("collected", "is_keeper_known", "compared", "overwritten")
-"The fields of a record's outputs that are copied into its facts."
+from graphsafe.run.facts import Changed, DroppedGradients, GraphFacts, HeldOutputs, OutsideUse, Rotated
 
 
 @dataclass(eq=False, slots=True)
@@ -43,24 +34,24 @@ class Use:
     lost_after: int | None = None
     "The number of replays before the memory was lost."
 
-    def facts(self) -> Facts:
+    def facts(self) -> OutsideUse:
         memory, kept = self.memory, self.let_go
         lost = memory.status != "alive"
         instead = memory.instead if lost else None if kept is None else kept.instead
         is_kept = not lost and kept is not None and kept.is_lost
-        return {
-            "what": memory.text,
-            "shape": memory.shape,
-            "bytes": memory.bytes,
-            "made": memory.made,
-            "access": self.access,
-            "certain": self.certain and not is_kept,
-            "status": "rebound" if is_kept else memory.status,
-            "frames": memory.frames if lost else [],
-            "heir": memory.heir if lost else None,
-            "instead": instead,
-            "lost_after": self.lost_after if lost else kept.lost_after if kept is not None and is_kept else None,
-        }
+        return OutsideUse(
+            what=memory.text,
+            shape=memory.shape,
+            bytes=memory.bytes,
+            made=memory.made,
+            access=self.access,
+            certain=self.certain and not is_kept,
+            status="rebound" if is_kept else memory.status,
+            frames=memory.frames if lost else (),
+            heir=memory.heir if lost else None,
+            instead=instead,
+            lost_after=self.lost_after if lost else kept.lost_after if kept is not None and is_kept else None,
+        )
 
 
 @dataclass(eq=False, slots=True)
@@ -128,27 +119,42 @@ class GraphRecord:
         if self.dropped is None:
             self.dropped = time.time_ns()
 
-    def facts(self) -> Facts:
-        seen = self.contents
-        return {
-            **{name: getattr(self, name) for name in _TOLD},
-            "nodes": None if seen.nodes is None else dict(seen.nodes),
-            "pool_bytes": seen.pool_bytes,
-            "collectives": seen.collectives,
-            "outside": [use.facts() for use in self.uses],
-            "held_outputs": {name: getattr(self.outputs, name) for name in _HELD},
-            "key": self.key.texts(),
-            "gradients": {"let_go": self.gradients.let_go, "skipped": self.gradients.skipped},
-            "rotated": self._rotated() if self.rotation.when else None,
-            "generators": self.draws.facts(self.key.seeded),
-            "draws_from": self.draws.names,
-            "replayed_by": [list(one) for one in self.replayers],
-            "passed_over": seen.passed_over(),
-        }
+    def facts(self) -> GraphFacts:
+        seen, outputs = self.contents, self.outputs
+        return GraphFacts(
+            number=self.number,
+            frames=self.frames,
+            span=self.span,
+            stream=self.stream,
+            thread=self.thread,
+            device=self.device,
+            begun=self.begun,
+            seconds=self.seconds,
+            nodes=None if seen.nodes is None else dict(seen.nodes),
+            pool_bytes=seen.pool_bytes,
+            collectives=seen.collectives,
+            subgroups=self.subgroups,
+            keeps_pool=self.keeps_pool,
+            is_again=self.is_again,
+            copy_of=self.copy_of,
+            dropped=self.dropped,
+            instantiations=self.instantiations,
+            outside=tuple(use.facts() for use in self.uses),
+            held_outputs=HeldOutputs(outputs.collected, outputs.is_keeper_known, outputs.compared, outputs.overwritten),
+            key=self.key.texts(),
+            stale=self.stale,
+            drawn=self.drawn,
+            gradients=DroppedGradients(self.gradients.let_go, self.gradients.skipped),
+            rotated=self._rotated(),
+            generators=self.draws.facts(self.key.seeded),
+            draws_from=None if self.draws.names is None else tuple(self.draws.names),
+            replayed_by=tuple(self.replayers),
+            passed_over=seen.passed_over(),
+        )
 
-    def _rotated(self) -> Facts:
-        names = self.rotation.names
-        return {"names": [name.text for name in names], "at": self.key.rebinding(names), "when": self.rotation.when}
+    def _rotated(self) -> Rotated | None:
+        names, when = self.rotation.names, self.rotation.when
+        return Rotated(tuple(name.text for name in names), self.key.rebinding(names), when) if when else None
 
     def repeats(self, earlier: GraphRecord) -> bool:
         """Return whether both graphs do the same work, but one input is another tensor of equal size.
@@ -178,27 +184,3 @@ class GraphRecord:
 
     def _does_as(self, other: GraphRecord) -> bool:
         return bool(self.contents.nodes) and self.contents.nodes == other.contents.nodes
-
-
-Stage = Literal["refused", "broken", "left", "open"]
-"""How far a failed capture came.
-
-It was refused by `make_graphed_callables` before it began; it was broken by an error of the device; it ended without
-such an error, but the captured code raised one; or it never ended.
-"""
-
-
-@dataclass(eq=False, slots=True)
-class FailedRecord:
-    frames: tuple[CallSite, ...]
-    span: Span | None
-    device: str
-    error: str
-    inner: tuple[CallSite, ...]
-    "The calls that led to the first error."
-    generator: str | None
-    "The error that drawing a random number raised after the failure, or None."
-    guilty: StepEvent | None
-    "The event that broke the capture, if it is known."
-    stage: Stage
-    swallowed_by: CallSite | None = None

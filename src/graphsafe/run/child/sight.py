@@ -16,7 +16,7 @@ from graphsafe.run.child.names import Name, Place
 from graphsafe.run.child.refills import Unordered
 from graphsafe.run.child.steps import Key, Step, Steps
 from graphsafe.run.child.waits import Waits
-from graphsafe.run.part import Facts
+from graphsafe.run.facts import DeviceFacts, PoolLine
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
 "A function that is called at each eager operation. Its argument returns the numbers of the storages that are read."
@@ -146,14 +146,7 @@ class Sight(Protocol):
         """Return the pairs of a write and a replay of one storage that nothing orders. There is one pair for each pair
         of lines."""
 
-    def facts(self) -> Facts:
-        """Return the facts that only this kind of device knows.
-
-        `machine` describes the ledger's environment, and `gpus` are the UUIDs of the GPUs that have graphs. If the
-        device can see them, there are also `outdated` and `growing`. Outdated tensors are read by graphs although the
-        tensors from which they were computed have changed. `growing` lists the lines that make a tensor larger between
-        replays.
-        """
+    def facts(self) -> DeviceFacts: ...
 
     def replaying(self, graph: Any) -> None:
         """Check a graph that is about to be replayed."""
@@ -195,7 +188,7 @@ class Sight(Protocol):
         """Return the line that made a tensor, if that line is still known."""
         return None
 
-    def by_line(self) -> list[dict[str, Any]] | None:
+    def by_line(self) -> tuple[PoolLine, ...] | None:
         """Return the bytes in graphs' pools by line (`path`, `line`, `function`, `bytes`), or None if they are
         unknown."""
         return None

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.source import is_in_loop, same_loop
+from graphsafe.run.facts import StepFacts
 
 Key = tuple[str, str, int]
 """The name of the first operation or of the function, and what identifies it further.
@@ -184,7 +185,7 @@ class Steps:
     def _of(self, keys: Sequence[Key]) -> _Seen | None:
         return next((self._seen[key] for key in keys if key in self._seen), None)
 
-    def facts(self) -> list[dict[str, Any]]:
+    def facts(self) -> tuple[StepFacts, ...]:
         """Return the facts about each captured step: the sizes at which it ran eagerly, and the captured sizes."""
         found = []
         for seen in {id(one): one for one in self._seen.values()}.values():
@@ -206,15 +207,15 @@ class Steps:
                     if shapes in seen.off:
                         off[shapes[at][axis]] += seen.off[shapes].count
             found.append(
-                {
-                    "place": most.frames[-1:] if most is not None else (),
-                    "sizes": _by_size(sizes),
-                    "captured": _by_size(captured),
-                    "off": _by_size(off),
-                    "off_at": [one.frames[-1] for one in seen.off.values() if one.frames][:1],
-                }
+                StepFacts(
+                    place=tuple(most.frames[-1:]) if most is not None else (),
+                    sizes=_by_size(sizes),
+                    captured={size: tuple(graphs) for size, graphs in _by_size(captured).items()},
+                    off=_by_size(off),
+                    off_at=tuple(one.frames[-1] for one in seen.off.values() if one.frames)[:1],
+                )
             )
-        return found
+        return tuple(found)
 
 
 def _by_size(found: Mapping[int, Any]) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
+from graphsafe.run.facts import WaitFacts
 
 _KINDS = frozenset({"read", "wait", "query", "copy-to-host", "copy-to-device", "extent", "hidden-sync"})
 
@@ -36,8 +36,8 @@ class Waits:
         """Return at how many points between two replays the line has waited."""
         return len(seen - {0, self._replays()})
 
-    def facts(self) -> list[dict[str, Any]]:
-        return [
-            {**asdict(event), "count": count, "ms": milliseconds, "turns": self._turns(seen)}
+    def facts(self) -> tuple[WaitFacts, ...]:
+        return tuple(
+            WaitFacts(event, count, milliseconds, self._turns(seen))
             for event, count, milliseconds, seen in list(self._found.values())
-        ]
+        )

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from torch.nn.modules.module import (
@@ -29,7 +30,8 @@ from graphsafe.run.child.hooks import hooked
 from graphsafe.run.child.process_groups import rank
 from graphsafe.run.child.sight import Sight
 from graphsafe.run.counters import Counters
-from graphsafe.run.part import Facts, Options, Part, graphs_of
+from graphsafe.run.facts import ProcessFacts
+from graphsafe.run.part import Options, Part, graphs_of
 
 _PAUSE = 1.0
 "The shortest time in seconds between two writes of a process's part."
@@ -53,7 +55,7 @@ def begin() -> None:
     try:
         watch = current = Watch(options, Path(folder), token)
     except Exception as error:  # an error of graphsafe must not stop the program
-        part.write_part(Path(folder), token, {"fault": in_one_line(error)})
+        part.write_part(Path(folder), token, ProcessFacts(fault=in_one_line(error)))
         return
     watch.write()
     atexit.register(watch.end)
@@ -141,16 +143,16 @@ class Watch:
     def part(self) -> Part:
         """Return the current state as a part of a ledger."""
         self.book.look_at_all()
-        facts = part.as_read(self._facts(ended=False))
+        facts = self._facts(ended=False)
         return Part(self._token, "", self._begun, facts, *self.book.counters.read(graphs_of(facts)))
 
-    def _facts(self, ended: bool, is_whole: bool = False) -> Facts:
+    def _facts(self, ended: bool, is_whole: bool = False) -> ProcessFacts:
         """Return the facts. `ended` says that the program ended without an error, and `is_whole` that no facts
         follow."""
         known = rank()
         # The rank is read early, because the program may leave its process group later.
         self._rank = self._rank if known is None else known
-        return {**self.book.facts(), "rank": self._rank, "ended": ended, "is_whole": is_whole}
+        return replace(self.book.facts(), rank=self._rank, ended=ended, is_whole=is_whole)
 
     def end(self) -> None:
         """Write the final state at the end of the process, after an unhandled exception too."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from graphsafe.capture.answers.events import StepEvent
+from collections.abc import Mapping
+from typing import Any
+
 from graphsafe.capture.parent.finding_table import code_of_text
 from graphsafe.capture.shared.classify import code_of_failure, value_read
-from graphsafe.capture.shared.places import site, text_at
+from graphsafe.capture.shared.places import line_text, text_at
 from graphsafe.report.model import Level
-from graphsafe.report.reading import read
-from graphsafe.run.parent.seen import Facts, last
-from graphsafe.run.parent.writer import Writer, at
+from graphsafe.run.facts import FailedCapture
+from graphsafe.run.parent.seen import last
+from graphsafe.run.parent.writer import Writer
 
 _HARMLESS = {
     "refused": "a graph was refused before its capture began, and the surrounding except continues without it",
@@ -26,31 +28,31 @@ def failed_captures(writer: Writer) -> None:
     There is one for the cause, one at the handler that swallowed the error, and one for a random generator that is left
     in capture mode. If the error ended the process, it was not swallowed and left no such generator.
     """
-    has_ended = writer.process.facts.get("ended")
-    for failed in writer.process.facts.get("failed", ()):
-        frame, inner, handler = last(failed["frames"]), last(failed["inner"]), failed["swallowed_by"]
+    has_ended = writer.process.facts.ended
+    for failed in writer.process.facts.failed:
+        frame, inner, handler = last(failed.frames), last(failed.inner), failed.swallowed_by
         said = {
-            "first_error": {"message": failed["error"], **({} if inner is None else {"at": at(inner)})},
-            "captured": None if frame is None else at(frame),
-            "swallowed_by": None if handler is None else at(handler),
+            "first_error": {"message": failed.error, **({} if inner is None else {"at": line_text(inner)})},
+            "captured": None if frame is None else line_text(frame),
+            "swallowed_by": None if handler is None else line_text(handler),
         }
         cause = _cause(writer, failed, said)
         if handler is None and not has_ended:
             continue
-        device = failed["device"]
-        if failed["generator"] is not None:
-            data = {**said, "draw": failed["generator"], "cause": cause}
+        device = failed.device
+        if failed.generator is not None:
+            data = {**said, "draw": failed.generator, "cause": cause}
             because = "" if cause is None else f"It follows from the failed capture, {cause}."
             level: Level | None = None if cause is None else "warning"
-            text = failed["error"] + ("" if inner is None else f" at {at(inner)}")
+            text = failed.error + ("" if inner is None else f" at {line_text(inner)}")
             writer.add("GS501", frame, {"expr": text}, data, because=because, device=device, level=level)
-        expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
-        harmless = _HARMLESS.get(failed["stage"]) if failed["generator"] is None else None
+        expr = {} if frame is None else {"expr": text_at(frame, failed.span)}
+        harmless = _HARMLESS.get(failed.stage) if failed.generator is None else None
         if harmless is not None:
-            words = {"message": harmless, "fix": _FIX, "why": _WHOLE + failed["error"]}
+            words = {"message": harmless, "fix": _FIX, "why": _WHOLE + failed.error}
             writer.add("GS605", handler or frame, expr, said, device=device, level="warning", text=words)
             continue
-        where, is_open = "" if frame is None else f" at {at(frame)}", failed["stage"] == "open"
+        where, is_open = "" if frame is None else f" at {line_text(frame)}", failed.stage == "open"
         because = "" if is_open else f"The error of the capture{where} was dropped."
         if handler is not None:
             does = "is around" if is_open else "swallowed the error of"
@@ -62,17 +64,17 @@ def failed_captures(writer: Writer) -> None:
         writer.add("GS605", place, expr, said, because=because, device=device, certain=not is_open, text=has_failed)
 
 
-def _cause(writer: Writer, failed: Facts, said: Facts) -> str | None:
+def _cause(writer: Writer, failed: FailedCapture, said: Mapping[str, Any]) -> str | None:
     """Add a finding for the cause of a failed capture.
 
     Return its code and place, or None if the cause is unknown.
     """
-    if failed["guilty"] is None or not failed["guilty"]["frames"]:
+    event = failed.guilty
+    if event is None or not event.frames:
         return None
-    event = read(StepEvent, failed["guilty"])
-    code = code_of_text(failed["error"], writer.book) or code_of_failure(event, writer.book.ops)
-    frame = failed["guilty"]["frames"][-1]
-    expr = failed["error"].partition("\n")[0] if code == "GS607" else text_at(site(frame), event.span)
+    code = code_of_text(failed.error, writer.book) or code_of_failure(event, writer.book.ops)
+    frame = event.frames[-1]
+    expr = failed.error.partition("\n")[0] if code == "GS607" else text_at(frame, event.span)
     words = {"expr": expr, "value": value_read(code)}
-    writer.add(code, frame, words, said, device=failed["device"], level="error", region="captured", span=event.span)
-    return f"{code} at {at(frame)}"
+    writer.add(code, frame, words, said, device=failed.device, level="error", region="captured", span=event.span)
+    return f"{code} at {line_text(frame)}"

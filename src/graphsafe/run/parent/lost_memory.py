@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 from graphsafe.capture.shared.classify import function_at
+from graphsafe.capture.shared.places import line_text
+from graphsafe.report.model import CallSite
 from graphsafe.report.text import count, listed
-from graphsafe.run.parent.seen import Facts, SeenGraph, grouped, last, line_key
-from graphsafe.run.parent.writer import Writer, all_named, at, by
+from graphsafe.run.facts import Calls, OutsideUse
+from graphsafe.run.parent.seen import SeenGraph, grouped, last
+from graphsafe.run.parent.writer import Writer, all_named, by
 
 
 def lost_memory(writer: Writer) -> None:
@@ -17,34 +21,35 @@ def lost_memory(writer: Writer) -> None:
     There is one finding for each line and kind of loss.
     """
     lost_uses = [
-        (graph, use, graph.count.replays - use["lost_after"])
+        (graph, use, graph.count.replays - use.lost_after)
         for graph in writer.process.graphs
-        for use in graph.facts["outside"]
-        if use["status"] != "alive" and use["lost_after"] is not None and use["lost_after"] < graph.count.replays
+        for use in graph.facts.outside
+        if use.status != "alive" and use.lost_after is not None and use.lost_after < graph.count.replays
     ]
     places = {id(use): _place(graph, use) for graph, use, _ in lost_uses}
-    for uses in grouped(lost_uses, lambda one: (line_key(places[id(one[1])][0]), one[1]["status"])):
+    for uses in grouped(lost_uses, lambda one: (last(places[id(one[1])][0]), one[1].status)):
         graph, use, _ = uses[0]
         frames, fate = places[id(use)]
-        lost = last(use["frames"])
-        names = list(dict.fromkeys(f"`{one['what']}`" for _, one, _ in uses))
+        lost = last(use.frames)
+        names = list(dict.fromkeys(f"`{one.what}`" for _, one, _ in uses))
         graphs = list({one.name: one for one, _, _ in uses}.values())
         since = max(number for _, _, number in uses)
         value = f"{'the memory of ' if len(names) > 1 else ''}the old {listed(names, most=3)}, {fate},"
+        captured_by, lost_by = ([line_text(one) for one in calls] for calls in (graph.facts.frames, use.frames))
         data = {
             "graphs": [one.name for one in graphs],
-            "what": [one["what"] for _, one, _ in uses],
-            "status": use["status"],
-            "captured": at(graph.facts["frames"][-1]) if graph.facts["frames"] else None,
-            "lost": None if lost is None else at(lost),
-            "lost_by": [at(one) for one in use["frames"]],
-            "captured_by": [at(one) for one in graph.facts["frames"]],
+            "what": [one.what for _, one, _ in uses],
+            "status": use.status,
+            "captured": line_text(graph.facts.frames[-1]) if graph.facts.frames else None,
+            "lost": None if lost is None else line_text(lost),
+            "lost_by": lost_by,
+            "captured_by": captured_by,
             "replays_since": since,
         }
         words = {"expr": f"{all_named(graphs)}, {count(since, 'replay')} since", "value": value}
-        certain = any(one["certain"] for _, one, _ in uses)
-        heirs = dict.fromkeys(one["heir"] for _, one, _ in uses if one["heir"] is not None)
-        because = _stacks(data["captured_by"], data["lost_by"])
+        certain = any(one.certain for _, one, _ in uses)
+        heirs = dict.fromkeys(one.heir for _, one, _ in uses if one.heir is not None)
+        because = _stacks(captured_by, lost_by)
         because += f" The memory now belongs to {listed(heirs, most=3)}." if heirs else ""
         writer.about(graph, "GS711", last(frames), words, data, certain, because=because, number=len(uses))
 
@@ -56,27 +61,27 @@ def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:
     return " ".join(f"{what} through {listed(calls, most=6)}." for what, calls in told if len(calls) > 1)
 
 
-def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
+def _place(graph: SeenGraph, use: OutsideUse) -> tuple[Calls, str]:
     """Return the calls that lead to the line to which a finding points, and how the memory was lost there."""
-    frames, captured, status = use["frames"], graph.facts["frames"], use["status"]
+    frames, captured, status = use.frames, graph.facts.frames, use.status
     is_return = bool(frames) and frames == captured[: len(frames)] and len(frames) < len(captured)
     if is_return and status != "rebound":  # the rebound name is no variable of this function, so the line is unknown
         # Python frees a function's variables when it has returned, while its caller's line runs.
         returned = captured[len(frames)]
-        bound = _line_of(returned, use["what"])
-        place = {**returned, "line": bound or returned["line"]}
-        return [*frames, place], f"which {by(place)} {status} when it returned"
+        bound = _line_of(returned, use.what)
+        place = replace(returned, line=bound or returned.line)
+        return (*frames, place), f"which {by(place)} {status} when it returned"
     if frames and frames != captured and not is_return:
         return frames, f"which {by(frames[-1])} {status}"
-    if use["instead"] is not None:
-        return [use["instead"]], f"which a tensor of {by(use['instead'])} has replaced"
+    if use.instead is not None:
+        return (use.instead,), f"which a tensor of {by(use.instead)} has replaced"
     return captured, f"which was {status}"
 
 
-def _line_of(frame: Facts, variable: str) -> int | None:
+def _line_of(frame: CallSite, variable: str) -> int | None:
     """Return the last line of a function, not after its running line, that assigns a variable. Return None if there is
     none."""
-    around = function_at(frame["path"], frame["line"])
+    around = function_at(frame.path, frame.line)
     names = () if around is None else (one for one in ast.walk(around) if isinstance(one, ast.Name))
     lines = [one.lineno for one in names if one.id == variable and not isinstance(one.ctx, ast.Load)]
-    return max((line for line in lines if line <= frame["line"]), default=None)
+    return max((line for line in lines if line <= frame.line), default=None)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Any
 
 from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.parent.join import with_comments
-from graphsafe.capture.shared.places import chain, location, site, sites
+from graphsafe.capture.shared.places import chain, location
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.ledger.model import (
     CUT_OFF,
@@ -27,14 +26,14 @@ from graphsafe.report.ledger.model import (
     Turn,
     Wait,
 )
-from graphsafe.report.model import Limit, Location, Tool
-from graphsafe.report.reading import read
+from graphsafe.report.model import CallSite, Limit, Location, Span, Tool
 from graphsafe.report.source import file_line
 from graphsafe.report.text import count
 from graphsafe.rulebook.book import Rulebook
+from graphsafe.run.facts import OutsideUse, ProcessFacts, StepFacts, WaitFacts
 from graphsafe.run.parent.findings import findings_of
 from graphsafe.run.parent.idle import Readings
-from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, seen_processes
+from graphsafe.run.parent.seen import SeenGraph, SeenProcess, seen_processes
 from graphsafe.run.part import Part
 from graphsafe.version import __version__
 
@@ -57,20 +56,20 @@ def ledger_of(
     seen = seen_processes(parts)
     found, limits = findings_of(seen, book)
     findings, _ = with_comments(found)
-    limits += [Limit(*texts) for process in seen for texts in process.facts.get("limits", ())]
-    limits += [Limit("internal", f"process {one.name}", one.facts["fault"]) for one in seen if "fault" in one.facts]
+    limits += [Limit(*texts) for process in seen for texts in process.facts.limits]
+    limits += [Limit("internal", f"process {one.name}", one.facts.fault) for one in seen if one.facts.fault]
     limits += [] if exit_code is None else [_cut_off(one) for one in seen if _is_cut_off(one)]
     limits += [
         Limit("still-running", f"process {one.name}", "it outlives the program, and the ledger ends before it")
         for one in seen
-        if one.outlives and one.facts
+        if one.outlives and one.has_torch
     ]
     processes = tuple(_process(process, readings) for process in seen)
     limits += [Limit("unseen", what, why) for what, why in _ALWAYS.items()]
     if all(part.facts is None for part in parts):
         limits.append(Limit("not-watched", "the program", _UNWATCHED))
     limits += _unread(seen, processes, readings)
-    platforms = [one for process in seen if process.facts for one in _platforms(process)]
+    platforms = [one for process in seen if process.has_torch for one in _platforms(process)]
     return Ledger(
         tool=Tool("graphsafe", __version__),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -85,11 +84,12 @@ def ledger_of(
 
 def _platforms(process: SeenProcess) -> list[Platform]:
     """Return the platform of a process, with its current device, then one for each device on which it captured."""
-    return [read(Platform, process.facts.get("machine")), *map(Platform, process.facts.get("devices", ()))]
+    device = process.facts.device
+    return [device.machine, *map(Platform, device.devices)]
 
 
 def _is_cut_off(process: SeenProcess) -> bool:
-    return "is_whole" in process.facts and not process.facts["is_whole"] and not process.outlives
+    return not process.facts.is_whole and not process.outlives
 
 
 def _cut_off(process: SeenProcess) -> Limit:
@@ -97,7 +97,7 @@ def _cut_off(process: SeenProcess) -> Limit:
 
     The counters show how often further graphs were replayed in that second.
     """
-    known = {graph.facts["number"] for graph in process.graphs}
+    known = {graph.facts.number for graph in process.graphs}
     runs = [(number, times) for number, times in process.order.runs if number not in known and times]
     why = "a signal, os._exit or a crash ended it: the events of its last second are missing, except replays"
     if runs:
@@ -108,7 +108,7 @@ def _cut_off(process: SeenProcess) -> Limit:
 
 def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Readings) -> list[Limit]:
     """Return a limit that says why the share of idle time is unknown, if graphs were replayed on a GPU."""
-    unknown = [one for one, process in zip(seen, told, strict=True) if process.idle is None and one.facts.get("gpus")]
+    unknown = [one for one, process in zip(seen, told, strict=True) if process.idle is None and one.facts.device.gpus]
     if not any(graph.count.replays for one in unknown for graph in one.graphs):
         return []
     why = readings.problem or "NVML reported too little: the replays took only seconds, or the GPU is in MIG mode"
@@ -117,26 +117,31 @@ def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Read
 
 def _process(process: SeenProcess, readings: Readings) -> Process:
     facts = process.facts
-    pools = [graph.facts["pool_bytes"] for graph in process.graphs if not graph.facts["dropped"]]
+    pools = [graph.facts.pool_bytes for graph in process.graphs if not graph.facts.dropped]
     return Process(
         name=process.name,
-        rank=facts.get("rank"),
+        rank=facts.rank,
         started_by=process.started_by,
         graphs=tuple(_graph(graph) for graph in process.graphs),
         failed=tuple(
-            Failed(_place(one["frames"], one["span"]), one["error"], _place([one["swallowed_by"]]))
-            for one in facts.get("failed", ())
+            Failed(_place(one.frames, one.span), one.error, _place([one.swallowed_by])) for one in facts.failed
         ),
-        eager=_eager(facts.get("steps", None if "fault" in facts else ())),
-        waits=_waits(facts.get("waits")),
-        memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),
+        eager=_eager(facts.steps),
+        waits=_waits(facts.waits),
+        memory=Held(_bytes(pools) if process.has_torch else None, _by_line(facts)),
         idle=_idle(process, readings),
-        order=None if facts.get("rank") is None else _order(process),
+        order=None if facts.rank is None else _order(process),
     )
 
 
+def _bytes(pools: Sequence[int | None]) -> int | None:
+    """Return the sum, or None if one of the numbers is unknown."""
+    known = [one for one in pools if one is not None]
+    return sum(known) if len(known) == len(pools) else None
+
+
 def _order(process: SeenProcess) -> tuple[Turn, ...]:
-    names = {graph.facts["number"]: graph.name for graph in process.graphs}
+    names = {graph.facts.number: graph.name for graph in process.graphs}
     turns = [(number, times) for number, times in process.order.runs if number in names and times]
     return tuple(Turn(names[number], times) for number, times in turns[:_MOST_TURNS])
 
@@ -144,27 +149,27 @@ def _order(process: SeenProcess) -> tuple[Turn, ...]:
 def _idle(process: SeenProcess, readings: Readings) -> Idle | None:
     counts = [graph.count for graph in process.graphs if graph.count.first]
     first, last = min((one.first for one in counts), default=0), max((one.last for one in counts), default=0)
-    return readings.idle(process.facts.get("gpus", ()), first, last)
+    return readings.idle(process.facts.device.gpus, first, last)
 
 
-def _eager(steps: Sequence[Facts] | None) -> Eager | None:
+def _eager(steps: Sequence[StepFacts] | None) -> Eager | None:
     if steps is None:
         return None
-    told = [step for step in steps if step["sizes"] or step["off"]] or steps
-    sizes = {int(size): times for step in told for size, times in {**step["off"], **step["sizes"]}.items()}
-    captured = {int(size) for step in told for size in step["captured"]}
+    told = [step for step in steps if step.sizes or step.off] or steps
+    sizes = {int(size): times for step in told for size, times in {**step.off, **step.sizes}.items()}
+    captured = {int(size) for step in told for size in step.captured}
     return Eager(sum(sizes.values()), tuple(sorted(sizes)), tuple(sorted(captured)))
 
 
-def _waits(facts: Sequence[Facts] | None) -> tuple[Wait, ...] | None:
+def _waits(facts: Sequence[WaitFacts] | None) -> tuple[Wait, ...] | None:
     if facts is None:
         return None
-    return tuple(Wait(_place(one["frames"], one["span"]), one["count"], one["ms"]) for one in facts)
+    return tuple(Wait(_place(one.event.frames, one.event.span), one.count, one.ms) for one in facts)
 
 
-def _by_line(facts: Facts) -> tuple[LineBytes, ...] | None:
-    lines = facts.get("by_line")
-    found = (LineBytes(location(site(one), None), one["bytes"]) for one in lines or ())
+def _by_line(facts: ProcessFacts) -> tuple[LineBytes, ...] | None:
+    lines = facts.by_line
+    found = (LineBytes(location(one.line, None), one.bytes) for one in lines or ())
     return None if lines is None else tuple(found)
 
 
@@ -173,36 +178,42 @@ def _graph(graph: SeenGraph) -> Graph:
     return Graph(
         name=graph.name,
         captured=Captured(
-            location=_place(facts["frames"], facts["span"]),
-            call_chain=chain(sites(facts["frames"])),
-            **{key: facts[key] for key in ("stream", "thread")},
-            seconds=round(facts["seconds"], 6),
-            at=_time(facts["begun"]),
+            location=_place(facts.frames, facts.span),
+            call_chain=chain(facts.frames),
+            stream=facts.stream,
+            thread=facts.thread,
+            seconds=round(facts.seconds, 6),
+            at=_time(facts.begun),
         ),
-        **{key: facts[key] for key in ("device", "nodes", "pool_bytes")},
+        device=facts.device,
+        nodes=facts.nodes,
+        pool_bytes=facts.pool_bytes,
         replays=counted.replays,
         first_replay=_time(counted.first),
         last_replay=_time(counted.last),
-        outside=tuple(_outside(one, counted.replays) for one in facts["outside"]),
-        replayed_by=tuple(Replayer(*one) for one in facts["replayed_by"]),
-        generators=None if facts["draws_from"] is None else tuple(facts["draws_from"]),
-        instantiations=max(1, facts["instantiations"]),
+        outside=tuple(_outside(one, counted.replays) for one in facts.outside),
+        replayed_by=tuple(Replayer(*one) for one in facts.replayed_by),
+        generators=facts.draws_from,
+        instantiations=max(1, facts.instantiations),
     )
 
 
-def _outside(facts: Facts, replays: int) -> Outside:
-    lost_after = facts["lost_after"]
+def _outside(use: OutsideUse, replays: int) -> Outside:
     return Outside(
-        **{key: facts[key] for key in ("what", "bytes", "access", "status")},
-        made=_place([facts["made"]]),
-        where=_place(facts["frames"]),
-        replays_since=0 if lost_after is None else replays - lost_after,
+        what=use.what,
+        bytes=use.bytes,
+        access=use.access,
+        status=use.status,
+        made=_place([use.made]),
+        where=_place(use.frames),
+        replays_since=0 if use.lost_after is None else replays - use.lost_after,
     )
 
 
-def _place(frames: Sequence[Any], span: Sequence[int] | None = None) -> Location | None:
-    """Return the line of the last frame, or None if there is no frame or if the line is unknown."""
-    return location(site(frames[-1]), span) if frames and frames[-1] is not None else None
+def _place(calls: Sequence[CallSite | None], span: Span | None = None) -> Location | None:
+    """Return the line of the last call, or None if there is no call or if the line is unknown."""
+    line = calls[-1] if calls else None
+    return None if line is None else location(line, span)
 
 
 def _time(nanoseconds: int) -> str | None:

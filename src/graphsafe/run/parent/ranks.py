@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from graphsafe.report.model import Limit
-from graphsafe.run.parent.seen import SeenGraph, SeenProcess, grouped
-from graphsafe.run.parent.writer import named
+from graphsafe.report.text import listed
+from graphsafe.run.parent.seen import SeenGraph, SeenProcess, grouped, last
+from graphsafe.run.parent.writer import Writer, named
 
 Run = tuple[int, int]
 "The index of a graph in its process, and the number of its successive replays."
@@ -33,8 +34,8 @@ class Parting:
 
     def _values(self, graph: SeenGraph) -> str:
         """Return the frozen arguments of a graph that have other values in the other graph."""
-        one, other = (graph.facts["key"] for graph in self.graphs)
-        told = [f"{name} = {value}" for name, value in graph.facts["key"].items() if one.get(name) != other.get(name)]
+        one, other = (graph.facts.key for graph in self.graphs)
+        told = [f"{name} = {value}" for name, value in graph.facts.key.items() if one.get(name) != other.get(name)]
         return f" ({', '.join(told)})" if told else ""
 
 
@@ -45,7 +46,7 @@ def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
     differences, only the earliest is returned. Ranks that captured different graphs, or that captured on several
     threads, are not compared; a limit says so.
     """
-    known = [one for one in seen if one.facts.get("rank") is not None and one.graphs]
+    known = [one for one in seen if one.facts.rank is not None and one.graphs]
     found, limits = [], []
     for ranks in grouped(known, lambda one: one.started_by):
         first, *others = sorted(ranks, key=lambda process: process.rank)
@@ -61,6 +62,29 @@ def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
     return found, limits
 
 
+def parted_ranks(writer: Writer, parting: Parting) -> None:
+    """Add a finding for two ranks that replay different graphs, if one of the graphs contains a collective.
+
+    A rank then waits forever for another rank, or receives the values of another collective. Without a collective,
+    or with groups of only some ranks, the difference may be intended, so it becomes a limit.
+    """
+    graph = parting.graphs[1]
+    frame = last(graph.facts.frames)
+    if not parting.collective or any(one.facts.subgroups for one in parting.graphs):
+        why = f"at replay {parting.replay} {parting.text}"
+        writer.limits.append(Limit("ranks", order_of(*parting.processes), why))
+        return
+    ranks = {str(process.rank): named(one) for process, one in zip(parting.processes, parting.graphs, strict=True)}
+    data = {"replay": parting.replay, "ranks": ranks}
+    counted = f"At replay {parting.replay} of graphs with collectives {parting.text}."
+    orders = f"replay graphs with collectives in different orders, first at replay {parting.replay}"
+    text = {
+        "message": f"{listed(f'rank {rank}' for rank in ranks)} {orders}",
+        "fix": "replay them in the same order in every rank",
+    }
+    writer.about(graph, "GS614", frame, {}, data, because=counted, text=text)
+
+
 def order_of(first: SeenProcess, other: SeenProcess) -> str:
     return f"the order of replays in ranks {first.rank} and {other.rank}"
 
@@ -69,10 +93,10 @@ def _incomparable(first: SeenProcess, other: SeenProcess) -> str | None:
     if first.rank == other.rank:
         return "a rank was started again"
     for process in (first, other):
-        if len({graph.facts["thread"] for graph in process.graphs}) > 1:
+        if len({graph.facts.thread for graph in process.graphs}) > 1:
             return f"rank {process.rank} captured on several threads, between which there is no order"
     for one, two in zip(first.graphs, other.graphs, strict=False):
-        if one.facts["frames"][-1:] != two.facts["frames"][-1:]:
+        if one.facts.frames[-1:] != two.facts.frames[-1:]:
             return f"they captured different graphs: {named(one)} and {named(two)}"
     if len(first.graphs) != len(other.graphs):
         return f"they captured different numbers of graphs: {len(first.graphs)} and {len(other.graphs)}"
@@ -86,7 +110,7 @@ def _cut(first: SeenProcess, other: SeenProcess) -> str | None:
 
 def _parting(first: SeenProcess, other: SeenProcess, collective: bool) -> Parting | None:
     pairs = enumerate(zip(first.graphs, other.graphs, strict=True))
-    counted = {at for at, pair in pairs if not collective or any(graph.facts["collectives"] for graph in pair)}
+    counted = {at for at, pair in pairs if not collective or any(graph.facts.collectives for graph in pair)}
     found = first_difference(_runs(first, counted), _runs(other, counted))
     if found is None:
         return None
@@ -95,7 +119,7 @@ def _parting(first: SeenProcess, other: SeenProcess, collective: bool) -> Partin
 
 
 def _runs(process: SeenProcess, counted: Collection[int]) -> list[Run]:
-    places = {graph.facts["number"]: place for place, graph in enumerate(process.graphs)}
+    places = {graph.facts.number: place for place, graph in enumerate(process.graphs)}
     return [(places[number], times) for number, times in process.order.runs if places.get(number) in counted]
 
 

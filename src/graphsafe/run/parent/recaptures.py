@@ -46,7 +46,7 @@ class Recapture:
 
     @property
     def seconds(self) -> float:
-        return sum(float(graph.facts["seconds"]) for graph in self.graphs)
+        return sum(float(graph.facts.seconds) for graph in self.graphs)
 
 
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
@@ -56,23 +56,23 @@ def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     replays than captures. If captures differ only in one tensor of equal size, their graphs may also be replayed later.
     Each capture must then come after the first replay of the previous graph.
     """
-    known = [one for one in graphs if one.facts["nodes"] and one.facts["frames"]]
-    lines = grouped(known, lambda one: tuple(tuple(frame.values()) for frame in one.facts["frames"]))
+    known = [one for one in graphs if one.facts.nodes and one.facts.frames]
+    lines = grouped(known, lambda one: one.facts.frames)
     return [found for same in lines if (found := _of_line(same)) is not None]
 
 
 def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
     """Return the repeated captures of one line, or None if there is no fault."""
-    copied = {graph.facts["copy_of"] for graph in same}
-    in_turn = [(one, later) for one, later in pairwise(same) if 0 < one.count.last <= later.facts["begun"]]
+    copied = {graph.facts.copy_of for graph in same}
+    in_turn = [(one, later) for one, later in pairwise(same) if 0 < one.count.last <= later.facts.begun]
     again = Recapture((*(one for one, _ in in_turn), same[-1]))
-    over = [one for one, later in in_turn if one.facts["number"] in copied or _is_over(one, later, same[-1])]
+    over = [one for one, later in in_turn if one.facts.number in copied or _is_over(one, later, same[-1])]
     mostly = len(over) >= _ENOUGH - 1 and 2 * len(over) >= len(in_turn)
     enough = (_REPLAYS_DROPPED if mostly else _REPLAYS) * len(again.graphs)
     if len(again.graphs) >= _ENOUGH and again.replays < enough:
         return again
-    repeated = [(one, later) for one, later in pairwise(same) if later.facts["is_again"]]
-    anew = [(one, later) for one, later in repeated if 0 < one.count.first <= later.facts["begun"]]
+    repeated = [(one, later) for one, later in pairwise(same) if later.facts.is_again]
+    anew = [(one, later) for one, later in repeated if 0 < one.count.first <= later.facts.begun]
     each = Recapture(tuple({graph.name: graph for pair in anew for graph in pair}.values()), for_inputs=True)
     return each if len(each.graphs) >= _ENOUGH and each.replays < _REPLAYS_EACH * len(each.graphs) else None
 
@@ -84,11 +84,11 @@ def _is_over(graph: SeenGraph, later: SeenGraph, last: SeenGraph) -> bool:
     A graph for other arguments does not count, because it may be replayed again. A graph that the program drops when it
     ends does not count either.
     """
-    dropped, begun = graph.facts["dropped"], last.facts["begun"]
+    dropped, begun = graph.facts.dropped, last.facts.begun
     return (dropped is not None and bool(dropped <= begun)) or _arguments(graph) == _arguments(later)
 
 
 def _arguments(graph: SeenGraph) -> dict[str, str]:
     """Return the frozen arguments of a graph, and the shapes of its memory outside the pool."""
-    shapes = {use["what"]: use["shape"] for use in graph.facts["outside"]}
-    return {**graph.facts["key"], **shapes}
+    shapes = {use.what: use.shape for use in graph.facts.outside}
+    return {**graph.facts.key, **shapes}

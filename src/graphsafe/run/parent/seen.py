@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from graphsafe.report.model import CallSite
 from graphsafe.run.counters import Count, Order
+from graphsafe.run.facts import GraphFacts, ProcessFacts
 from graphsafe.run.part import Part
 
-Facts = Mapping[str, Any]
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class SeenGraph:
     name: str
-    facts: Facts
+    facts: GraphFacts
     count: Count
 
 
@@ -24,31 +25,26 @@ class SeenGraph:
 class SeenProcess:
     name: str
     started_by: str | None
-    facts: Facts
+    facts: ProcessFacts
     "The facts in the process's part. They are empty if it has not imported torch."
     graphs: tuple[SeenGraph, ...]
     order: Order
     outlives: bool = False
+    has_torch: bool = True
 
     @property
     def rank(self) -> int:
         """The rank, or -1 if it is unknown."""
-        known = self.facts.get("rank")
-        return -1 if known is None else int(known)
+        return -1 if self.facts.rank is None else self.facts.rank
 
     @property
     def is_predicted(self) -> bool:
-        return self.facts.get("evidence") == "predicted"
+        return self.facts.evidence == "predicted"
 
 
-def last(frames: Sequence[Facts]) -> Facts | None:
-    """Return the innermost frame, or None if there is none."""
-    return frames[-1] if frames else None
-
-
-def line_key(frames: Sequence[Facts]) -> tuple[Any, ...]:
-    """Return a key that is equal for all call stacks that end at the same line."""
-    return tuple(frames[-1].values()) if frames else ()
+def last(calls: Sequence[CallSite]) -> CallSite | None:
+    """Return the innermost call, or None if there is none."""
+    return calls[-1] if calls else None
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:
@@ -89,7 +85,7 @@ def _turn(part: Part) -> tuple[bool, int, int]:
 
     Process ids grow with each start. The time at which a process begins to run Python depends on chance.
     """
-    rank, number = (part.facts or {}).get("rank"), part.token.partition("-")[0]
+    rank, number = None if part.facts is None else part.facts.rank, part.token.partition("-")[0]
     return rank is None, rank or 0, int(number) if number.isdecimal() else 0
 
 
@@ -99,6 +95,6 @@ def _worth(parts: Sequence[Part], children: Mapping[str, Sequence[Part]]) -> lis
 
 
 def _seen(part: Part, name: str, started_by: str | None) -> SeenProcess:
-    facts = part.facts or {}
-    graphs = [SeenGraph(str(one["number"] + 1), one, part.counts[one["number"]]) for one in facts.get("graphs", ())]
-    return SeenProcess(name, started_by, facts, tuple(graphs), part.order, part.outlives)
+    facts = part.facts or ProcessFacts(steps=())
+    graphs = tuple(SeenGraph(str(one.number + 1), one, part.counts[one.number]) for one in facts.graphs)
+    return SeenProcess(name, started_by, facts, graphs, part.order, part.outlives, has_torch=part.facts is not None)

@@ -11,25 +11,21 @@ from types import MappingProxyType
 from typing import Any
 
 from graphsafe.capture.parent.finding_table import finding_at
-from graphsafe.capture.shared.places import location, shown, site
-from graphsafe.report.model import Finding, Level, Limit, Region, Source
+from graphsafe.capture.shared.places import line_text, location
+from graphsafe.report.model import CallSite, Finding, Level, Limit, Region, Source
 from graphsafe.report.text import count
 from graphsafe.rulebook.book import Rulebook
-from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess
+from graphsafe.run.parent.seen import SeenGraph, SeenProcess
 
 
-def at(frame: Facts) -> str:
-    return f"{shown(frame['path'])}:{frame['line']}"
-
-
-def by(frame: Facts) -> str:
+def by(call: CallSite) -> str:
     """Return the line with its function. At module level, return only the line."""
-    return f"{frame['function']} ({at(frame)})" if frame["function"] else at(frame)
+    return f"{call.function} ({line_text(call)})" if call.function else line_text(call)
 
 
 def named(graph: SeenGraph) -> str:
-    frames = graph.facts["frames"]
-    return f"graph {graph.name} of {at(frames[-1])}" if frames else f"graph {graph.name}"
+    frames = graph.facts.frames
+    return f"graph {graph.name} of {line_text(frames[-1])}" if frames else f"graph {graph.name}"
 
 
 def all_named(graphs: Sequence[SeenGraph]) -> str:
@@ -44,7 +40,7 @@ class Writer:
     def __init__(self, process: SeenProcess, book: Rulebook) -> None:
         self.process = process
         self.book = book
-        self.replays_of = {graph.facts["number"]: graph.count.replays for graph in process.graphs}
+        self.replays_of = {graph.facts.number: graph.count.replays for graph in process.graphs}
         self.found: list[Finding] = []
         self.limits: list[Limit] = []
 
@@ -52,19 +48,19 @@ class Writer:
         self,
         graph: SeenGraph,
         code: str,
-        frame: Facts | None,
+        line: CallSite | None,
         words: Mapping[str, str],
         data: Mapping[str, Any] = MappingProxyType({}),
         certain: bool = False,
         **more: Any,
     ) -> None:
         data = {"graph": graph.name, **data}
-        self.add(code, frame, words, data, device=graph.facts["device"], certain=certain, **more)
+        self.add(code, line, words, data, device=graph.facts.device, certain=certain, **more)
 
     def add(
         self,
         code: str,
-        frame: Facts | None,
+        line: CallSite | None,
         words: Mapping[str, str],
         data: Mapping[str, Any],
         *,
@@ -82,10 +78,9 @@ class Writer:
         around = rule.around_graphs if region == "step" else None
         data = {"process": self.process.name, **data}
         source: Source = "simulate" if self.process.is_predicted else "capture"
-        place = None if frame is None else site(frame)
         why = None if around is None else around.why
-        made = finding_at(place, rule, None, level or rule.level, words, because, data, device, source, why)
-        if place is None or isinstance(made, Limit):
+        made = finding_at(line, rule, None, level or rule.level, words, because, data, device, source, why)
+        if line is None or isinstance(made, Limit):
             self.limits += [made] if isinstance(made, Limit) else []
             return
         confidence = made.confidence if certain else "likely"
@@ -96,7 +91,7 @@ class Writer:
                 confidence=confidence,
                 region=region,
                 count=max(number, 1),
-                location=location(place, span),
+                location=location(line, span),
                 **{"fix": fix, **text},  # type: ignore[arg-type]
             )
         )

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import torch
 
+from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.bits import layout_text
 from graphsafe.capture.device.cuda.nodes import (
@@ -47,7 +48,7 @@ from graphsafe.run.child.refills import Frames, Unordered
 from graphsafe.run.child.sight import Contents, Sight, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
-from graphsafe.run.part import Facts
+from graphsafe.run.facts import DeviceFacts, PoolLine
 
 _NOT_READ = "the driver did not report them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
@@ -222,7 +223,7 @@ class CudaSight(Sight):
         known = _known(_all_tensors())
         return {address: layout_text(known[at]) for address, at in _within(addresses, known).items()}
 
-    def by_line(self) -> list[dict[str, Any]] | None:
+    def by_line(self) -> tuple[PoolLine, ...] | None:
         return pool_lines(self._devices) if self._stacks and _has_gpu() else None
 
     def draw(self) -> str | None:
@@ -239,12 +240,12 @@ class CudaSight(Sight):
             return " ".join(str(error).split())[:300]
         return None
 
-    def facts(self) -> Facts:
+    def facts(self) -> DeviceFacts:
         seen = _has_gpu()
         driver = driver_version() if seen and torch.version.hip is None else None
         device = self._named_device() if seen else None
-        machine = {"torch": torch.__version__, "cuda": torch.version.cuda, "driver": driver, "device": device}
-        return {"machine": machine, "devices": list(self._captured_on), "gpus": list(self._gpus)}
+        machine = Platform(device, driver, str(torch.__version__), torch.version.cuda)
+        return DeviceFacts(machine, tuple(self._captured_on), tuple(self._gpus))
 
     def _named_device(self) -> str:
         return f"{self.device()} {torch.cuda.get_device_name()}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.device.cuda.memory import innermost_line
 from graphsafe.capture.device.cuda.nodes import SHARED
 from graphsafe.report.model import CallSite
+from graphsafe.run.facts import PoolLine
 
 
 def record_stacks() -> None:
@@ -33,7 +33,7 @@ def active_addresses(pool: tuple[int, ...]) -> frozenset[int]:
     return frozenset(int(block["address"]) for owner, block in _blocks() if owner == pool)
 
 
-def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
+def pool_lines(devices: Collection[str]) -> tuple[PoolLine, ...]:
     """Return the bytes in the pools of graphs on these devices, by the line that allocated them, largest first.
 
     If no device is given, all devices count.
@@ -43,7 +43,7 @@ def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
         line = innermost_line(block)
         if pool != SHARED and line is not None:
             found[line] += int(block["size"])
-    return [{**asdict(one), "bytes": size} for one, size in found.most_common()]
+    return tuple(PoolLine(one, size) for one, size in found.most_common())
 
 
 def _blocks(devices: Collection[str] = ()) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:

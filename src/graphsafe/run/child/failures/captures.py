@@ -13,9 +13,10 @@ from typing import Any
 from graphsafe.capture.shared.frames import error_frames, message_of, root_error, user_frames
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures.handlers import suppresses, swallowing_watched
-from graphsafe.run.child.records import FailedRecord, GraphRecord, Stage
+from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.sight import Sight
 from graphsafe.run.child.source import called_name, holding
+from graphsafe.run.facts import FailedCapture, Stage
 
 _BROAD = ("Exception", "BaseException", "RuntimeError", "AcceleratorError")
 "Handlers of these exceptions catch the errors of the device."
@@ -26,7 +27,7 @@ class FailedCaptures:
     def __init__(self, sight: Sight, tell: Callable[[bool], None]) -> None:
         self._sight = sight
         self._tell = tell
-        self.records: list[FailedRecord] = []
+        self.records: list[FailedCapture] = []
         self._open: dict[int, tuple[GraphRecord, weakref.ref[Any]]] = {}
         "Number of a capture -> its record and its graph, from the begin of the capture to its end."
 
@@ -54,7 +55,7 @@ class FailedCaptures:
         capture began."""
         root = error if record is None else root_error(error, record.handled)[0]
         frames, span = (record.frames, record.span) if record is not None else user_frames()
-        failure = FailedRecord(
+        failure = FailedCapture(
             frames,
             span,
             self._sight.device(),
@@ -85,7 +86,7 @@ class FailedCaptures:
             record.stepped.end()
         broken = self._sight.abandoned()
         self.records.append(
-            FailedRecord(
+            FailedCapture(
                 record.frames,
                 record.span,
                 record.device,

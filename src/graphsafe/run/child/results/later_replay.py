@@ -25,9 +25,9 @@ from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Place, locals_of, place_of, storage_number
 from graphsafe.run.child.records import GraphRecord
-from graphsafe.run.child.results.outputs import Overwritten
 from graphsafe.run.child.results.overwritten import reads_in
 from graphsafe.run.child.source import block_with, innermost
+from graphsafe.run.facts import Overwritten
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from graphsafe.capture.shared.classify import span_of
 from graphsafe.capture.shared.frames import call_site, position_in
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.records import GraphRecord
-from graphsafe.run.child.results.outputs import Overwritten
 from graphsafe.run.child.source import tree_of_code, unchanged
+from graphsafe.run.facts import Overwritten
 
 _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
 "Statements that only keep the elements of a tuple or a list."

@@ -13,7 +13,6 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
@@ -26,6 +25,7 @@ from graphsafe.run.child.frozen.origins import Origin, Scope, line_with
 from graphsafe.run.child.names import elements_of, locals_of, storage_number, storage_numbers
 from graphsafe.run.child.results.built import building_line
 from graphsafe.run.child.source import base_of, file_tree, lines_of
+from graphsafe.run.facts import Overwritten
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST_ITEMS = 64
@@ -99,21 +99,6 @@ Programs have fewer variables than that for the last results.
 """
 _ENOUGH_IN_CONTAINER = 2
 "This many replays are enough if a container is known to hold the same results twice."
-
-
-@dataclass(frozen=True, slots=True)
-class Overwritten:
-    """A read of a result after another graph, or a later replay of the same graph, has overwritten the result."""
-
-    read: CallSite
-    replay: tuple[CallSite, ...]
-    "The calls that led to the replay that overwrote the result."
-    by: int
-    "The number of the graph that was replayed."
-    later: CallSite | None = None
-    "The line that reads the result, if `read` is the replay of another graph that fills the same buffer."
-    kept: str = ""
-    "The name of the variable that keeps the result until the read."
 
 
 class Outputs:

@@ -24,8 +24,9 @@ from graphsafe.report.model import CallSite
 from graphsafe.report.source import kept_by_lines
 from graphsafe.run.child.names import locals_of, storage_number
 from graphsafe.run.child.records import GraphRecord
-from graphsafe.run.child.results.outputs import PUTS, Overwritten
+from graphsafe.run.child.results.outputs import PUTS
 from graphsafe.run.child.source import lines_of
+from graphsafe.run.facts import Overwritten
 
 _TRIES = 16
 "If a graph overwrites results, they are watched during this many of its replays."

@@ -18,7 +18,7 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.names import Name, Place, place_of
-from graphsafe.run.part import Facts
+from graphsafe.run.facts import Growth, OutdatedTensor
 
 _COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_to_copy"})
 _MOST_SOURCES = 16
@@ -26,7 +26,7 @@ _MOST_SOURCES = 16
 
 
 @dataclass(eq=False, slots=True)
-class Outdated:
+class _Outdated:
     """A tensor that a graph reads and that was computed from other tensors, its sources."""
 
     storage: int
@@ -55,8 +55,8 @@ class Derived:
 
     def __init__(self) -> None:
         self._sources: weakref.WeakKeyDictionary[Tag, frozenset[weakref.ref[Tag]]] = weakref.WeakKeyDictionary()
-        self._watched: weakref.WeakKeyDictionary[Tag, list[Outdated]] = weakref.WeakKeyDictionary()
-        self._all: list[Outdated] = []
+        self._watched: weakref.WeakKeyDictionary[Tag, list[_Outdated]] = weakref.WeakKeyDictionary()
+        self._all: list[_Outdated] = []
 
     def ran(
         self, op: str, inputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
@@ -113,7 +113,7 @@ class Derived:
                 id(one): text for one, other, known in beside if other not in using and (text := _beside(known, own))
             }
             if others and len(texts) == len(sources):
-                found = Outdated(int(storage._cdata), own[0].text, texts)
+                found = _Outdated(int(storage._cdata), own[0].text, texts)
                 self._all.append(found)
                 for one in (tag, *others):
                     self._watched.setdefault(one, []).append(found)
@@ -123,8 +123,9 @@ class Derived:
             if one.frames and not one.again and uses.get(one.storage) == "read":
                 one.replays += 1
 
-    def found(self) -> list[Outdated]:
-        return [one for one in self._all if one.replays and not one.again]
+    def facts(self) -> tuple[OutdatedTensor, ...]:
+        found = [one for one in self._all if one.replays and not one.again]
+        return tuple(OutdatedTensor(one.what, one.source, one.frames, one.replays) for one in found)
 
 
 def _beside(names: Sequence[Name], others: Sequence[Name]) -> str | None:
@@ -185,13 +186,8 @@ class Growing:
                 self._found[frames[-1]] = frames, span, found
             return
 
-    def facts(self) -> list[Facts]:
-        """Return the lines that make a tensor longer, with how often they did so and the number of bytes that were
-        copied."""
-        return [
-            {"frames": frames, "span": span, "times": one.times, "copied": one.copied}
-            for frames, span, one in self._found.values()
-        ]
+    def facts(self) -> tuple[Growth, ...]:
+        return tuple(Growth(frames, span, one.times, one.copied) for frames, span, one in self._found.values())
 
 
 def _is_longer(now: torch.Tensor, before: torch.Tensor) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 
+from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.device.sim import random_source
@@ -47,7 +48,7 @@ from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Key, Shapes, Step, Steps
 from graphsafe.run.child.waits import Waits
-from graphsafe.run.part import Facts
+from graphsafe.run.facts import DeviceFacts
 
 _OVERWRITE = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_"})
 "Operations that write to their first argument without reading it."
@@ -173,10 +174,13 @@ class SimSight(Sight):
             return str(error)
         return None
 
-    def facts(self) -> Facts:
-        machine = {"torch": torch.__version__, "cuda": None, "driver": None, "device": self.device()}
-        found = {"outdated": self._derived.found(), "growing": self._growing.facts()}
-        return {"machine": machine, "devices": list(self._devices), **found}
+    def facts(self) -> DeviceFacts:
+        return DeviceFacts(
+            machine=Platform(self.device(), torch=str(torch.__version__)),
+            devices=tuple(self._devices),
+            outdated=self._derived.facts(),
+            growing=self._growing.facts(),
+        )
 
     def limits(self) -> list[tuple[str, str, str]]:
         unknown = "the simulated device cannot predict it"

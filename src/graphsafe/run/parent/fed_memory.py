@@ -1,0 +1,45 @@
+"""Findings about memory that the program writes between replays: without an order, or longer each time."""
+
+from __future__ import annotations
+
+from graphsafe.capture.shared.places import line_text, text_at
+from graphsafe.run.parent.seen import last
+from graphsafe.run.parent.writer import Writer
+from graphsafe.run.part import POOL
+
+
+def refills(writer: Writer) -> None:
+    """Add findings at writes to memory that a replay, or a copy from pinned memory, reads without an order between
+    the two."""
+    found = writer.process.facts.refills
+    told = [refill.write[-1] for refill in found if refill.what is not None]
+    for refill in (one for one in found if one.what is not None or one.write[-1] not in told):
+        replay, is_copy = last(refill.replay), refill.what is None
+        reads = "asynchronous copy" if is_copy else "replay"
+        reader = f"{'an' if is_copy else 'a'} {reads}" if replay is None else f"the {reads} at {line_text(replay)}"
+        what = refill.what or ("pinned memory" if refill.is_pinned else "device memory")
+        words = {"expr": what if refill.what in (None, POOL) else f"`{what}`", "value": reader}
+        data = {"what": what, "replay": None if replay is None else line_text(replay)}
+        text = {}
+        if refill.by_host:
+            fix = f"have the host wait for an event recorded after that {reads.split()[-1]} before it writes"
+            text["fix"] = f"{fix} again, or fill two buffers in turn"
+        elif refill.what == POOL:
+            text["fix"] = "replay both on one stream, make the streams wait, or give each graph a pool of its own"
+        writer.add("GS714", refill.write[-1], words, data, certain=False, text=text)
+
+
+def growing_tensors(writer: Writer) -> None:
+    """Add findings at lines that make a tensor longer after each replay.
+
+    Graphs do not read this tensor, so the growth only costs time.
+    """
+    for one in writer.process.facts.device.growing:
+        line, span = one.frames[-1], one.span
+        expr = text_at(line, span)
+        text = {
+            "message": f"`{expr}` makes a tensor longer after each replay, {one.times} times",
+            "why": f"Each time, the whole tensor is allocated and copied: {one.copied:,} bytes in all.",
+            "fix": "write into one buffer of full length, or collect clones in a list and join them once",
+        }
+        writer.add("GS402", line, {}, {"bytes": one.copied}, level="note", number=one.times, span=span, text=text)

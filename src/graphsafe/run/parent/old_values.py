@@ -1,0 +1,67 @@
+"""Findings about values, names and tensors that a graph took over at its capture, and that are different now."""
+
+from __future__ import annotations
+
+from graphsafe.capture.shared.places import line_text
+from graphsafe.report.text import count, listed
+from graphsafe.run.parent.seen import grouped, last
+from graphsafe.run.parent.writer import Writer, named
+
+
+def old_arguments(writer: Writer) -> None:
+    """Add findings for replays at which the program has another value than the one that the graph froze."""
+    told = [(one, one.facts.stale) for one in writer.process.graphs if one.facts.stale is not None and one.facts.frames]
+    for (graph, stale), *_ in grouped(told, lambda pair: (last(pair[0].facts.frames), pair[1].name)):
+        replay = f"the replay at {line_text(stale.frames[-1])}" if stale.frames else "a replay"
+        value = f"{stale.captured} at capture and {stale.now} at {replay}"
+        data = {"argument": stale.name, "captured": stale.captured, "now": stale.now}
+        words = {"expr": f"`{stale.name}`", "value": value}
+        writer.about(graph, "GS713", stale.at or graph.facts.frames[-1], words, data)
+
+
+def exchanged_buffers(writer: Writer) -> None:
+    """Add findings for buffers whose names the program exchanges, if a replay then used them in the old order."""
+    for graph in writer.process.graphs:
+        told = graph.facts.rotated
+        if told is None:
+            continue
+        names = listed(f"`{one}`" for one in told.names)
+        text = {
+            "message": f"{names} are swapped while {named(graph)} is captured, but not when it is replayed",
+            "why": "Each replay reads and writes the addresses of the capture. The second of two replays in "
+            "a row reads the values that the first one began with, so the step makes no progress.",
+            "fix": "copy the result into the buffer that the step reads, or capture one graph for each order of "
+            "the buffers and replay them in turn",
+        }
+        if told.when == "replayed":
+            text["message"] = f"{names} are swapped between replays of {named(graph)}, which uses the old order"
+            text["why"] = "Each replay reads and writes the addresses of the capture, whatever the names refer to now."
+        frame = told.at or last(graph.facts.frames)
+        writer.about(graph, "GS703", frame, {}, {"names": told.names}, text=text)
+
+
+def dropped_gradients(writer: Writer) -> None:
+    """Add findings at lines that drop gradients which a graph writes, if the optimizer then made a step without
+    them."""
+    told = [(one, one.facts.gradients) for one in writer.process.graphs if one.facts.gradients.skipped]
+    for (graph, one), *_ in grouped(told, lambda pair: last(pair[1].let_go)):
+        weights = count(one.skipped, "weight")
+        text = {
+            "message": f"the gradients that {named(graph)} writes are dropped, so the optimizer skips {weights}",
+            "why": "Replays write the gradients of the capture. Each weight's `grad` is None since this line, so "
+            "the optimizer's step finds nothing to do.",
+            "fix": "zero_grad(set_to_none=False), or let zero_grad() be part of the captured step",
+        }
+        writer.about(graph, "GS703", one.let_go[-1], {}, {"weights": one.skipped}, text=text)
+
+
+def outdated_tensors(writer: Writer) -> None:
+    """Add findings at writes after which a graph still reads tensors that were computed from the old values."""
+    for same in grouped(writer.process.facts.device.outdated, lambda one: last(one.frames)):
+        source, what = same[0].source, listed(dict.fromkeys(f"`{one.what}`" for one in same), most=3)
+        replays = max(one.replays for one in same)
+        value = f"{count(replays, 'replay')} read {what}, computed from the old values and not again"
+        data = {"what": [one.what for one in same], "source": source, "replays_since": replays}
+        words = {"expr": f"a write to `{source}`", "value": value}
+        frame = last(same[0].frames)
+        writer.add("GS712", frame, words, data, certain=False, number=len(same))
