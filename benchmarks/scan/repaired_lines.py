@@ -136,7 +136,7 @@ def main() -> int:
     parser.add_argument("--lines", action="store_true", help="also name each label, found or missed")
     parser.add_argument(
         "--set",
-        choices=("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
+        choices=("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
         default="first",
         help="the set of labels",
     )
