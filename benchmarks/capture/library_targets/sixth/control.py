@@ -38,7 +38,7 @@ def planned_pendulum(device):
             grad_method=mpc.GradMethods.AUTO_DIFF,
             eps=1e-2,
         )
-        states, actions, objectives = controller(x, cost, dx)
+        _states, actions, objectives = controller(x, cost, dx)
         u_init = torch.cat((actions[1:], torch.zeros(1, batch, dx.n_ctrl, device=x.device)), dim=0)
         return dx(x, actions[0]), u_init, objectives
 

@@ -1,7 +1,6 @@
 """Steps of rectified_flow_pytorch, torchflows and gfn: flows that are straightened, inverted or sampled by turns."""
 
 import torch
-from torch import nn
 
 
 def straight_flow_training(device):
@@ -36,7 +35,7 @@ def straight_flow_sampling(device):
 def mean_flow_training(device):
     from rectified_flow_pytorch import MeanFlow, Unet
 
-    model = Unet(dim=8, dim_mults=(1, 2), attn_heads=2, attn_dim_head=8, accept_cond=True, dim_cond=1)
+    model = Unet(dim=8, dim_mults=(1, 2), attn_heads=2, attn_dim_head=8, accept_dest_time=True)
     flow = MeanFlow(model, data_shape=(3, 8, 8)).to(device)
     optimizer = torch.optim.Adam(flow.parameters(), lr=1e-3)
 
@@ -82,9 +81,7 @@ spline_flow_training = inverted_flow(AUTOREGRESSIVE, "CouplingRQNSF")
 rational_flow_training = inverted_flow(AUTOREGRESSIVE, "MaskedAutoregressiveLRS")
 sigmoid_flow_training = inverted_flow(AUTOREGRESSIVE, "CouplingDeepSF", sampled=False)
 residual_flow_training = inverted_flow(RESIDUAL, "ResFlow", sampled=False)
-invertible_network_training = inverted_flow(RESIDUAL, "InvertibleResNet")
-planar_flow_training = inverted_flow(RESIDUAL, "PlanarBijection", sampled=False)
-continuous_flow_training = inverted_flow("continuous.ffjord", "FFJORD")
+invertible_network_training = inverted_flow(RESIDUAL, "InvertibleResNet", sampled=False)
 
 
 def fitted_flow(device):

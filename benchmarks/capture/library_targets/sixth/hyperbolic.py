@@ -38,7 +38,7 @@ def embedded_tree_training(device):
     from hypll.nn import HEmbedding
     from hypll.optim import RiemannianSGD
 
-    ball = PoincareBall(Curvature(1.0)).to(device)
+    ball = PoincareBall(Curvature(1.0))
     table = HEmbedding(12, 3, manifold=ball).to(device)
     optimizer = RiemannianSGD(table.parameters(), lr=0.3, momentum=0.5, weight_decay=1e-4)
 
@@ -90,7 +90,7 @@ def hyperbolic_means(device):
         one, two = ManifoldTensor(x, manifold=ball).project(), ManifoldTensor(y, manifold=ball).project()
         mean, middle = ball.frechet_mean(one), ball.midpoint(one)
         spread = ball.frechet_variance(one, mu=mean, batch_dim=0)
-        return mean.tensor, middle.tensor, spread, ball.cdist(one, two), ball.mobius_add(one, two).tensor
+        return mean.tensor, middle.tensor, spread, ball.dist(one, two), ball.mobius_add(one, two).tensor
 
     return step, (0.3 * torch.randn(6, 3, device=device), 0.3 * torch.randn(6, 3, device=device))
 

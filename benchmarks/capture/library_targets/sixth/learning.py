@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 
-def robot(device, envs=4, actions=2):
+def robot(device, envs=4):
     """Observations of robots that walk nowhere."""
     from tensordict import TensorDict
 
@@ -31,9 +31,9 @@ def policy_update(recurrent=False, distilled=False, **options):
         noise = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
 
         def made(group, out, **distribution):
-            return model(
-                obs, groups, group, out, hidden_dims=[8], obs_normalization=True, **distribution, **more
-            ).to(device)
+            return model(obs, groups, group, out, hidden_dims=[8], obs_normalization=True, **distribution, **more).to(
+                device
+            )
 
         kind = "distillation" if distilled else "rl"
         storage = RolloutStorage(kind, 4, 4, obs, [2], device=str(device))
@@ -122,17 +122,17 @@ def reduced(name, **options):
         def step(x):
             return method.fit_transform(x)
 
-        return step, (torch.randn(30, 5, device=device),)
+        return step, (torch.randn(80, 5, device=device),)
 
     return build
 
 
 principal_embedding = reduced("PCA")
 neighbour_embedding = reduced("TSNE", perplexity=5, max_iter=4)
-manifold_embedding = reduced("UMAP", n_neighbors=5, max_iter=4)
-contrasted_embedding = reduced("InfoTSNE", perplexity=5, max_iter=4, n_negatives=4)
-visual_embedding = reduced("LargeVis", perplexity=5, max_iter=4, n_negatives=4)
-pairwise_embedding = reduced("PACMAP", n_neighbors=4, max_iter=4)
+manifold_embedding = reduced("UMAP", backend=None, n_neighbors=5, max_iter=4)
+contrasted_embedding = reduced("InfoTSNE", backend=None, perplexity=5, max_iter=4, n_negatives=4)
+visual_embedding = reduced("LargeVis", backend=None, perplexity=5, max_iter=4, n_negatives=4)
+pairwise_embedding = reduced("PACMAP", backend=None, n_neighbors=4, max_iter=4)
 
 
 def affinities(device):
@@ -153,21 +153,20 @@ def affinities(device):
 
 def sparse_product_training(device):
     """The product with a sparse matrix, whose gradient stays sparse."""
-    from torchsparsegradutils import gather_mm, segment_mm, sparse_mm
+    from torchsparsegradutils import gather_mm, sparse_mm
     from torchsparsegradutils.utils import rand_sparse
 
     matrix = rand_sparse((6, 6), 12, torch.sparse_csr, device=device).requires_grad_()
 
-    def step(dense, blocks, lengths, index):
+    def step(dense, blocks, index):
         matrix.grad = None
         loss = sparse_mm(matrix, dense).square().sum()
         loss.backward()
-        return loss.detach(), segment_mm(dense, blocks, lengths), gather_mm(dense, blocks, index)
+        return loss.detach(), gather_mm(dense, blocks, index)
 
     return step, (
         torch.randn(6, 4, device=device),
         torch.randn(2, 4, 3, device=device),
-        torch.tensor([4, 2]),
         torch.tensor([0, 1, 0, 1, 1, 0], device=device),
     )
 
@@ -187,7 +186,7 @@ def triangular_training(device):
     return step, (torch.randn(6, 2, device=device),)
 
 
-def iterated_solve(name, dense=False):
+def iterated_solve(name):
     """A linear system by an iteration, and its gradient."""
 
     def build(device):

@@ -1,7 +1,6 @@
 """Steps of tad_dftd3, tad_mctc and neurodiffeq: dispersion of molecules, networks that solve equations."""
 
 import torch
-from torch import nn
 
 
 def dispersion(grad=False, **options):
@@ -46,16 +45,12 @@ def cached_dispersion(device):
     param = {"a1": torch.tensor(0.5, device=device), "s8": torch.tensor(0.4), "a2": torch.tensor(3.0)}
     param = {name: value.to(device) for name, value in param.items()}
     reference = d3.reference.Reference(device=device)
-    rcov, r4r2 = (
-        mctc.data.radii.COV_D3(device=device)[numbers],
-        d3.data.R4R2(device=device)[numbers],
-    )
+    rcov = mctc.data.radii.COV_D3(device=device)[numbers]
+    rvdw = mctc.data.radii.VDW_PAIRWISE(device=device)[numbers.unsqueeze(-1), numbers.unsqueeze(-2)]
+    r4r2 = d3.data.R4R2(device=device)[numbers]
 
     def step(positions):
-        cn = mctc.ncoord.cn_d3(numbers, positions, rcov=rcov, counting_function=mctc.ncoord.exp_count)
-        weights = d3.model.weight_references(numbers, cn, reference, d3.model.gaussian_weight)
-        c6 = d3.model.atomic_c6(numbers, weights, reference)
-        return d3.disp.dispersion(numbers, positions, param, c6, r4r2=r4r2)
+        return d3.dftd3(numbers, positions, param, ref=reference, rcov=rcov, rvdw=rvdw, r4r2=r4r2)
 
     return step, (3 * torch.randn(6, 3, device=device),)
 

@@ -180,8 +180,10 @@ def stacked_words(device):
 
     def step(sequences):
         batch = stack_and_pad_tensors(sequences)
-        return batch.tensor, lengths_to_mask(batch.lengths, device=batch.tensor.device), tensors_to(
-            batch, device=batch.tensor.device
+        return (
+            batch.tensor,
+            lengths_to_mask(batch.lengths, device=batch.tensor.device),
+            tensors_to(batch, device=batch.tensor.device),
         )
 
     return step, ([torch.randint(1, 9, (n,), device=device) for n in (2, 4, 3)],)

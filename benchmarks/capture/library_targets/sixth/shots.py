@@ -74,7 +74,7 @@ logit_scores = outlier_scores("EnergyBased", "Entropy", "MaxLogit", "MaxSoftmax"
 
 
 def feature_scores(device):
-    from pytorch_ood.detector import RMD, Mahalanobis, SHE
+    from pytorch_ood.detector import RMD, SHE, Mahalanobis
 
     encoder, head = nn.Linear(6, 4).to(device), nn.Linear(4, 3).to(device)
     labels = torch.arange(3, device=device).repeat(10)
@@ -111,7 +111,7 @@ def fitted_detectors(device):
 
 
 def perturbed_scores(device):
-    from pytorch_ood.detector import ODIN, MCD
+    from pytorch_ood.detector import MCD, ODIN
 
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3)).to(device)
     odin, dropped = ODIN(model, eps=0.01, temperature=100.0), MCD(model, samples=3, mode="mean")
@@ -179,7 +179,7 @@ described_training = outlier_trained("DeepSADLoss", n_dim=4)
 
 
 def outlier_metrics(device):
-    from pytorch_ood.utils import OODMetrics
+    from pytorch_ood.metrics import OODMetrics
 
     metrics = OODMetrics()
 
@@ -214,7 +214,11 @@ def ranked(loss_name, optimizer_name="SGD", indexed=False, takes_loss=False, los
             return loss.detach()
 
         labels = torch.tensor([[1.0], [0.0], [0.0], [1.0], [0.0], [1.0], [0.0], [0.0]], device=device)
-        return step, (torch.randn(8, 6, device=device), labels, torch.tensor([0, 8, 9, 1, 10, 2, 11, 12], device=device))
+        return step, (
+            torch.randn(8, 6, device=device),
+            labels,
+            torch.tensor([0, 8, 9, 1, 10, 2, 11, 12], device=device),
+        )
 
     return build
 
@@ -248,5 +252,5 @@ def contrasted_training(device):
     return step, (
         torch.randn(4, 6, device=device),
         torch.randn(4, 6, device=device),
-        torch.tensor([3, 7, 1, 9], device=device),
+        torch.tensor([3, 7, 1, 9]),
     )

@@ -87,10 +87,9 @@ def encoded_spikes(device):
     constant = norse.ConstantCurrentLIFEncoder(6)
     population = norse.PopulationEncoder(4)
     latency = norse.SpikeLatencyLIFEncoder(6)
-    signed = norse.SignedPoissonEncoder(5, f_max=100)
 
     def step(x):
-        return constant(x), population(x), latency(x * 5), signed(x * 2 - 1)
+        return constant(x), population(x), latency(x * 5)
 
     return step, (torch.rand(3, 4, device=device),)
 
@@ -103,7 +102,10 @@ def plastic_spikes(device):
     cell = norse.LIFCell()
 
     def step(spikes, weight):
-        state, plastic = None, STDPState(t_pre=torch.zeros_like(spikes[0]), t_post=torch.zeros_like(weight[:, :3].T[:2]))
+        state, plastic = (
+            None,
+            STDPState(t_pre=torch.zeros_like(spikes[0]), t_post=torch.zeros_like(weight[:, :3].T[:2])),
+        )
         for now in spikes:
             out, state = cell(now @ weight.T, state)
             weight, plastic = stdp_step_linear(now, out, weight, plastic, STDPParameters(), dt=0.001)
@@ -112,7 +114,7 @@ def plastic_spikes(device):
     return step, ((torch.rand(4, 2, 5, device=device) > 0.5).float(), torch.rand(3, 5, device=device))
 
 
-def liquid(kind, wired=False, times=False, **options):
+def liquid(kind, wired=False, **options):
     def build(device):
         from ncps import torch as liquids
         from ncps.wirings import AutoNCP
@@ -122,8 +124,8 @@ def liquid(kind, wired=False, times=False, **options):
         head = nn.Linear(3 if wired else options.get("proj_size", 8), 2).to(device)
         optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=1e-3)
 
-        def step(x, y, spans):
-            out, _hidden = model(x, timespans=spans) if times else model(x)
+        def step(x, y):
+            out, _hidden = model(x)
             loss = nn.functional.mse_loss(head(out), y)
             optimizer.zero_grad()
             loss.backward()
@@ -135,13 +137,12 @@ def liquid(kind, wired=False, times=False, **options):
         return step, (
             torch.randn(3, 5, 4, device=device),
             torch.randn(3, 5, 2, device=device),
-            torch.rand(3, 5, device=device),
         )
 
     return build
 
 
-closed_form_training = liquid("CfC", times=True, mode="default", backbone_units=8, backbone_layers=1)
+closed_form_training = liquid("CfC", mode="default", backbone_units=8, backbone_layers=1)
 wired_training = liquid("CfC", wired=True, mode="no_gate")
 memory_training = liquid("CfC", mixed_memory=True, proj_size=6, mode="pure")
 liquid_training = liquid("LTC", wired=True, ode_unfolds=2)
