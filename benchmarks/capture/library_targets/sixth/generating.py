@@ -109,7 +109,7 @@ def balanced_turn(kind, **options):
         from gfn.samplers import Sampler
         from gfn.utils.modules import MLP
 
-        env = HyperGrid(ndim=2, height=4, device=device)
+        env = HyperGrid(ndim=2, height=8, device=device)
         seen = KHotPreprocessor(height=env.height, ndim=env.ndim)
         forward = MLP(input_dim=seen.output_dim, output_dim=env.n_actions, hidden_dim=16)
         backward = MLP(input_dim=seen.output_dim, output_dim=env.n_actions - 1, hidden_dim=16, trunk=forward.trunk)

@@ -80,19 +80,18 @@ dense_forecast_training = forecast(dense_model)
 patched_forecast_training = forecast(patched_model)
 
 
-def selective_training(version=1, **options):
+def selective_training(**options):
     """A small language model of selective state spaces."""
 
     def build(device):
-        from mambapy.lm import LM
-        from mambapy.mamba import MambaConfig
+        from mambapy.mamba import Mamba, MambaConfig
 
-        model = LM(MambaConfig(d_model=8, n_layers=2, **options), vocab_size=16).to(device)
-        optimizer = model.configure_optimizers(0.1, 1e-3, (0.9, 0.95), device.type)
+        table, head = nn.Embedding(16, 8), nn.Linear(8, 16)
+        model = nn.Sequential(table, Mamba(MambaConfig(d_model=8, n_layers=2, **options)), head).to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
         def step(tokens, targets):
-            logits = model(tokens)
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -153,23 +152,6 @@ def attentive_words_training(device):
         torch.randint(0, 20, (3, 6), device=device),
         torch.ones(3, 6, device=device),
         torch.randint(0, 4, (3,), device=device),
-    )
-
-
-def word_metrics(device):
-    from torchnlp.metrics import get_accuracy, get_token_accuracy
-
-    def step(targets, scores, tokens, said):
-        return (
-            get_accuracy(targets, scores, k=2, ignore_index=0),
-            get_token_accuracy(tokens, said, ignore_index=0),
-        )
-
-    return step, (
-        torch.randint(0, 5, (6,), device=device),
-        torch.rand(6, 5, device=device),
-        torch.randint(0, 5, (3, 4), device=device),
-        torch.rand(3, 4, 5, device=device).argmax(-1),
     )
 
 
