@@ -5,8 +5,8 @@ embeddings, training loops and samplers. One whose library is missing, or has an
 not count; the log says why. Where a capture fails, the line to blame is the innermost of the target's file and its
 libraries in the trace of the first error; of silent errors no line is known.
 
-library_targets/untouched/, third/ and fourth/ hold steps of other libraries, by which only the accuracy of scan is
-counted (library_truth.py, scan/library_accuracy.py).
+library_targets/untouched/, third/, fourth/, fifth/ and sixth/ hold steps of other libraries, by which only the accuracy
+of scan is counted (library_truth.py, scan/library_accuracy.py).
 
     python benchmarks/capture/library_steps.py --out FOLDER             # a GPU with 16 cores: three to five minutes
     python benchmarks/capture/library_steps.py --device sim --truth FOLDER/library-steps.json
@@ -69,7 +69,16 @@ FOURTH = Part(
         *("st_moe_pytorch", "ultralytics", "stable_baselines3", "skrl", "torchrl", "tensordict", "pykeen", "neuralop"),
     ),
 )
-PARTS = {"nine": NINE, "ways": WAYS, "untouched": UNTOUCHED, "third": THIRD, "fourth": FOURTH}
+SIXTH = Part(
+    TARGETS / "sixth",
+    (
+        *("backpack", "dadaptation", "diffsort", "easyfsl", "fast_pytorch_kmeans", "gluonts", "higher", "hypll", "kan"),
+        *("mambapy", "mpc", "ncps", "neurodiffeq", "norse", "pytorch_mppi", "pytorch_ood", "rectified_flow_pytorch"),
+        *("rsl_rl", "tad_dftd3", "tad_mctc", "torchdeq", "torchdr", "torchflows", "torchfm", "torchlibrosa"),
+        *("torchnlp", "torchnmf", "torchsparsegradutils", "gfn", "libauc"),
+    ),
+)
+PARTS = {"nine": NINE, "ways": WAYS, "untouched": UNTOUCHED, "third": THIRD, "fourth": FOURTH, "sixth": SIXTH}
 STATEFUL = ("running_error", "policy_gradient")
 "Their outputs follow from earlier inputs too, as those of training steps do."
 

@@ -8,6 +8,7 @@ has another interface, is left out, with its error.
     python benchmarks/capture/library_truth.py untouched OUT.json   # steps of eleven libraries more
     python benchmarks/capture/library_truth.py third OUT.json       # and of two dozen smaller ones
     python benchmarks/capture/library_truth.py fourth OUT.json      # and of 22 others
+    python benchmarks/capture/library_truth.py sixth OUT.json       # and of 30 others
     python benchmarks/capture/library_truth.py ways OUT.json        # options that the steps of the nine do not give
     python benchmarks/capture/library_truth.py --step FILE:FACTORY  # one, as JSON; without a GPU: lines that ran
 """
