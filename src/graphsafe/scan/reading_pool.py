@@ -39,8 +39,8 @@ def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Call
             size = len(paths) / count
             bounds = [round(number * size) for number in range(count + 1)]
             shares = [paths[first:last] for first, last in pairwise(bounds)]
-            # Every second process reads its share backwards. Two processes that take each other's last files then meet
-            # between their shares, near the files that both have just read.
+            # Every second process reads its share backwards. So a process that takes the last files of its neighbour's
+            # share gets the files nearest to its own.
             shares[1::2] = [share[::-1] for share in shares[1::2]]
             seen: set[Step] = set()
             _hand_out(processes, shares, seen, progress)
