@@ -38,8 +38,12 @@ def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Call
         with _processes(driver, count) as processes:
             size = len(paths) / count
             bounds = [round(number * size) for number in range(count + 1)]
+            shares = [paths[first:last] for first, last in pairwise(bounds)]
+            # Every second process reads its share backwards. So a process that takes the last files of its neighbour's
+            # share gets the files nearest to its own.
+            shares[1::2] = [share[::-1] for share in shares[1::2]]
             seen: set[Step] = set()
-            _hand_out(processes, [paths[first:last] for first, last in pairwise(bounds)], seen, progress)
+            _hand_out(processes, shares, seen, progress)
             _tell(processes, frozenset[str]().union(*_answers(processes)))
             _hand_out(processes, _answers(processes), seen, progress)
             _tell(processes, learnt_together(_answers(processes)))

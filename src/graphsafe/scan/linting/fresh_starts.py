@@ -37,7 +37,7 @@ class FreshStarts:
             return fresh | (self._gains[id(summary)] - self._read)
         before.append(fresh)
         # A capture runs once, so what is set before it is not set again in a replay.
-        captures = any(type(item) is RootSite for item in summary.items)
+        captures = any(type(item) is RootSite for item in self._items(summary))
         now = _NOTHING if captures else fresh
         for item in self._items(summary):
             if type(item) is Included:

@@ -246,12 +246,14 @@ def _order(state: StateLog, named: Iterable[tuple[str, Summary]]) -> None:
 
 
 def _state_items(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:
-    """Return the items that write state, that read or use written state, or that call functions with such items."""
+    """Return the items that write state, that read or use written state, that hold a capture, or that call functions
+    with such items."""
     if id(summary) not in known:
         known[id(summary)] = [
             item
             for item in summary.items
             if type(item) is Write
+            or type(item) is RootSite
             or ((type(item) is Read or type(item) is Use) and item.key in keys)
             or (type(item) is Included and _state_items(item.summary, keys, known))
         ]

@@ -58,7 +58,8 @@ def _by_kind(node: ast.AST) -> Mapping[type[ast.AST], Sequence[ast.AST]]:
     waiting = children(node)
     for inner in waiting:
         found[type(inner)].append(inner)
-        waiting += children(inner)
+        if _PARTS[type(inner)]:  # nearly half of all nodes are names and constants, which contain none
+            waiting += children(inner)
     return found
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 
 from graphsafe.scan.execution.frame import LazyTest
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state.first_step import (
     EMPTY,
     empty_tests,
@@ -102,10 +102,7 @@ def _finds_no_number(test: ast.expr) -> bool:
 
 
 def _asks(test: ast.expr, name: str) -> bool:
-    return any(
-        isinstance(inner, ast.Call) and (dotted(inner.func) or "").rpartition(".")[2] == name
-        for inner in ast.walk(test)
-    )
+    return any((dotted(call.func) or "").rpartition(".")[2] == name for call in inside(test, ast.Call))
 
 
 @memoize_on_node

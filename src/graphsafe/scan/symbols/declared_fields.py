@@ -31,9 +31,13 @@ class Declared:
 def declared_on_host(project: Project, path: str) -> frozenset[str]:
     """Return the fields that a file declares to stay on the host. If it declares none, return the fields of the files
     that it imports."""
-    own = declared_in(project, path).on_host
-    if own:
-        return own
+    known: dict[str, frozenset[str]] = project.files.table("fields on the host", dict)
+    if path not in known:
+        known[path] = declared_in(project, path).on_host or _declared_by_imports(project, path)
+    return known[path]
+
+
+def _declared_by_imports(project: Project, path: str) -> frozenset[str]:
     bound = (project.resolve_dotted(target, path).path for target in project.imports(path))
     return frozenset().union(*(declared_in(project, other).on_host for other in dict.fromkeys(bound) if other))
 

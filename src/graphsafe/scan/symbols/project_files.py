@@ -73,12 +73,17 @@ class Files:
             if name.partition(".")[0] != "torch" and path.with_suffix("") / "__init__.py" not in every:
                 modules.setdefault(name, []).append(str(path))
         self._folders = {folder.name for inner in {path.parent for path in every} for folder in (inner, *inner.parents)}
+        self._last_names = {path.parent.name if path.stem == "__init__" else path.stem for path in every}
+        "The last part of each module's name."
 
     def in_plain_folder(self, module: str, importer: str) -> str | None:
         """Return the file that `import a.b` in `importer` means if `a` is no regular package: `a/b.py` in the nearest
         folder around the importer. Python imports it as part of a namespace package."""
         first, _, rest = module.partition(".")
         if not rest or first not in self._folders or first == "torch":
+            return None
+        if module.rpartition(".")[2] not in self._last_names:
+            # Most of these names are those of classes and functions, and no file has to be looked for.
             return None
         inside = module.replace(".", os.sep)
         for folder in Path(importer).parents:
