@@ -22,6 +22,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     stored_names,
 )
+from graphsafe.scan.roots.evaluation_loops import is_for_evaluation, is_over_validation_data
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
 from graphsafe.scan.roots.step_takers import Body, StepTakers
@@ -41,7 +42,6 @@ _TRAINS = re.compile(r"(?<![^\W_])train(?![^\W_])")
 "Matches names such as `train_and_evaluate`."
 _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 "Matches folders of evaluations."
-_VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
@@ -220,15 +220,6 @@ def _turning(body: Body) -> Iterator[int]:
             waiting += ast.iter_child_nodes(node)
 
 
-def _evaluates(loop: ast.stmt) -> bool:
-    """Return whether a loop iterates over validation data: `for batch in val_loader`."""
-    return isinstance(loop, ast.For) and any(
-        _VALIDATION.search(name) is not None
-        for one in ast.walk(loop.iter)
-        if isinstance(one, (ast.Name, ast.Attribute)) and (name := (dotted(one) or "").rpartition(".")[2])
-    )
-
-
 def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
     """Return whether a loop counts epochs and contains a training loop. The outer loop may run the model once more, to
     evaluate."""
@@ -328,7 +319,7 @@ class _File:
         node = self._takers.node(name)
         if self._file.functions[name].owner is not None or isinstance(node, ast.Module):
             return self._file.functions[name].owner is not None
-        return len(node.args.args) > 1 and not self._takers.makes_graphs(name)
+        return len(node.args.args) > 1 and name != "main" and not self._takers.makes_graphs(name)
 
     def _prepares(self, name: str) -> bool:
         """Return whether a function captures whenever it runs.
@@ -355,14 +346,23 @@ class _File:
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
             if loop is not None
-            and not _evaluates(loop)
+            and not is_over_validation_data(loop)
             and (not is_short(loop) or (strength == "replays" and not captures))
             and (
                 strength == "replays" or not captures or (strength == "trains" and self._is_after_captures(name, loop))
             )
         ]
         surely = {loop for loop, strength in around if strength != "runs"}
-        return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _is_epochs(loop, surely)}))
+        parents = self._takers.parents(name)
+        return tuple(
+            sorted(
+                {
+                    loop.lineno
+                    for loop, _ in around
+                    if loop in surely or not (_is_epochs(loop, surely) or (surely and is_for_evaluation(loop, parents)))
+                }
+            )
+        )
 
     def _is_after_captures(self, name: str, loop: ast.stmt) -> bool:
         """Return whether a loop begins after the captures of its function. `make_graphed_callables` is a

@@ -12,6 +12,7 @@ from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import LOOPS, is_replay, is_short, own_nodes, parents_in
+from graphsafe.scan.roots.evaluation_loops import is_over_validation_data
 from graphsafe.scan.roots.step_names import MODEL_CALL, StepNames, may_take_step
 from graphsafe.scan.roots.tensor_arguments import undeclared
 from graphsafe.scan.sources.node_memo import inside
@@ -380,4 +381,4 @@ def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
 def _is_loop_of_steps(loop: ast.stmt | None) -> bool:
     """Return whether a loop has many iterations, each of which is a step. A few micro-batches or graphs together make
     one step."""
-    return loop is not None and not is_short(loop)
+    return loop is not None and (not is_short(loop) or is_over_validation_data(loop))
