@@ -577,6 +577,27 @@ def fit(model: nn.Module, train_dl, held_dl, optimizer, epochs, turns):
     assert warned(folder, source) == {"every step"} | ({"beside"} if is_step else set())
 
 
+@pytest.mark.parametrize(("move", "marks"), [("", set()), (".cuda()", {"every step"})])
+def test_a_layer_of_host_tensors_has_its_result_on_the_host(folder: Path, move: str, marks: set[str]) -> None:
+    source = f"""
+import torch
+
+class Actor:
+    def __init__(self):
+        self.net = torch.nn.Linear(4, 2)
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+
+    def train(self, row):
+        x = torch.tensor([row]){move}
+        loss = self.net(x).mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()  # every step
+"""
+    found = warned(folder, source) - {""}
+    assert found == marks
+
+
 def test_a_script_whose_epochs_end_with_a_test_has_no_step_around_it(folder: Path) -> None:
     source = """
 import torch

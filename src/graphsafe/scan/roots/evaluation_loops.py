@@ -1,4 +1,4 @@
-"""Loops that evaluate a model, which count as no step: those over validation data, and those beside a training loop."""
+"""Functions and loops that evaluate a model, which count as no step."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ import ast
 import re
 from collections.abc import Mapping
 
-from graphsafe.scan.hazards.graph_syntax import LOOPS, ancestors, called_name, calls_in
+from graphsafe.scan.hazards.graph_syntax import LOOPS, MEASURES, ancestors, called_name, calls_in
 from graphsafe.scan.symbols.index import dotted
 
+_BESIDE_STEPS = re.compile(
+    r"(?<![^\W_])(eval\w*|valid\w*|score|predict|metrics?|calibrat\w*|export|convert|demo)(?![^\W_])"
+)
+"Matches words in names of functions that run a model outside steps."
+_TRAINS = re.compile(r"(?<![^\W_])train(?![^\W_])")
+"Matches names such as `train_and_evaluate`."
 _VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
 _WITHOUT_GRADIENTS = "no_grad", "inference_mode"
+
+
+def is_beside_steps(name: str, replays: bool = False) -> bool:
+    """Return whether a name shows that a function runs a model outside steps. Nobody captures a graph for that."""
+    is_step = replays or _TRAINS.search(name) is not None
+    return MEASURES.search(name) is not None or (not is_step and _BESIDE_STEPS.search(name) is not None)
 
 
 def is_over_validation_data(loop: ast.stmt) -> bool:
