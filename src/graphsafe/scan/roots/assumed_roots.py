@@ -107,11 +107,11 @@ def _may_launch(data: bytes) -> bool:
 
 
 def assumed_roots_of(
-    engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool
+    engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool, applied: bool = False
 ) -> Iterator[tuple[str, Value | None, str]]:
-    """Yield function, receiver and reason of each assumed root of a file. `with_public` also allows public
-    functions."""
-    forms = _Forms(engine, file, paths.relative(file.path), with_public)
+    """Yield function, receiver and reason of each assumed root of a file. `with_public` also allows public functions.
+    `applied` says that scripts of the project call what steps need."""
+    forms = _Forms(engine, file, paths.relative(file.path), with_public, applied)
     for facts in file.functions.values():
         why = forms.why(facts)
         if why is not None and not paths.is_cold(file.path, file.module, facts):
@@ -123,12 +123,13 @@ def assumed_roots_of(
 class _Forms:
     """Decides whether a function is a root, and for which reason, by what the function looks like."""
 
-    def __init__(self, engine: Engine, file: FileIndex, place: str, with_public: bool) -> None:
+    def __init__(self, engine: Engine, file: FileIndex, place: str, with_public: bool, applied: bool) -> None:
         """`place` is the file's path in the project."""
         self._engine = engine
         self._file = file
         searches = not _SEARCHES.isdisjoint(target.partition(".")[0] for target in file.imports.values())
         self._with_public = with_public and not searches
+        self._by_name = self._with_public and not applied
         data = engine.project.files.data(file.path) or b""
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
@@ -218,9 +219,9 @@ class _Forms:
         """Return whether a method is a root, by its class's bases and fields, or by the method's parameters and calls.
 
         In a file whose public functions may be roots, the method's name is enough, because some steps take tensors in a
-        dict, or a model.
+        dict, or a model. It is not in an application, whose own loops show its steps.
         """
-        if self._with_public:
+        if self._by_name:
             return True
         if name == "step" and (
             self._engine.project.derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)

@@ -24,7 +24,7 @@ _SELDOM = re.compile(
 "Matches names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
 _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
 "Matches names of values with which a test in a loop compares: `step - last >= config.interval`."
-_DIVISOR = re.compile(r"(^|_)(ratio|gap|delay|each|steps?|iters?)$")
+_DIVISOR = re.compile(r"(^|_)(ratio|gap|each|steps?|iters?)$")
 "Matches further names of intervals that divide a step counter: `step % config.update_ratio == 0`."
 _COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter|batch_idx)(_|$)")
 "Matches names of step counters: `self.step % 100 == 0`, `batch_idx == 0`."
