@@ -795,9 +795,20 @@ def test_a_script_may_name_the_folders_above_a_package(tmp_path: Path, begin: st
     assert [code for code, *_ in found(tmp_path)] == codes
 
 
-@pytest.mark.parametrize(("script", "codes"), [("main.py", []), ("setup.py", ["GS106"])])
-def test_the_name_alone_makes_no_step_of_an_application(tmp_path: Path, script: str, codes: list[str]) -> None:
-    source = """\
+@pytest.mark.parametrize(
+    ("script", "given", "called", "codes"),
+    [
+        ("main.py", "", "return self.step()", []),
+        ("setup.py", "", "return self.step()", ["GS106"]),
+        ("main.py", ", model", "return self.step(None)", ["GS106"]),
+        ("main.py", "", "while True: self.step()", ["GS106"]),
+        ("main.py", "", "pass", ["GS106"]),
+    ],
+)
+def test_the_name_makes_no_step_of_a_part_of_another_method_in_an_application(
+    tmp_path: Path, script: str, given: str, called: str, codes: list[str]
+) -> None:
+    source = f"""\
 import torch
 
 
@@ -806,9 +817,9 @@ class Rounder:
         self.products = torch.zeros(layer.shape, device=layer.device)
 
     def quantize(self):
-        return self.step()
+        {called}
 
-    def step(self):
+    def step(self{given}):
         return torch.linalg.cholesky(self.products)
 """
     packaged(tmp_path, source)
