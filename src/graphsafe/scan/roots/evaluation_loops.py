@@ -13,6 +13,8 @@ _BESIDE_STEPS = re.compile(
     r"(?<![^\W_])(eval\w*|valid\w*|score|predict|metrics?|calibrat\w*|export|convert|demo)(?![^\W_])"
 )
 "Matches words in names of functions that run a model outside steps."
+_EVALUATES = re.compile(r"(?<![^\W_])(tests?|eval\w*|valid\w*)(?![^\W_])")
+"Matches words in names of functions that evaluate a model."
 _TRAINS = re.compile(r"(?<![^\W_])train(?![^\W_])")
 "Matches names such as `train_and_evaluate`."
 _VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
@@ -23,6 +25,10 @@ def is_beside_steps(name: str, replays: bool = False) -> bool:
     """Return whether a name shows that a function runs a model outside steps. Nobody captures a graph for that."""
     is_step = replays or _TRAINS.search(name) is not None
     return MEASURES.search(name) is not None or (not is_step and _BESIDE_STEPS.search(name) is not None)
+
+
+def is_named_evaluation(name: str) -> bool:
+    return _EVALUATES.search(name) is not None
 
 
 def is_over_validation_data(loop: ast.stmt) -> bool:
