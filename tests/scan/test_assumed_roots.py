@@ -785,6 +785,48 @@ def test_a_script_at_the_top_of_a_project_makes_it_an_application(
     assert [code for code, *_ in found(tmp_path)] == codes
 
 
+@pytest.mark.parametrize(("begin", "codes"), [("src.losses", []), ("other.losses", ["GS202"])])
+def test_a_script_may_name_the_folders_above_a_package(tmp_path: Path, begin: str, codes: list[str]) -> None:
+    (tmp_path / "src").mkdir()
+    packaged(tmp_path / "src", "import torch\n\n\ndef matched(x, y):\n    return x[y > 0.5]\n")
+    (tmp_path / "main.py").write_text(
+        f"from {begin}.hard import Trainer\n\nif __name__ == '__main__':\n    Trainer()\n"
+    )
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
+@pytest.mark.parametrize(
+    ("script", "given", "called", "codes"),
+    [
+        ("main.py", "", "return self.step()", []),
+        ("setup.py", "", "return self.step()", ["GS106"]),
+        ("main.py", ", model", "return self.step(None)", ["GS106"]),
+        ("main.py", "", "while True: self.step()", ["GS106"]),
+        ("main.py", "", "pass", ["GS106"]),
+    ],
+)
+def test_the_name_makes_no_step_of_a_part_of_another_method_in_an_application(
+    tmp_path: Path, script: str, given: str, called: str, codes: list[str]
+) -> None:
+    source = f"""\
+import torch
+
+
+class Rounder:
+    def __init__(self, layer):
+        self.products = torch.zeros(layer.shape, device=layer.device)
+
+    def quantize(self):
+        {called}
+
+    def step(self{given}):
+        return torch.linalg.cholesky(self.products)
+"""
+    packaged(tmp_path, source)
+    (tmp_path / script).write_text("from losses.hard import Rounder\n\nif __name__ == '__main__':\n    Rounder()\n")
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
 def test_a_callable_that_shows_progress_takes_more_than_a_step(tmp_path: Path) -> None:
     source = """\
 import torch

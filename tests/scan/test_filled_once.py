@@ -242,6 +242,9 @@ def test_a_table_that_its_constructor_has_filled_seldom_grows(scan: Scan, begin:
         ("self.step % self.options['log_every'] == 0 or self.step == self.steps - 1", []),
         ("self.step % self.options['layers'] == 0 or self.step == self.steps - 1", ["GS101"]),
         ("self.step % self.options['log_every'] == 0 or self.begins", ["GS101"]),
+        ("self.step % self.config.update_ratio == 0", []),
+        ("self.step % self.config.accumulation_steps == 0", ["GS101"]),
+        ("self.scale > self.config.update_ratio", ["GS101"]),
         ("divides(self.options['log_every'], self.step)", ["GS101"]),
         ("divides(self.step, self.options['log_every'])", []),
     ],
@@ -263,6 +266,7 @@ def test_a_branch_for_debugging_or_for_numbers(scan: Scan, test: str, codes: lis
         ("warnings.warn(f'lost {lost}')", ["GS102"]),
         ("logger.warning('lost %s', lost.item())", ["GS102"]),
         ("print(f'lost {lost}')", ["GS102", "GS104"]),
+        ("print(f'[WARNING] lost {lost}')", ["GS102"]),
     ],
 )
 def test_the_text_of_a_warning_in_a_branch_is_like_that_of_an_error(scan: Scan, line: str, codes: list[str]) -> None:

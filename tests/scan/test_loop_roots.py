@@ -547,6 +547,83 @@ def fit(model: nn.Module, loader, val_loader, optimizer, epochs):
     assert warned(folder, source) == {"every step"}
 
 
+@pytest.mark.parametrize(
+    ("head", "is_step"),
+    [
+        ("model.eval()\n        for x, y in held_dl:", False),
+        ("with torch.no_grad():\n          for x, y in held_dl:", False),
+        ("for x, y in held_dl:", True),
+        ("model.eval()\n        model.train()\n        for x, y in held_dl:", True),
+        ("with torch.no_grad():\n          for turn in range(turns):", True),
+    ],
+)
+def test_a_loop_beside_the_training_in_evaluation_mode_is_no_step(folder: Path, head: str, is_step: bool) -> None:
+    source = f"""
+import torch
+from torch import nn
+
+def fit(model: nn.Module, train_dl, held_dl, optimizer, epochs, turns):
+    for epoch in range(epochs):
+        model.train()
+        for x, y in train_dl:
+            loss = (model(x.cuda()) - y).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            seen = loss.item()  # every step
+        {head}
+            kept = model(torch.ones(3, device="cuda"))
+            held = torch.ones(3, device="cuda").sum().item()  # beside
+"""
+    assert warned(folder, source) == {"every step"} | ({"beside"} if is_step else set())
+
+
+@pytest.mark.parametrize(("move", "marks"), [("", set()), (".cuda()", {"every step"})])
+def test_a_layer_of_host_tensors_has_its_result_on_the_host(folder: Path, move: str, marks: set[str]) -> None:
+    source = f"""
+import torch
+
+class Actor:
+    def __init__(self):
+        self.net = torch.nn.Linear(4, 2)
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+
+    def train(self, row):
+        x = torch.tensor([row]){move}
+        loss = self.net(x).mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()  # every step
+"""
+    found = warned(folder, source) - {""}
+    assert found == marks
+
+
+def test_a_script_whose_epochs_end_with_a_test_has_no_step_around_it(folder: Path) -> None:
+    source = """
+import torch
+from torch import nn
+
+def train(model: nn.Module, loader, optimizer):
+    for x, y in loader:
+        loss = (model(x.cuda()) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        seen = loss.item()  # every step
+
+def test(model: nn.Module, test_loader):
+    for x, y in test_loader:
+        held = (model(x.cuda()) - y).pow(2).mean().item()
+
+def main(model, train_loader, test_loader, optimizer, epochs):
+    for _ in range(3):
+        model(next(iter(train_loader)).cuda()).mean().backward()
+    for epoch in range(epochs):
+        train(model, train_loader, optimizer)
+        test(model, test_loader)
+"""
+    assert warned(folder, source) == {"every step"}
+
+
 def test_what_a_flag_of_some_steps_guards_is_no_step(folder: Path) -> None:
     source = """
 import torch

@@ -383,6 +383,7 @@ def test_without_hot_code_the_report_says_so(project: Project) -> None:
         'if os.environ.get("CHECK_STEP") == "1":',
         "if self.debug:",
         "if self.inspect_time:",
+        "if self.benchmark:",
         "if self.debug and x.any():",
         "if not __debug__:",
         "if CHECK:",

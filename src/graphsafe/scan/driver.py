@@ -229,7 +229,8 @@ class Driver:
             assumed: set[str] = set()
             with_public = path in self._candidates.public
             generating = self._loops.generating(file)
-            for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, with_public):
+            is_applied = path in self._candidates.applied
+            for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, with_public, is_applied):
                 # A pipeline's `__call__` runs once. Only the lines in its loops run in every step.
                 is_beside = path in self._candidates.beside_steps and why in (*BY_FORM, PERHAPS)
                 if is_beside or (why in RUNS_ONCE and ref in generating):

@@ -12,11 +12,22 @@ def named(frame: Frame, node: ast.Call) -> None:
     """Emit an event if a call makes or moves a tensor and names its device in a string.
 
     `cuda` is the current device, which is the module's device if the project sets it. `cuda:0` is right for only one of
-    several processes.
+    several processes. An empty tensor of at most one element stands for a missing operand of a kernel, and no work
+    makes it.
     """
+    if _is_placeholder(node):
+        return
     text = next(filter(None, map(_literal, _arguments(node))), None)
     if text is not None:
         frame.emit("StreamOp", "literal-device", node, "likely", "warning" if text == "cuda" else "error")
+
+
+def _is_placeholder(node: ast.Call) -> bool:
+    sizes = [*node.args]
+    while len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
+        sizes = [*sizes[0].elts]
+    is_small = all(isinstance(size, ast.Constant) and size.value in (0, 1) for size in sizes)
+    return dotted(node.func) == "torch.empty" and bool(node.args) and is_small
 
 
 def _arguments(node: ast.Call) -> list[ast.expr]:

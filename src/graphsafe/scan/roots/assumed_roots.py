@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from graphsafe.scan.domain.record import PASSING_HOOK
 from graphsafe.scan.domain.values import Instance, Value, as_tensor
 from graphsafe.scan.execution.frame import Engine
+from graphsafe.scan.hazards.graph_syntax import LOOPS, calls_in
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import loopers_in
 from graphsafe.scan.interpreter.calls.hooks import forward_hook_reason, hooks_in
-from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
+from graphsafe.scan.roots.hot_roots import COLD_NAMES, HotnessRules, is_beside_modules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
@@ -107,11 +108,11 @@ def _may_launch(data: bytes) -> bool:
 
 
 def assumed_roots_of(
-    engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool
+    engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool, applied: bool = False
 ) -> Iterator[tuple[str, Value | None, str]]:
-    """Yield function, receiver and reason of each assumed root of a file. `with_public` also allows public
-    functions."""
-    forms = _Forms(engine, file, paths.relative(file.path), with_public)
+    """Yield function, receiver and reason of each assumed root of a file. `with_public` also allows public functions.
+    `applied` says that scripts of the project call what steps need."""
+    forms = _Forms(engine, file, paths.relative(file.path), with_public, applied)
     for facts in file.functions.values():
         why = forms.why(facts)
         if why is not None and not paths.is_cold(file.path, file.module, facts):
@@ -123,12 +124,13 @@ def assumed_roots_of(
 class _Forms:
     """Decides whether a function is a root, and for which reason, by what the function looks like."""
 
-    def __init__(self, engine: Engine, file: FileIndex, place: str, with_public: bool) -> None:
+    def __init__(self, engine: Engine, file: FileIndex, place: str, with_public: bool, applied: bool) -> None:
         """`place` is the file's path in the project."""
         self._engine = engine
         self._file = file
         searches = not _SEARCHES.isdisjoint(target.partition(".")[0] for target in file.imports.values())
         self._with_public = with_public and not searches
+        self._applied = applied
         data = engine.project.files.data(file.path) or b""
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
@@ -218,9 +220,9 @@ class _Forms:
         """Return whether a method is a root, by its class's bases and fields, or by the method's parameters and calls.
 
         In a file whose public functions may be roots, the method's name is enough, because some steps take tensors in a
-        dict, or a model.
+        dict, or a model. It is not for a part of another method in an application, whose own loops show its steps.
         """
-        if self._with_public:
+        if self._with_public and not (self._applied and self._is_part(facts)):
             return True
         if name == "step" and (
             self._engine.project.derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
@@ -229,6 +231,21 @@ class _Forms:
         if self._takes_tensors(facts) or self._takes_request(facts):
             return True
         return any(map(self._takes_tensors, self._passed_on(facts, cls)))
+
+    def _is_part(self, facts: FunctionFacts) -> bool:
+        """Return whether a method without parameters is a part of another method of its object, which calls it outside
+        loops."""
+        project, path = self._engine.project, self._file.path
+        node = project.function_node(f"{path}::{facts.name}")
+        if node is None or len(inside(node.args, ast.arg)) > 1:
+            return False
+        own = f"self.{node.name}"
+        others = [one for one in self._file.functions.values() if one.owner == facts.owner and one.name != facts.name]
+        callers = [each for one in others if (each := project.function_node(f"{path}::{one.name}")) is not None]
+        calling = [one for one in callers if any(dotted(call.func) == own for call in inside(one, ast.Call))]
+        loops = [loop for one in calling for kind in LOOPS for loop in inside(one, kind)]
+        in_loop = any(dotted(call.func) == own for call in calls_in(loops))
+        return bool(calling) and not in_loop and all(one.name not in COLD_NAMES for one in calling)
 
     def _is_of_other_library(self, cls: str) -> bool:
         bases = [base for base in self._engine.project.mro(cls) if "::" not in base and "." in base]

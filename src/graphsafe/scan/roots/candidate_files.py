@@ -253,7 +253,10 @@ def _applied(packages: Mapping[str, Sequence[str]], files: Files, public: Set[st
     top = os.path.commonpath(files.names)
     scripts = [path for path in files.names if _is_script(os.path.relpath(path, top), files.data(path) or b"")]
     for package, paths in packages.items():
-        named = re.compile(rb"^\s*(?:from|import) %s\b" % re.escape(Path(package).name).encode(), re.M)
+        # A script above the package may name the folders to it: `from src.engine import Engine`.
+        around, name = Path(os.path.relpath(Path(package).parent, top)).parts, Path(package).name
+        folders = re.escape("".join(f"{folder}." for folder in around)).encode()
+        named = re.compile(rb"^\s*(?:from|import) (?:%s)?%s\b" % (folders, re.escape(name).encode()), re.M)
         if package and any(path.startswith(f"{package}/") or named.search(files.data(path) or b"") for path in scripts):
             yield from (path for path in paths if path in public)
 

@@ -22,6 +22,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     stored_names,
 )
+from graphsafe.scan.roots.evaluation_loops import is_beside_steps, is_for_evaluation, is_over_validation_data
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
 from graphsafe.scan.roots.step_takers import Body, StepTakers
@@ -33,15 +34,8 @@ Loops = tuple[int, ...]
 "The first lines of the loops that run in every step. It is empty if the whole function runs in every step."
 
 _LOOP = re.compile(rb"^\s*(?:async )?(?:while|for) ", re.M)
-_BESIDE_STEPS = re.compile(
-    r"(?<![^\W_])(eval\w*|valid\w*|score|predict|metrics?|calibrat\w*|export|convert|demo)(?![^\W_])"
-)
-"Matches words in names of functions that run a model outside steps."
-_TRAINS = re.compile(r"(?<![^\W_])train(?![^\W_])")
-"Matches names such as `train_and_evaluate`."
 _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 "Matches folders of evaluations."
-_VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
@@ -180,13 +174,13 @@ class LoopRoots:
         module = file.module.rpartition(".")[2]
         path = self._paths.relative(file.path)
         evaluates = _EVALUATING.search(path) is not None and b".replay(" not in data
-        is_beside = is_beside_modules(path) or evaluates or _is_beside_steps(module, b".replay(" in data)
+        is_beside = is_beside_modules(path) or evaluates or is_beside_steps(module, b".replay(" in data)
         if is_beside or not may_hold_loop(data, self._takers.names):
             return
         found = _File(self._takers, file)
         for name, loops in found.loops():
             facts = file.functions.get(name)
-            if any(_is_beside_steps(text, found.replays(name)) for text in (module, name)):
+            if any(is_beside_steps(text, found.replays(name)) for text in (module, name)):
                 continue
             if facts is None or not self._paths.is_cold(file.path, file.module, facts):
                 yield f"{file.path}::{name}", loops
@@ -218,15 +212,6 @@ def _turning(body: Body) -> Iterator[int]:
             yield node.lineno
         elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor)):
             waiting += ast.iter_child_nodes(node)
-
-
-def _evaluates(loop: ast.stmt) -> bool:
-    """Return whether a loop iterates over validation data: `for batch in val_loader`."""
-    return isinstance(loop, ast.For) and any(
-        _VALIDATION.search(name) is not None
-        for one in ast.walk(loop.iter)
-        if isinstance(one, (ast.Name, ast.Attribute)) and (name := (dotted(one) or "").rpartition(".")[2])
-    )
 
 
 def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
@@ -269,12 +254,6 @@ def _called_around(body: Body, loops: Loops) -> set[str]:
     found = {dotted(node.func) or "" for node in ast.walk(body) if isinstance(node, ast.Call)}
     inside = [node for node in ast.walk(body) if isinstance(node, ast.stmt) and node.lineno in loops]
     return found - {dotted(n.func) or "" for loop in inside for n in ast.walk(loop) if isinstance(n, ast.Call)}
-
-
-def _is_beside_steps(name: str, replays: bool = False) -> bool:
-    """Return whether a name shows that a function runs a model outside steps. Nobody captures a graph for that."""
-    is_step = replays or _TRAINS.search(name) is not None
-    return MEASURES.search(name) is not None or (not is_step and _BESIDE_STEPS.search(name) is not None)
 
 
 class _File:
@@ -328,7 +307,7 @@ class _File:
         node = self._takers.node(name)
         if self._file.functions[name].owner is not None or isinstance(node, ast.Module):
             return self._file.functions[name].owner is not None
-        return len(node.args.args) > 1 and not self._takers.makes_graphs(name)
+        return len(node.args.args) > 1 and name != "main" and not self._takers.makes_graphs(name)
 
     def _prepares(self, name: str) -> bool:
         """Return whether a function captures whenever it runs.
@@ -355,14 +334,23 @@ class _File:
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
             if loop is not None
-            and not _evaluates(loop)
+            and not is_over_validation_data(loop)
             and (not is_short(loop) or (strength == "replays" and not captures))
             and (
                 strength == "replays" or not captures or (strength == "trains" and self._is_after_captures(name, loop))
             )
         ]
         surely = {loop for loop, strength in around if strength != "runs"}
-        return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _is_epochs(loop, surely)}))
+        parents = self._takers.parents(name)
+        return tuple(
+            sorted(
+                {
+                    loop.lineno
+                    for loop, _ in around
+                    if loop in surely or not (_is_epochs(loop, surely) or (surely and is_for_evaluation(loop, parents)))
+                }
+            )
+        )
 
     def _is_after_captures(self, name: str, loop: ast.stmt) -> bool:
         """Return whether a loop begins after the captures of its function. `make_graphed_callables` is a

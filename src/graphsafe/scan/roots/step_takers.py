@@ -12,6 +12,7 @@ from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import LOOPS, is_replay, is_short, own_nodes, parents_in
+from graphsafe.scan.roots.evaluation_loops import is_named_evaluation
 from graphsafe.scan.roots.step_names import MODEL_CALL, StepNames, may_take_step
 from graphsafe.scan.roots.tensor_arguments import undeclared
 from graphsafe.scan.sources.node_memo import inside
@@ -156,12 +157,14 @@ class FileTakers:
         """Record the way in which a function takes a step.
 
         A function with a loop over batches takes many steps, so a call of it does not count as a step. Neither does a
-        call of a function that runs a model once and then again in a loop, as a generation does.
+        call of a function that runs a model once and then again in a loop, as a generation does, or of one whose name
+        says that it evaluates.
         """
         self._noted.add(name)
         steps = [*self._steps_so_far(name)]
         found = [strength for _, strength, loop in steps if not _is_loop_of_steps(loop)]
-        if {strength for _, strength, _ in steps} == {"runs"} and len(found) < len(steps):
+        only_runs = {strength for _, strength, _ in steps} == {"runs"}
+        if only_runs and (len(found) < len(steps) or is_named_evaluation(name.rpartition(".")[2])):
             found = []
         if self._file.functions[name].captures:
             # The function warms up and captures. Other functions replay.

@@ -24,6 +24,8 @@ _SELDOM = re.compile(
 "Matches names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
 _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
 "Matches names of values with which a test in a loop compares: `step - last >= config.interval`."
+_DIVISOR = re.compile(r"(^|_)(ratio|gap|each|steps?|iters?)$")
+"Matches further names of intervals that divide a step counter: `step % config.update_ratio == 0`."
 _COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter|batch_idx)(_|$)")
 "Matches names of step counters: `self.step % 100 == 0`, `batch_idx == 0`."
 _BEGINS_AGAIN = re.compile(r"acc|micro|sub")
@@ -65,9 +67,18 @@ def _is_first(node: ast.AST, counter: re.Pattern[str]) -> bool:
 
 
 def _is_interval(node: ast.expr) -> bool:
+    return _INTERVAL.search(_last_name(node)) is not None
+
+
+def _divides_steps(node: ast.expr) -> bool:
+    name = _last_name(node)
+    return _is_interval(node) or (_DIVISOR.search(name) is not None and _BEGINS_AGAIN.search(name) is None)
+
+
+def _last_name(node: ast.expr) -> str:
     key = node.slice if isinstance(node, ast.Subscript) else None  # config["log_every"]
     name = str(key.value) if isinstance(key, ast.Constant) else dotted(node) or ""
-    return _INTERVAL.search(name.rpartition(".")[2]) is not None
+    return name.rpartition(".")[2]
 
 
 def _is_last(test: ast.expr) -> bool:
@@ -122,7 +133,7 @@ def asks_by_name(test: ast.expr) -> bool:
         interval = test.left.right
         is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
         counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
-        return counts and (is_long or _is_interval(interval))
+        return counts and (is_long or _divides_steps(interval))
     if isinstance(test, ast.Call) and any(map(_is_interval, test.args[1:])):
         return True  # divisible_by(step, self.log_every)
     name = dotted(test.func if isinstance(test, ast.Call) else test) or ""

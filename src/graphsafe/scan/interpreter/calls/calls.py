@@ -159,9 +159,12 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
 
 
 def _beside_inputs(result: Value, arguments: Arguments) -> Value:
-    """Return the result of an unknown model. It is on the host if all inputs of the model are on the host."""
+    """Return the result of a model whose code is not known. It is on the host if all inputs of the model are on the
+    host."""
     given = [value for value in arguments.values() if type(value) is Tensor]
     on_host = bool(given) and all(one.where == "host" and one.certain and not one.maybe_pinned for one in given)
+    if on_host and type(result) is Tensor:
+        return replace(result, where="host")
     return replace(result, host=True, device=False) if on_host and type(result) is Unknown else result
 
 

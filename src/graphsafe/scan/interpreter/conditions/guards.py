@@ -32,7 +32,7 @@ from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import dotted, is_none
 
 DEBUG_NAME = re.compile(
-    r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|(inspect|measure)_times?|sanity_check\w*|check_nan\w*|dump\w*|isEnabledFor)$",
+    r"(^|[._])(debug\w*|\w*_debug|verbose|verbosity|trace_\w+|log_level|profil\w+|(inspect|measure)_times?|sanity_check\w*|check_nan\w*|dump\w*|benchmark(ing|_mode)?|isEnabledFor)$",
     re.I,
 )
 MAKES_GRAPHS = re.compile(r"^_?(in|is|for|during)_(cuda_)?(graph_)?captur(e|ing)$")

@@ -16,6 +16,8 @@ from graphsafe.scan.symbols.index import dotted
 
 _WARNING = re.compile(r"(^|\.)(warnings\.warn|\w*log(ger|ging)?\.(warn(ing)?(_once)?|error|critical|exception))$", re.I)
 
+_PRINTED_WARNING = re.compile(r"\W*warn(ing)?\b", re.I)
+
 _LEAVES = ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom
 
 
@@ -39,7 +41,12 @@ def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
 def is_warning(statement: ast.stmt) -> bool:
     """Return whether a statement only warns. Steps are assumed not to take a branch with such a warning."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and _WARNING.search(dotted(call.func) or "") is not None
+    if not isinstance(call, ast.Call):
+        return False
+    if dotted(call.func) == "print" and call.args:
+        texts = [one.value for one in inside(call.args[0], ast.Constant) if isinstance(one.value, str)]
+        return bool(texts) and _PRINTED_WARNING.match(texts[0]) is not None
+    return _WARNING.search(dotted(call.func) or "") is not None
 
 
 def only_before_raising(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
