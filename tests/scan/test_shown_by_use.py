@@ -54,7 +54,6 @@ def module(step: str) -> str:
         ("rows = self.source.rows\nidx = torch.nonzero(torch.zeros(8))", "rows[idx] = x", "GS302"),
         ("if extra is None: extra = torch.zeros(8, device=x.device)", "last = float(extra[0])", "GS101"),
         ("extra = x.new_zeros(8) if extra is None else extra", "last = float(extra[0])", "GS101"),
-        ("score = self.source(x)\nrows = score.unsqueeze(0)", "value = float(score)", "GS101"),
         ("if not isinstance(extra, np.ndarray): return x", "extra = torch.as_tensor(extra, device=x.device)", "GS301"),
     ],
 )
@@ -75,7 +74,6 @@ def test_use_shows_the_value(scan: Scan, before: str, line: str, code: str) -> N
         "if extra is None: extra = 8\nlast = float(extra)",
         "if extra is None: extra = torch.zeros(8)\nlast = float(extra[0])",
         "rows = x if extra is None else x[:extra]",
-        "score = self.source(x)\nvalue = float(score)\nscore = x.sum()\nrows = score.unsqueeze(0)",
     ],
 )
 def test_nothing_is_guessed(scan: Scan, step: str) -> None:

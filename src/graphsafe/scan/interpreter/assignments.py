@@ -34,13 +34,12 @@ from graphsafe.scan.hazards import changed_outside, graph_attributes
 from graphsafe.scan.hazards.branch_effects import may_be_tensor
 from graphsafe.scan.interpreter import members, operators, shared_state
 from graphsafe.scan.interpreter.annotations import annotated
-from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
 from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import index_of, subscript_store
 from graphsafe.scan.models import protocols, torch_functions
 from graphsafe.scan.state import filled_once, grown_entries, writes
 from graphsafe.scan.state.first_step import FIRST_STEP
-from graphsafe.scan.state.provenance import all_bound, is_table_of_flag
+from graphsafe.scan.state.provenance import is_table_of_flag
 from graphsafe.scan.state.writes import write_item
 from graphsafe.scan.symbols.index import dotted
 
@@ -160,7 +159,7 @@ class _Assignment:
         else:
             if name in frame.nonlocals and frame.hot:
                 writes.write_nonlocal(frame, name, value, self.node, self.written, self.augmented)
-            frame.env[name] = bound_to(as_loss(frame, name, _used_as_tensor(frame, name, value)), name)
+            frame.env[name] = bound_to(as_loss(frame, name, value), name)
 
     def _put_by_method(self, target: ast.Subscript, owner: Value) -> bool:
         """Call the `__setitem__` that the class of `owner` defines. Return False if it defines none."""
@@ -307,15 +306,6 @@ class _Assignment:
     ) -> None:
         value, node = self.value, self.node
         write_item(self.frame, table, held, target, key, value, node, self.augmented, self.written, borrowed, lasting)
-
-
-def _used_as_tensor(frame: Frame, name: str, value: Value) -> Value:
-    """Return the unknown result of a call with device tensors as a tensor if the function uses it as one and binds the
-    name only here."""
-    if type(value) is not Unknown or not value.device or not frame.hot or frame.node is None:
-        return value
-    is_tensor = len(all_bound(frame, name)) == 1 and is_used_as_tensor(frame.node, name, frame.ops, "step-input")
-    return Tensor(where="any", step=value.step) if is_tensor else value
 
 
 def _shares(items: tuple[Value, ...], targets: int, starred: int | None) -> Seq[Value] | None:
