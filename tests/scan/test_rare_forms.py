@@ -37,6 +37,12 @@ class Step(nn.Module):
         ("first, *rest, last = 1, 2, 3, x", "return last.item()", "GS101"),
         ("y = [x.sum()].index(x)", "return y", "GS102"),
         ("y = {'a': x} | {'b': x}", "return y['b'].item()", "GS101"),
+        ("y = x[..., *(None,) * len(x.shape)]", "return y[*(slice(None),) * x.dim(), ...]", None),
+        ("y = (torch.arange(4), torch.arange(4))", "return x[y]", "GS302"),
+        ("y = (torch.arange(4), torch.arange(4))", "return x[..., *y]", "GS302"),
+        ("y = (x.long(), 3, slice(None), None)", "return x[y], x[*y]", None),
+        ("y = ([0, 1], 3)", "return x[y]", "GS302"),
+        ("y = [(0, 1), (2, 3)]", "return x[:, y[0]]", "GS302"),
     ],
 )
 def test_what_the_host_waits_for(scan: Scan, line: str, body: str, code: str | None) -> None:

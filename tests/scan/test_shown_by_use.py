@@ -52,6 +52,8 @@ def module(step: str) -> str:
         ("", "best = batch['scores'].max().item()", "GS101"),
         ("", "kept = self.source.rows[x > 0]", "GS202"),
         ("rows = self.source.rows\nidx = torch.nonzero(torch.zeros(8))", "rows[idx] = x", "GS302"),
+        ("if extra is None: extra = torch.zeros(8, device=x.device)", "last = float(extra[0])", "GS101"),
+        ("extra = x.new_zeros(8) if extra is None else extra", "last = float(extra[0])", "GS101"),
         ("if not isinstance(extra, np.ndarray): return x", "extra = torch.as_tensor(extra, device=x.device)", "GS301"),
     ],
 )
@@ -69,6 +71,9 @@ def test_use_shows_the_value(scan: Scan, before: str, line: str, code: str) -> N
         "count = max(len(x), extra)",
         "rows = self.source.rows\nrows['x'] = x\nrows[3] = x\nrows[x.sum()] = x",
         "kept = self.source.rows[self.source.which]",
+        "if extra is None: extra = 8\nlast = float(extra)",
+        "if extra is None: extra = torch.zeros(8)\nlast = float(extra[0])",
+        "rows = x if extra is None else x[:extra]",
     ],
 )
 def test_nothing_is_guessed(scan: Scan, step: str) -> None:

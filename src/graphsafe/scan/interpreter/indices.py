@@ -70,6 +70,19 @@ class Index:
     def _part(self, part: ast.expr) -> None:
         value = self.frame.evaluate(part)
         single = options(value)
+        spread = single[0] if len(single) == 1 and self._is_spread(part) else None
+        if type(spread) is Sequence and spread.kind == "tuple" and spread.items is not None:
+            for item in spread.items:
+                self._value(part, item)
+        else:
+            self._value(part, value)
+
+    def _is_spread(self, part: ast.expr) -> bool:
+        """Return whether a tuple is no list of indices but has one for each dimension: `x[index]`, `x[..., *index]`."""
+        return isinstance(part, ast.Starred) or part is self.node.slice
+
+    def _value(self, part: ast.expr, value: Value) -> None:
+        single = options(value)
         option = single[0] if len(single) == 1 else value
         index, certain = index_tensor(value)
         if type(option) is NoneValue or (isinstance(part, ast.Constant) and part.value is None):
@@ -81,9 +94,13 @@ class Index:
             if index.ndim == 0 and index.dtype != "bool":
                 self.dropped += 1
                 self.gathers = ""
+        elif isinstance(part, ast.Starred) and isinstance(option, Sequence) and _only_places(option.elem):
+            self.is_known = False
         elif isinstance(option, Sequence) and self.is_on_device and option.kind != "set":
             self._sequence(part, option)
             self.gathers = "other"
+        elif option == SLICE:
+            pass
         elif type(option) is Array and self.is_on_device:
             # A tensor that code indexes with an array is usually on the host.
             confidence: Confidence = "likely" if self.tensor.where == "device" else "possible"
@@ -109,15 +126,15 @@ class Index:
         PyTorch treats a list that contains slices as a tuple. It treats a tuple beside other indices as a list:
         `x[:, (0, 2)]`.
         """
-        is_list = (
-            index.kind in ("list", "iterator") or isinstance(part, ast.List) or isinstance(self.node.slice, ast.Tuple)
-        )
+        is_list = index.kind in ("list", "iterator") or not self._is_spread(part)
         inner, certain = as_tensor(index.elem)
         if SLICE in options(index.elem):
             if inner is not None:
                 self._tensor(part, inner, certain=True)
         elif inner is None or inner.where == "host":
-            if index.items != () and is_list:
+            if inner is not None and not is_list:
+                self._tensor(part, inner, certain)
+            elif index.items != () and is_list:
                 self.frame.emit("Transfer", "index", self.node, value="a Python list")
         elif index.kind == "tuple":
             self._tensor(part, inner, certain)
@@ -138,6 +155,11 @@ class Index:
                 frame.emit("Extent", "mask", node, confidence, value=describe(index))
         elif index.ndim == 0:
             frame.emit("HostRead", "index", part, confidence, value=describe(index))
+
+
+def _only_places(index: Value) -> bool:
+    """Return whether a value is `None` or a slice, neither of which is sent to the device."""
+    return all(option == SLICE for option in options(index))
 
 
 def index_tensor(value: Value) -> tuple[Tensor | None, bool]:

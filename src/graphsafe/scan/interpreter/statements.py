@@ -18,7 +18,7 @@ from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branc
 from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
-from graphsafe.scan.interpreter.conditions import guards
+from graphsafe.scan.interpreter.conditions import filled_defaults, guards
 from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warning, only_before_raising
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.interpreter.environments import Env, binds_more_functions, merge
@@ -130,6 +130,8 @@ def _if(frame: Frame, node: ast.If) -> bool:
     for branch, body in ((True, node.body), (False, node.orelse)):
         if ways.verdict.dead is not branch:
             frame.env = dict(before)
+            if not branch and ways.outcomes:
+                filled_defaults.use_kind(frame, node.test, ways.outcomes[0].get)
             _take(frame, ways, branch, body)
         elif frame.globals and body and isinstance(body[-1], ast.Return):
             # This is for `if plan is not None: return plan`, with a global `plan` that is None until this function

@@ -21,7 +21,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import capturing_branch
 from graphsafe.scan.hazards.branch_effects import may_be_operand
-from graphsafe.scan.interpreter.conditions import guards
+from graphsafe.scan.interpreter.conditions import filled_defaults, guards
 from graphsafe.scan.models import platforms, protocols
 
 
@@ -137,6 +137,8 @@ def conditional(frame: Frame, node: ast.IfExp) -> Value:
             continue
         frame.env = dict(before)
         guards.narrow(frame, frame.env, node.test, branch)
+        if not branch and results and filled_defaults.is_kept(node):
+            filled_defaults.use_kind(frame, node.test, lambda name: results[0])
         around = frame.conditions
         verdict.enter(frame, branch)
         results.append(frame.evaluate(part))
