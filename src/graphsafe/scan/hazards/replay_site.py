@@ -41,7 +41,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
-from graphsafe.scan.hazards.keys import captured_rounds, graph_keys
+from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
 from graphsafe.scan.hazards.own_names import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import parameters
@@ -86,6 +86,7 @@ def _changes(found: Tables) -> Iterator[Line]:
         changed_outside,
         other_modules,
         graph_keys,
+        first_arguments,
         captured_rounds,
         lost_memory,
         copy_streams,
