@@ -328,3 +328,64 @@ def test_an_entry_that_the_same_method_fills_is_what_it_puts_there(scan: Scan) -
                 return x * len(index.cpu().numpy())
         """
     assert not {"GS103", "GS102"} & {code for code, _ in scan(source)}
+
+
+WORKSPACE = """\
+    _SPACES = {{}}
+    _SPACE = None
+
+    def space(n: int, device):
+        {body}
+
+    class Add(nn.Module):
+        def forward(self, x: torch.Tensor):
+            return torch.add(x, 1, out=space(x.shape[0], x.device)[: x.shape[0]])
+    """
+OF_A_TABLE = """\
+held = _SPACES.get(device)
+{test}
+    held = torch.empty(n, device=device)
+    _SPACES[device] = held
+return held"""
+OF_THE_FILE = """\
+global _SPACE
+if _SPACE is not None and {fits}:
+    return _SPACE
+_SPACE = torch.empty(n, device=device)
+return _SPACE"""
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (OF_A_TABLE.format(test="if held is None or held.numel() < n:"), "_SPACES[device] = held"),
+        (OF_A_TABLE.format(test="if held is None or held.size(0) < n:"), "_SPACES[device] = held"),
+        (OF_A_TABLE.format(test="if held is None:").replace("device]", "n, device]"), None),
+        (OF_THE_FILE.format(fits="_SPACE.numel() >= n"), "_SPACE = torch.empty(n, device=device)"),
+        (OF_THE_FILE.format(fits="_SPACE.device == device"), None),
+    ],
+)
+def test_a_workspace_that_is_made_anew_for_more_rows(scan: Scan, body: str, line: str | None) -> None:
+    found = scan(WORKSPACE.format(body=textwrap.indent(body, " " * 8).strip()))
+    assert [one for code, one in found if code == "GS705"] == ([] if line is None else [line])
+
+
+def test_a_table_that_the_constructor_makes_for_a_maximum_is_seldom_too_small(scan: Scan) -> None:
+    source = """\
+        class Positions(nn.Module):
+            def __init__(self, max_len=5000):
+                super().__init__()
+                self.pe = None
+                self.extend(torch.zeros(1, max_len))
+
+            def extend(self, x: torch.Tensor):
+                if self.pe is not None and self.pe.size(1) >= x.size(1):
+                    return
+                self.pe = torch.arange(x.size(1), device=x.device)[None].float()
+
+            def forward(self, x: torch.Tensor):
+                self.extend(x)
+                return x + self.pe[:, : x.size(1)]
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("self.extend(torch.zeros(1, max_len))", "pass"))] == ["GS705"]

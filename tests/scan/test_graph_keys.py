@@ -227,3 +227,78 @@ def test_a_method_that_keeps_the_graph_itself(
     report = scan_paths([tmp_path], Config(root=tmp_path))
     lines = [text.splitlines()[one.location.line - 1].strip() for one in report.findings if one.code == "GS713"]
     assert lines == [call] * found
+
+
+INLINE = """\
+import torch
+
+class Server:
+    def __init__(self, model, stream):
+        self.model, self.stream = model, stream
+        self.graph, self.graphs = None, {{}}
+
+    def step(self, x, scale: float, flag=True):
+{body}
+
+    def fill(self, x, graph, ids, out):
+        ids.copy_(x)
+        graph.replay()
+        return out.clone()
+"""
+ONE = """\
+if {test}:
+    self.ids = x.clone()
+    self.graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(self.graph, stream=self.stream):
+        self.out = self.model(self.ids, {given})
+self.ids.copy_(x)
+{more}
+self.graph.replay()
+return self.out.clone()
+"""
+EARLY = """\
+if self.graph is not None:
+    self.ids.copy_(x)
+    self.graph.replay()
+    return self.out.clone()
+self.ids = x.clone()
+self.graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(self.graph, stream=self.stream):
+    self.out = self.model(self.ids, {given})
+self.graph.replay()
+return self.out.clone()
+"""
+MANY = """\
+n = {key}
+if n not in self.graphs:
+    ids = x.clone()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=self.stream):
+        out = self.model(ids, {given})
+    self.graphs[n] = (graph, ids, out)
+graph, ids, out = self.graphs[n]
+ids.copy_(x)
+graph.replay()
+return out.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "lacks"),
+    [
+        (ONE.format(test="self.graph is None", given="scale", more=""), "scale"),
+        (ONE.format(test="self.graph is None", given="flag=flag", more=""), "flag"),
+        (ONE.format(test="self.graph is None", given="self.side", more="self.side.fill_(scale)"), None),
+        (ONE.format(test="self.graph is None", given="scale", more="assert scale == self.scale"), None),
+        (ONE.format(test="self.anew", given="scale", more=""), None),
+        (EARLY.format(given="scale"), "scale"),
+        (EARLY.format(given="x.shape[0]"), None),
+        (MANY.format(key="x.shape[0]", given="scale"), "scale"),
+        (MANY.format(key="(x.shape[0], scale)", given="scale"), None),
+    ],
+)
+def test_an_argument_that_only_the_call_that_captures_reads(tmp_path: Path, body: str, lacks: str | None) -> None:
+    text = INLINE.format(body=textwrap.indent(body, " " * 8))
+    (tmp_path / "serve.py").write_text(text, encoding="utf-8")
+    findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
+    assert [one.message.split("`")[1] for one in findings] == ([] if lacks is None else [lacks])

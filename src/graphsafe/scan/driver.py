@@ -33,6 +33,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import made_twice, replay_site
+from graphsafe.scan.hazards.outputs import imported_runners
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.learnt import NO_REASON, Learnt, Reason, whys_together
@@ -131,6 +132,8 @@ class Driver:
         "Factory -> the reason why the step that it returns is a root."
         self._replaying: set[str] = set()
         "The files that capture or replay a graph."
+        self._holding: set[str] = set()
+        "The files that import a class from a file that replays a graph."
         self._preparing: set[str] = set()
         "The files that may assign different tensors for a capture and for the steps (made_twice.py)."
         self._whys: dict[str, Reason] = {}
@@ -202,7 +205,7 @@ class Driver:
         record = gather([(name, self._read[step]) for name, step in named if not self._is_doubtful(step)])
         doubtful = gather([(name, self._read[step]) for name, step in named if self._is_doubtful(step)])
         include(record, doubtful, doubtful=True)
-        for path in self._replaying:
+        for path in self._replaying | self._holding:
             record.replays.update(replay_site.placed_events(self.project, path))
         for path in self._preparing:
             record.replays.update(replay_site.placed_metadata(self.project, path))
@@ -276,6 +279,8 @@ class Driver:
             return NONE
         if file.replays or file.captures or any(one.captures or is_graphed(one) for one in file.functions.values()):
             self._replaying.add(path)
+        elif imported_runners.are_held(self.project, path):
+            self._holding.add(path)
         for_captures = made_twice.has_method_for_captures(file.functions)
         if for_captures and made_twice.fills_twice(self.project.files.search(path, made_twice.FILLED)):
             self._preparing.add(path)

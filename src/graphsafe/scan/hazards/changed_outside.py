@@ -23,7 +23,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     runs_beside,
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
-from graphsafe.scan.hazards.kept_outputs import called_objects
+from graphsafe.scan.hazards.outputs.givers import called_objects
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from graphsafe.scan.hazards.graph_syntax import (
@@ -101,6 +101,8 @@ class Tables:
     functions: list[tuple[str, Function, list[GraphTensors]]] = field(default_factory=list)
     "Every function by its qualified name, with the tables of the names that are visible in it."
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
+    imported: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
+    "The methods of imported classes that return a graph's outputs (imported_runners.py)."
 
     def functions_called(self, name: str) -> int:
         """Return the number of functions with this name in the file, in any class."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from graphsafe.report.model import Confidence
@@ -41,7 +41,9 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
-from graphsafe.scan.hazards.keys import captured_rounds, graph_keys
+from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
+from graphsafe.scan.hazards.outputs import imported_runners
+from graphsafe.scan.hazards.outputs.givers import Parts
 from graphsafe.scan.hazards.own_names import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import parameters
@@ -55,14 +57,18 @@ _NUMBER = re.compile(r"(Optional\[)?(int|float|bool)\]?( \| None)?")
 
 
 def events(
-    tree: ast.Module, module: str, helpers: handed_tensors.Helpers = MappingProxyType({})
+    tree: ast.Module,
+    module: str,
+    helpers: handed_tensors.Helpers = MappingProxyType({}),
+    runners: Mapping[str, Parts] = MappingProxyType({}),
 ) -> Iterator[tuple[str, Event]]:
     """Yield the qualified function name and the event of each line at fault.
 
-    `helpers` are imported functions that capture.
+    `helpers` are imported functions that capture, `runners` methods of imported classes that return a graph's outputs.
     """
     measures = bool(MEASURES.search(module.rpartition(".")[2]))
     found = tables(tree)
+    found.imported = runners
     kept_graphs.note(found)
     handed_tensors.note(found, {**helpers, **handed_tensors.own_helpers(found)})
     methods = frozenset(name.rpartition(".")[2] for name, _, _ in found.functions if "." in name)
@@ -86,6 +92,7 @@ def _changes(found: Tables) -> Iterator[Line]:
         changed_outside,
         other_modules,
         graph_keys,
+        first_arguments,
         captured_rounds,
         lost_memory,
         copy_streams,
@@ -107,7 +114,8 @@ def placed_events(project: Project, path: str) -> dict[Place, Event]:
     if file is None:
         return {}
     tree = spelled_out(parse(project.files.source(path).text))
-    return _placed(path, events(tree, file.module, dict(_imported_helpers(project, path))))
+    helpers, runners = dict(_imported_helpers(project, path)), imported_runners.methods(project, path)
+    return _placed(path, events(tree, file.module, helpers, runners))
 
 
 def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Function]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place, with_statements
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
-from graphsafe.scan.hazards.kept_outputs import makes_graphs
+from graphsafe.scan.hazards.outputs.givers import makes_graphs
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import GRAPH_ENDS, dotted, elements
 

@@ -187,7 +187,8 @@ def cached(write: Write) -> Event | None:
     for part in parts or ():
         tensor, certain = as_tensor(part)
         if tensor is not None and tensor.where != "host" and certain:
-            return event_of(write, "AttrWrite", "cached", _confidence(part))
+            confidence = "possible" if write.past_maximum else _confidence(part)
+            return event_of(write, "AttrWrite", "cached", confidence)
     return None
 
 

@@ -104,11 +104,16 @@ def is_past_maximum(frame: Frame) -> bool:
     """
     if frame.node is None or frame.owner is None:
         return False
-    lines = [test.line for test in frame.lazy if test.target.startswith("size of ")]
+    lines = [test.line for test in frame.lazy if _asks_size(test.target)]
     tests = [_follows(frame.node, line) for line in lines]
-    names = {name for asked, _, called in tests for name in (*asked, *(f"self.{one}" for one in called))}
+    own = frame.function.rpartition(".")[2]
+    names = {name for asked, _, called in tests for name in (*asked, *(f"self.{one}" for one in (*called, own)))}
     constructors = (frame.project.function_node(f"{base}.__init__") for base in frame.project.mro(frame.owner))
     return bool(names) and any(_states_maximum(made, names) for made in constructors if made is not None)
+
+
+def _asks_size(target: str) -> bool:
+    return target.startswith("size of ") or (target.startswith(CAPACITY) and target.endswith(".shape"))
 
 
 def _states_maximum(constructor: ast.AST, names: set[str]) -> bool:

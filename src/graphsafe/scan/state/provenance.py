@@ -219,9 +219,16 @@ def capacity_tests(test: ast.expr) -> tuple[str, ...]:
         f"{CAPACITY}{text}"
         for part in (test.values if isinstance(test, ast.BoolOp) else [test])
         if isinstance(part, ast.Compare)
-        for side in (part.left, *part.comparators)
+        for side in map(_size_asked, (part.left, *part.comparators))
         if isinstance(side, (ast.Attribute, ast.Subscript)) and "." in (text := dotted(side) or "")
     )
+
+
+def _size_asked(side: ast.expr) -> ast.expr:
+    """Return `x.shape` for `x.numel()` and `x.size(0)`, and other expressions as they are."""
+    if isinstance(side, ast.Call) and isinstance(side.func, ast.Attribute) and side.func.attr in ("numel", "size"):
+        return ast.copy_location(ast.Attribute(side.func.value, "shape", ast.Load()), side)
+    return side
 
 
 def is_rare(frame: Frame) -> bool:
@@ -238,9 +245,11 @@ def is_remade(frame: Frame, text: str) -> bool:
 
 
 def _holds_other_key(frame: Frame, test: LazyTest, text: str) -> bool:
-    if not test.target.startswith(first_step.KEPT_KEY):
+    """Return whether a test compares the key or the size of an entry of the table that contains `text`."""
+    name = test.target.removeprefix(first_step.KEPT_KEY).removeprefix(CAPACITY).removesuffix(".shape")
+    if name == test.target or not name.isidentifier():
         return False
-    looked_up = bound_to(frame, LazyTest(test.target.removeprefix(first_step.KEPT_KEY), test.line))
+    looked_up = bound_to(frame, LazyTest(name, test.line))
     return looked_up is not None and first_step.table_of(looked_up) == text.partition("[")[0]
 
 

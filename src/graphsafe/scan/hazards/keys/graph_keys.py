@@ -163,7 +163,7 @@ def _without_key(
         within = {id(inner) for one in (*branch.body, *kept) for inner in ast.walk(one)}
         names = [inner for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and id(inner) not in within]
         frozen = _frozen(calls[0], function, capturing[called_name(calls[0])], frozenset(), fields, own)
-        given = [text for text in sorted(frozen) if text in _number_parameters(function) - {one.id for one in names}]
+        given = [text for text in sorted(frozen) if text in number_parameters(function) - {one.id for one in names}]
         if given:
             yield Line(name, "key-lacks", branch.test, given[0])
 
@@ -245,7 +245,7 @@ def _frozen(
     """Return the numbers and options that a call passes to the capture, each with the arguments and the attributes from
     which it is computed."""
     given = {argument.arg for argument in parameters(function)} - {"self", "cls"}
-    numbers = _number_parameters(function)
+    numbers = number_parameters(function)
     options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
     given |= options
     found: dict[str, Set[str]] = {
@@ -253,7 +253,7 @@ def _frozen(
         for inner in ast.walk(call)
         if isinstance(inner, ast.Name) and inner.id in numbers | options
     }
-    taken = _number_parameters(made)
+    taken = number_parameters(made)
     for value, parameter in matched(call, made):
         text = place(value)
         if text is None:
@@ -269,7 +269,7 @@ def _frozen(
     return {text: sources for text, sources in found.items() if sources}
 
 
-def _number_parameters(function: Function) -> Set[str]:
+def number_parameters(function: Function) -> Set[str]:
     """Return the parameters whose annotation or default is a number or a string."""
     by_default = {
         one.arg
@@ -288,7 +288,7 @@ def _number_names(tree: ast.Module) -> Set[str]:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     ]
     for function in functions_in(tree):
-        numbers = _number_parameters(function)
+        numbers = number_parameters(function)
         declared += [
             (one.arg, one.arg in numbers) for one in parameters(function) if one.arg in numbers or one.annotation
         ]

@@ -1,0 +1,89 @@
+"""Finds arguments that only a function's first call uses: this call captures, and later calls only replay.
+
+`if self.graph is None: …` or `if n not in self.graphs: …` surrounds the capture, or
+`if self.graph is not None: self.graph.replay(); return self.out` precedes it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from graphsafe.scan.hazards.graph_syntax import (
+    CaptureBlock,
+    Function,
+    Line,
+    captures_in,
+    is_plain_replay,
+    parents_in,
+    place,
+)
+from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, Tables, targets
+from graphsafe.scan.hazards.keys.graph_keys import number_parameters
+from graphsafe.scan.sources.node_memo import inside
+
+
+class _First(NamedTuple):
+    """The statements of a function that only its first call runs, and the test that decides."""
+
+    test: ast.expr
+    statements: Sequence[ast.stmt]
+
+
+def lines(found: Tables) -> Iterator[Line]:
+    for name, function, _ in found.functions:
+        if function.name not in CONSTRUCTORS:
+            yield from _lacking(name, function)
+
+
+def _lacking(name: str, function: Function) -> Iterator[Line]:
+    """Yield tests for a graph that is captured right there with a number or an option of the first call, if nothing
+    else in the function reads that argument."""
+    blocks = captures_in(function)
+    numbers = number_parameters(function) if blocks else frozenset()
+    parents = parents_in(function) if numbers else {}
+    for block in blocks if numbers else ():
+        first = _first_call(block, parents)
+        within = {id(node) for statement in first.statements for node in ast.walk(statement)} if first else set()
+        later = [node for node in parents if id(node) not in within]
+        if first is None or not any(map(is_plain_replay, later)):
+            continue
+        elsewhere = {node.id for node in later if isinstance(node, ast.Name)}
+        read = {one.id for statement in block.body for one in inside(statement, ast.Name)}
+        stored = {node.id for node in parents if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        lacking = sorted((numbers & read) - elsewhere - stored)
+        if lacking:
+            yield Line(name, "key-lacks", first.test, lacking[0])
+
+
+def _first_call(block: CaptureBlock, parents: dict[ast.AST, ast.AST]) -> _First | None:
+    node: ast.AST = block
+    while node in parents:
+        around = parents[node]
+        for branch in ("body", "orelse"):
+            statements = getattr(around, branch, None)
+            if not isinstance(statements, list) or node not in statements:
+                continue
+            for position, left in enumerate(statements[: statements.index(node)]):
+                rest = statements[position + 1 :]
+                returns = isinstance(left, ast.If) and isinstance(left.body[-1], ast.Return)
+                if returns and _looks_for(left.test, rest, ast.IsNot, ast.In):
+                    return _First(left.test, rest)
+            missing = (ast.Is, ast.NotIn) if branch == "body" else (ast.IsNot, ast.In)
+            if isinstance(around, ast.If) and _looks_for(around.test, statements, *missing):
+                return _First(around.test, statements)
+        node = around
+    return None
+
+
+def _looks_for(test: ast.expr, statements: Sequence[ast.stmt], *operators: type[ast.cmpop]) -> bool:
+    """Return whether a test looks for an object that these statements make: `self.graph is None`,
+    `n not in self.graphs`."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], operators):
+        return False
+    asked = place(test.comparators[0] if isinstance(test.ops[0], (ast.In, ast.NotIn)) else test.left)
+    made = [target for statement in statements for node in ast.walk(statement) for target in targets(node)]
+    return asked is not None and any(
+        asked == place(one.value if isinstance(one, ast.Subscript) and place(one) is None else one) for one in made
+    )

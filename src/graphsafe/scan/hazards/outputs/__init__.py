@@ -1,0 +1,1 @@
+"""Functions and methods whose results are outputs of graphs."""

@@ -1,0 +1,176 @@
+"""Functions whose result is an output of a graph.
+
+A function gives an output if it returns the output itself (not a copy), alone or in a tuple. It also gives an output if
+it returns the result of another function that gives one.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+
+from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes, place, viewed
+from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.kept_graphs import results_of
+from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.index import dotted, elements
+
+_GRAPHED = "<graphed>."
+"The prefix for names of callables whose graphs PyTorch captures."
+COMPILED = f"{_GRAPHED}<compiled>."
+"The prefix for callables made by torch.compile. A call invalidates the last outputs before it copies inputs."
+Parts = frozenset[int] | None
+"The elements of a returned tuple that are outputs, or None if the whole value is an output."
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The outputs that a function returns."""
+
+    value: ast.expr
+    parts: Parts = None
+
+    def names(self, target: ast.expr) -> frozenset[str]:
+        """Return the names that hold outputs after a call's result is bound to a target or unpacked into it."""
+        parts = enumerate(elements(target))
+        whole = self.parts is None or isinstance(target, ast.Name)
+        return frozenset(
+            part.id for i, part in parts if isinstance(part, ast.Name) and (whole or i in (self.parts or ()))
+        )
+
+
+def replaying(found: Tables) -> dict[str, Given]:
+    return {
+        name: given
+        for table in found.all
+        for name in sorted(table.replaying)
+        if (given := _returned(table.functions[name], results_of(table, table.functions[name]))) is not None
+    }
+
+
+def given_by_replaying(found: Tables) -> dict[str, Parts]:
+    """Return the functions that replay a graph and return its outputs."""
+    return {name: given.parts for name, given in replaying(found).items()}
+
+
+def _returned(function: Function, outputs: Set[str]) -> Given | None:
+    """Return the outputs that a function returns without a copy."""
+    for _, inner in own_nodes(function):
+        value = inner.value if isinstance(inner, ast.Return) else None
+        if value is None:
+            continue
+        if viewed(value) in outputs:
+            return Given(value)
+        if isinstance(value, ast.Tuple):
+            parts = frozenset(i for i, part in enumerate(value.elts) if viewed(part) in outputs)
+            if parts:
+                return Given(value, parts)
+    return None
+
+
+def passed_on(function: Function, giving: Mapping[str, Given], names: Mapping[str, str]) -> Given | None:
+    """Return the outputs that a function receives from another function and returns."""
+    held: set[str] = set()
+    for _, inner in own_nodes(function):
+        call = inner.value if isinstance(inner, (ast.Return, ast.Assign)) else None
+        source = source_of(call, names) if isinstance(call, ast.Call) else None
+        if isinstance(call, ast.Call) and source is not None:
+            if not isinstance(inner, ast.Assign):
+                return Given(call, giving[source].parts)
+            held |= giving[source].names(inner.targets[0])
+    # A name that is assigned more than once may stand for another value when the function returns.
+    stored = [inner.id for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and is_stored(inner)]
+    return _returned(function, {name for name in held if stored.count(name) == 1})
+
+
+def is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def names_of(found: Tables, giving: Mapping[str, Given]) -> dict[str, str]:
+    """Map the last part of a called name to the full name of the function that gives outputs. For a method of an
+    imported class, the name of the object precedes it: `runner.step`."""
+    names = {
+        end_of(name): name
+        for name in giving.keys() - found.imported.keys()
+        if name.startswith(_GRAPHED) or found.functions_called(end_of(name)) == 1
+    }
+    names.update(called_objects(found, giving))
+    classes = {name.rpartition(".")[0] for name in found.imported}
+    for held, made in called_objects(found, [f"{name}.__call__" for name in sorted(classes)]):
+        cls = made.rpartition(".")[0]
+        names.update({f"{held}.{end_of(name)}": name for name in found.imported if name.rpartition(".")[0] == cls})
+    return names
+
+
+def source_of(call: ast.Call, names: Mapping[str, str]) -> str | None:
+    """Return the function that gives a call's result, if the result is an output."""
+    name = called_name(call)
+    holder = end_of(dotted(call.func.value) or "") if isinstance(call.func, ast.Attribute) else ""
+    return names.get(name) or names.get(f"{holder}.{name}")
+
+
+def _returns_self(function: Function) -> bool:
+    values = [inner.value for _, inner in own_nodes(function) if isinstance(inner, ast.Return)]
+    return bool(values) and all(isinstance(value, ast.Name) and value.id == "self" for value in values)
+
+
+def _class_made(call: ast.Call, chained: Set[str]) -> str | None:
+    """Return the class of the object that a call makes: `Runner(model)`, or `Runner(model).build()` if `build` returns
+    `self`."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call):
+        made = _class_made(function.value, chained)
+        return made if f"{made}.{function.attr}" in chained else None
+    return dotted(function)
+
+
+def called_objects(found: Tables, functions: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names of objects whose `__call__` is one of these functions, each with that function."""
+    methods = {name.rpartition(".")[0]: name for name in functions if name.endswith(".__call__")}
+    chained = {name for name, function, _ in found.functions if _returns_self(function)} if methods else set()
+    for node in ast.walk(found.tree) if methods else ():
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            method = methods.get(dotted(node.annotation) or "")
+            if method is not None:
+                yield node.arg, method
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            method = methods.get(_class_made(node.value, chained) or "")
+            for target in node.targets if method is not None else ():
+                yield (dotted(target) or "").rpartition(".")[2], method or ""
+
+
+def end_of(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+# graphs that PyTorch makes
+
+
+def graphed_callables(found: Tables) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the names of callables with graphs made by PyTorch: `torch.cuda.make_graphed_callables(model, (x,))`,
+    `self.run = torch.compile(model, mode="reduce-overhead")`, a function with `@torch.compile(…)`."""
+    for function, inner, _ in found.functions:
+        for decorator in inner.decorator_list:
+            if isinstance(decorator, ast.Call) and makes_graphs(decorator):
+                yield f"{COMPILED}{end_of(function)}", decorator
+    for node in inside(found.tree, ast.Assign):
+        if not isinstance(node.value, ast.Call) or len(node.targets) != 1:
+            continue
+        name = end_of(place(node.targets[0]) or "")
+        own = any(end_of(function) == name for function, _, _ in found.functions)
+        # After `step = torch.compile(step, …)`, calls by the function's name run the compiled function.
+        if name and makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
+            compiled = dotted(node.value.func) == "torch.compile"
+            yield f"{COMPILED if compiled else _GRAPHED}{name}", node.value
+
+
+def makes_graphs(call: ast.Call) -> bool:
+    name = dotted(call.func) or ""
+    if name.endswith("make_graphed_callables"):
+        return True
+    modes = [word.value for word in call.keywords if word.arg == "mode"]
+    return name == "torch.compile" and any(
+        isinstance(mode, ast.Constant) and mode.value in ("reduce-overhead", "max-autotune") for mode in modes
+    )
