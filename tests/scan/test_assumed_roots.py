@@ -1116,3 +1116,42 @@ def test_who_searches_hyperparameters_takes_no_step(tmp_path: Path, library: str
     for name, text in (("__init__", ""), ("space", source)):
         (tmp_path / "search" / f"{name}.py").write_text(text)
     assert [f.code for f in scan_paths([tmp_path], Config(root=tmp_path)).findings] == codes
+
+
+@pytest.mark.parametrize(
+    ("setting", "test", "codes"),
+    [
+        ("", "self.noise > 0", []),
+        ("", "self.noise", []),
+        ("Trainer(noise=0.0)", "self.noise > 0 and x.dim() > 1", []),
+        ("Trainer(noise=0.1)", "self.noise > 0", ["GS101"]),
+        ("add_argument('--noise')", "self.noise > 0", ["GS101"]),
+        ("", "self.noise == 0", ["GS101"]),
+    ],
+)
+def test_a_flag_that_an_application_never_turns_on_stays_off(
+    tmp_path: Path, setting: str, test: str, codes: list[str]
+) -> None:
+    """A library's users turn such a flag on. Findings behind it are then possible, not errors."""
+    source = f"""\
+import torch
+
+
+class Head(torch.nn.Module):
+    def __init__(self, noise: float = 0.0):
+        super().__init__()
+        self.noise = noise
+
+    def forward(self, x):
+        if {test}:
+            x = x * x.max().item()
+        return x
+"""
+    packaged(tmp_path, source)
+    assert [code for code, *_ in found(tmp_path)] == ["GS101"]
+    (tmp_path / "train.py").write_text(
+        f"from losses.hard import Trainer\n\nif __name__ == '__main__':\n    Trainer().fit()\n    {setting}\n"
+    )
+    assert [code for code, *_ in found(tmp_path)] == codes
+    possible = scan_paths([tmp_path], Config(root=tmp_path), confidence="possible").findings
+    assert "GS101" in {one.code for one in possible}

@@ -128,6 +128,7 @@ class Driver:
         )
         self._loops = LoopRoots(StepTakers(self._engine, candidates.step_names), self._paths)
         self._engine.loops_of = self._loops.loops_of
+        self._engine.applied = candidates.applied
         self._targets: dict[str, str] = {}
         "Factory -> the reason why the step that it returns is a root."
         self._replaying: set[str] = set()

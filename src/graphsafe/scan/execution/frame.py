@@ -7,7 +7,7 @@ is built from them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -251,6 +251,8 @@ class Engine(Protocol):
     """
 
     effects: Effects
+    applied: Set[str]
+    "The files of packages that a script of the project runs."
 
     @property
     def project(self) -> Project: ...

@@ -8,7 +8,7 @@ functions, and a chain of calls is looked up only for a finding.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Set
 from typing import Any
 
 from graphsafe.optable import OpTable
@@ -89,6 +89,7 @@ class Interpreter:
         self.expressions = expressions.HANDLERS
         self.loops_of: Callable[[str], tuple[int, ...] | None] = lambda ref: None
         "A function that returns the step loops in a function (roots/loop_roots.py)."
+        self.applied: Set[str] = frozenset()
         self._shared = Shared()
 
     # events

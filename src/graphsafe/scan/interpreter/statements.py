@@ -19,6 +19,7 @@ from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.conditions import filled_defaults, guards
+from graphsafe.scan.interpreter.conditions.flags_off import stays_off
 from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warning, only_before_raising
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.interpreter.environments import Env, binds_more_functions, merge
@@ -111,6 +112,8 @@ class _Ways:
 
     node: ast.If
     verdict: guards.Verdict
+    stays_off: bool = False
+    "Whether a flag that nothing in the project turns on decides against the first branch."
     outcomes: list[Env] = field(default_factory=list)
     "The names after each branch that does not leave the function."
     missing: list[LazyTest] = field(default_factory=list)
@@ -122,7 +125,8 @@ class _Ways:
 
 def _if(frame: Frame, node: ast.If) -> bool:
     effects, since = frame.engine.effects, len(frame.engine.effects.items)
-    ways = _Ways(node, guards.judge(frame, node.test, truth(frame, node.test, "if", node)))
+    known = truth(frame, node.test, "if", node)
+    ways = _Ways(node, guards.judge(frame, node.test, known), stays_off(frame, node.test, known))
     has_used, end = effects.has_used(since), len(effects.items)
     capturing_branch.branch(frame, node)
     before, touched_before = frame.env, frame.touches_device
@@ -154,7 +158,7 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     """Read one branch under the conditions that lead to it."""
     verdict = ways.verdict
     around, lazy_count, returned = frame.conditions, len(frame.lazy), len(frame.returns)
-    rare = branch and frame.hot and is_rare(frame, ways.node.test)
+    rare = branch and frame.hot and (ways.stays_off or is_rare(frame, ways.node.test))
     _enter_branch(frame, ways, branch)
     frame.unlikely += rare
     frame.seldom += rare

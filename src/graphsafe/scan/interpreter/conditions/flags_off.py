@@ -1,0 +1,56 @@
+"""Flags of an application that are off by default, and that nothing in the project turns on."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from graphsafe.scan.domain.naming import last_name
+from graphsafe.scan.domain.values import Number
+from graphsafe.scan.execution.frame import Frame
+
+_BY_DEFAULT = frozenset(("default", "attribute"))
+_OFF = r"(?:None|False|0(?:\.0*)?)\s*(?:[,)#\n\r]|$)"
+
+
+def stays_off(frame: Frame, test: ast.expr, known: Number | None) -> bool:
+    """Return whether a branch runs only if a flag is on that is off by default: `if self.flag`, `if config.noise > 0`.
+
+    In a library, users turn flags on. In an application, its scripts do, and they name the flag.
+    """
+    if known is None or known.const or known.overridable_by not in _BY_DEFAULT:
+        return False
+    if not frame.hot or frame.path not in frame.engine.applied:
+        return False
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return any(_is_off(frame, part) for part in parts)
+
+
+def _is_off(frame: Frame, test: ast.expr) -> bool:
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.NotEq)):
+        test = test.left
+    name = last_name(test)
+    value = frame.evaluate_quietly(test) if name else None
+    is_off = type(value) is Number and value.const in (False, 0) and value.overridable_by in _BY_DEFAULT
+    return is_off and not _is_given(frame, name)
+
+
+def _is_given(frame: Frame, name: str) -> bool:
+    """Return whether the project gives a flag any value except None, False and 0, or names it in a string, as the
+    options of a command line do."""
+    files = frame.project.files
+    known: dict[str, bool] = files.table("flags given", dict)
+    if name not in known:
+        word = name.encode()
+        spelled = re.escape(name).replace("_", "[-_]")
+        given = (
+            # A copy of the same attribute gives no new value: `benchmark=first.benchmark`, `self.noise = noise`.
+            rf"(?<![\w.]){name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|[\w.]+\.{name}\b))"
+            rf"|\.{name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
+            rf"""|(?:--|["']){spelled}["'\s=]"""
+        )
+        pattern = re.compile(given.encode(), re.M)
+        dashed = name.replace("_", "-").encode()
+        contents = (files.data(path) or b"" for path in files.names)
+        known[name] = any((word in data or dashed in data) and pattern.search(data) is not None for data in contents)
+    return known[name]
