@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
-from graphsafe.scan.execution.kinds import USUAL, ArgumentKinds
+from graphsafe.scan.execution.kinds import ArgumentKinds
 from graphsafe.scan.symbols.project import Project
 
 MAX_COLD = 2
@@ -16,8 +17,9 @@ MAX_OUT_OF_SCOPE = {True: 3, False: 1}
 "The largest number of levels to which calls are followed out of the scope, from hot code (True) and cold code (False)."
 MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
 "The same numbers for the last quarter of the budget."
-READINGS_FOR_EACH = 10
-"The largest number of readings for each kind of arguments of each function, beyond the usual number."
+READINGS = 100
+READINGS_FOR_EACH = 3
+"The largest number of readings of one function is READINGS plus this number for each kind of its arguments."
 BYTES_PER_READING = 4000
 "Number of bytes of other files whose indexing costs as much as reading one function."
 
@@ -34,8 +36,9 @@ class Scope:
 
 class CallBudget:
     def __init__(self, project: Project, scope: Scope | None) -> None:
-        self.readings = 0
-        "The number of functions that have been read."
+        self._readings = 0
+        self._readings_of: Counter[str] = Counter()
+        "Function -> how often it has been read."
         self.kinds = ArgumentKinds()
         self._scope = scope
         self._project = project
@@ -44,13 +47,18 @@ class CallBudget:
         """Return whether a file, or a function's file, is in scope. Others are followed only for their values."""
         return self._scope is None or ref.partition("::")[0] in self._scope.paths
 
-    def has_readings_left(self) -> bool:
-        """Return whether one more function may be read.
+    def note_reading(self, ref: str) -> None:
+        """Count one reading of a function."""
+        self._readings += 1
+        self._readings_of[ref] += 1
+
+    def has_readings_left(self, ref: str) -> bool:
+        """Return whether a function may be read once more.
 
         Functions that all call one another would otherwise be read once for each pair of them. In real projects, nearly
         every function is read once for each kind of its arguments.
         """
-        return self.readings < USUAL + READINGS_FOR_EACH * self.kinds.count
+        return self._readings_of[ref] < READINGS + READINGS_FOR_EACH * self.kinds.of(ref)
 
     def is_spent(self) -> bool:
         """Return whether the budget is used up, so that no further call is followed."""
@@ -58,7 +66,7 @@ class CallBudget:
 
     def _read(self) -> int:
         """Return the work in functions and bytes, not in time, so that the report is the same on every machine."""
-        return self.readings + self._project.asked_bytes // BYTES_PER_READING
+        return self._readings + self._project.asked_bytes // BYTES_PER_READING
 
     def out_of_scope(self, ref: str, hot: bool, depth: int, caller: int, composes: bool = False) -> int | None:
         """Return how many calls separate a function from the scope, or None if there are too many to read the function.

@@ -3,7 +3,8 @@ separate.
 
 If each function calls the next one with several kinds of arguments, the number of combinations grows without bound. The
 limit keeps the work of a scan in proportion to the number of functions. Once there are far more readings than usual, no
-function is read for more than twenty kinds. In real projects, a function has about four kinds.
+function is read for more than twenty kinds. In real projects, a function has about four kinds, and the one with the
+most has some hundreds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Hashable
 
 MAX_KINDS = 20
 "The largest number of kinds for one function, once the total is above the usual total."
+MAX_EVER = 1000
+"The largest number of kinds for one function."
 USUAL = 5000
 USUAL_FOR_EACH = 20
 "The usual total is USUAL plus this number for each function that is read."
@@ -25,6 +28,10 @@ class ArgumentKinds:
         self.count = 0
         "The number of kinds of all functions."
 
+    def of(self, ref: str) -> int:
+        """Return the number of kinds of one function."""
+        return len(self._kinds.get(ref, ()))
+
     def has_room(self, ref: str, kind: Hashable) -> bool:
         """Return whether a function or constructor may be read for this kind of arguments. If so, record the kind."""
         known = self._kinds.setdefault(ref, set())
@@ -33,7 +40,9 @@ class ArgumentKinds:
                 return True
         except TypeError:  # a constant has no hash
             return len(known) < MAX_KINDS
-        if len(known) >= MAX_KINDS and self.count > USUAL + USUAL_FOR_EACH * len(self._kinds):
+        if len(known) >= MAX_EVER or (
+            len(known) >= MAX_KINDS and self.count > USUAL + USUAL_FOR_EACH * len(self._kinds)
+        ):
             return False
         known.add(kind)
         self.count += 1

@@ -230,7 +230,7 @@ class Interpreter:
         def work() -> Summary | None:
             # Most functions with a known summary have no syntax tree in memory.
             node = self.project.function_node(ref)
-            if node is not None and not self.budget.has_readings_left():
+            if node is not None and not self.budget.has_readings_left(ref):
                 self.note(Failure("not-followed", ref, MANY_KINDS))
                 return None
             if node is None:
@@ -288,7 +288,7 @@ class Interpreter:
 
     def _read(self, call: Call, node: Definition, out_of_scope: int) -> Value:
         ref, arguments = call.ref, call.arguments
-        self.budget.readings += 1
+        self.budget.note_reading(ref)
         facts = self.project.function_facts(ref)
         file = self.project.file_of(ref)
         assert file is not None and facts is not None
