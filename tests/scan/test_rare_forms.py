@@ -38,6 +38,7 @@ class Step(nn.Module):
         ("y = [x.sum()].index(x)", "return y", "GS102"),
         ("y = {'a': x} | {'b': x}", "return y['b'].item()", "GS101"),
         ("y = x[..., *(None,) * len(x.shape)]", "return y[*(slice(None),) * x.dim(), ...]", None),
+        ("y = x[[None] * x.dim()]", "return y + x[[None, None]]", None),
         ("y = (torch.arange(4), torch.arange(4))", "return x[y]", "GS302"),
         ("y = (torch.arange(4), torch.arange(4))", "return x[..., *y]", "GS302"),
         ("y = (x.long(), 3, slice(None), None)", "return x[y], x[*y]", None),

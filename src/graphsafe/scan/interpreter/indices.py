@@ -123,12 +123,12 @@ class Index:
     def _sequence(self, part: ast.expr, index: Sequence) -> None:
         """Evaluate a list of indices, which is sent to the device, or a tuple with one index for each dimension.
 
-        PyTorch treats a list that contains slices as a tuple. It treats a tuple beside other indices as a list:
-        `x[:, (0, 2)]`.
+        PyTorch treats a list that contains slices or None as a tuple (`x[[None] * 2]`, with a warning in torch 2.13).
+        It treats a tuple beside other indices as a list: `x[:, (0, 2)]`.
         """
         is_list = index.kind in ("list", "iterator") or not self._is_spread(part)
         inner, certain = as_tensor(index.elem)
-        if SLICE in options(index.elem):
+        if SLICE in options(index.elem) or _only_places(index.elem):
             if inner is not None:
                 self._tensor(part, inner, certain=True)
         elif inner is None or inner.where == "host":
