@@ -45,7 +45,7 @@ def is_for_evaluation(loop: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> boo
     `with torch.no_grad():`, or after `model.eval()`. A loop that counts may be a rollout, which belongs to the step."""
     if not isinstance(loop, ast.For) or any(called_name(call) == "range" for call in calls_in([loop.iter])):
         return False
-    around = [one for one in ancestors(loop, parents)]
+    around = list(ancestors(loop, parents))
     entered = (item.context_expr for one in around if isinstance(one, ast.With) for item in one.items)
     if any(isinstance(one, ast.Call) and called_name(one) in _WITHOUT_GRADIENTS for one in entered):
         return True

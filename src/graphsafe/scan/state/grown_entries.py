@@ -48,9 +48,7 @@ def _may_be_given(frame: Frame, holder: str) -> bool:
 
 def _is_named(files: Files, parameter: str) -> bool:
     passed = re.compile(rf"\b{parameter}=(?!None\b|=)".encode())
-    return files.table(
-        f"passes {parameter}", lambda: any(passed.search(files.data(path) or b"") is not None for path in files.names)
-    )
+    return files.table(f"passes {parameter}", lambda: files.any_contains(passed, parameter.encode()))
 
 
 def _optional(function: Definition) -> set[str]:

@@ -41,6 +41,7 @@ class Given:
 
 
 def replaying(found: Tables) -> dict[str, Given]:
+    """Return the functions that replay a graph and return its outputs, with these outputs."""
     return {
         name: given
         for table in found.all
@@ -50,7 +51,7 @@ def replaying(found: Tables) -> dict[str, Given]:
 
 
 def given_by_replaying(found: Tables) -> dict[str, Parts]:
-    """Return the functions that replay a graph and return its outputs."""
+    """Return the same functions, with the parts of their results that are outputs."""
     return {name: given.parts for name, given in replaying(found).items()}
 
 

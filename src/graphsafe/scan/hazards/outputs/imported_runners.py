@@ -5,6 +5,7 @@ The file that defines such a class and the file that keeps the result are seldom
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.hazards import kept_graphs
@@ -13,6 +14,9 @@ from graphsafe.scan.hazards.outputs.givers import Parts, given_by_replaying
 from graphsafe.scan.hazards.own_names import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project_files import Files
+
+_CLASS = re.compile(rb"^\s*class\s+(\w+)", re.M)
 
 
 def methods(project: Project, path: str) -> Mapping[str, Parts]:
@@ -34,15 +38,36 @@ def are_held(project: Project, path: str) -> bool:
 
 def _classes(project: Project, path: str) -> Iterator[tuple[str, str]]:
     file = project.files.index(path)
-    for name in file.imports if file is not None else ():
-        binding = project.resolve(file, name) if file is not None and name[:1].isupper() else None
+    for name, target in file.imports.items() if file is not None else ():
+        may_replay = name[:1].isupper() and _may_replay(project.files, target)
+        binding = project.resolve(file, name) if file is not None and may_replay else None
         if binding is not None and binding.kind == "class":
             defined = project.files.index(binding.ref.partition("::")[0])
             if defined is not None and defined.replays and defined.path != path:
                 yield name, binding.ref
 
 
+def _may_replay(files: Files, target: str) -> bool:
+    """Return whether an imported name may be a class of a file that replays graphs, without an index of any file.
+
+    The module from which it is imported may itself import the class under another name.
+    """
+    module, _, name = target.rpartition(".")
+    renamed = f" as {name}".encode()
+    return name in files.found_by("classes of files that replay", _classes_in) or any(
+        renamed in (files.data(path) or b"") for path in files.modules.get(module, ())
+    )
+
+
+def _classes_in(data: bytes) -> Iterator[tuple[str, str]]:
+    for name in _CLASS.findall(data) if b".replay()" in data else ():
+        yield name.decode(), ""
+
+
 def _given_in(project: Project, path: str) -> Mapping[str, Parts]:
-    found = tables(spelled_out(parse(project.files.source(path).text)))
-    kept_graphs.note(found)
-    return given_by_replaying(found)
+    def read() -> Mapping[str, Parts]:
+        found = tables(spelled_out(parse(project.files.source(path).text)))
+        kept_graphs.note(found)
+        return given_by_replaying(found)
+
+    return project.files.table(f"outputs given by {path}", read)

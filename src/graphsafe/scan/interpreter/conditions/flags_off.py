@@ -39,18 +39,13 @@ def _is_given(frame: Frame, name: str) -> bool:
     """Return whether the project gives a flag any value except None, False and 0, or names it in a string, as the
     options of a command line do."""
     files = frame.project.files
-    known: dict[str, bool] = files.table("flags given", dict)
-    if name not in known:
-        word = name.encode()
-        spelled = re.escape(name).replace("_", "[-_]")
-        given = (
-            # A copy of the same attribute gives no new value: `benchmark=first.benchmark`, `self.noise = noise`.
-            rf"(?<![\w.]){name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|[\w.]+\.{name}\b))"
-            rf"|\.{name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
-            rf"""|(?:--|["']){spelled}["'\s=]"""
-        )
-        pattern = re.compile(given.encode(), re.M)
-        dashed = name.replace("_", "-").encode()
-        contents = (files.data(path) or b"" for path in files.names)
-        known[name] = any((word in data or dashed in data) and pattern.search(data) is not None for data in contents)
-    return known[name]
+    spelled = re.escape(name).replace("_", "[-_]")
+    given = (
+        # A copy of the same attribute gives no new value: `benchmark=first.benchmark`, `self.noise = noise`.
+        rf"(?<![\w.]){name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|[\w.]+\.{name}\b))"
+        rf"|\.{name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
+        rf"""|(?:--|["']){spelled}["'\s=]"""
+    )
+    pattern = re.compile(given.encode(), re.M)
+    words = name.encode(), name.replace("_", "-").encode()
+    return files.table(f"gives {name}", lambda: files.any_contains(pattern, *words))
