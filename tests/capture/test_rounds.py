@@ -57,6 +57,12 @@ def test_what_a_refresh_does_in_the_150th_round_counts(prove: Prove) -> None:
     assert probes_of(report)["replay"]["rounds"] == 256
 
 
+def test_refreshes_that_no_time_is_left_for_run_without_steps(prove: Prove) -> None:
+    (report,) = prove([f"{TARGETS}/rounds.py:build_slow_with_late_scale"], "sim:0")
+    assert (report["verdict"], codes_of(report, "error")) == ("not-ready", ["GS704"])
+    assert probes_of(report)["replay"]["rounds"] < 130
+
+
 @pytest.mark.parametrize("device", [ON_GPU])
 def test_on_a_gpu_rounds_go_on_from_each_other_and_the_host_runs_ahead(prove: Prove, device: str) -> None:
     names = ("written_behind", "event_left_out", "stream_waited", "doubled_by_position")

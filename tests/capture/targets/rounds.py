@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -163,6 +164,23 @@ def build_noted_late(device: torch.device) -> graphsafe.Step:
             _note.set(_note.get().clone())
         if k == 150:
             summary.copy_(_note.get())
+
+    return _step(step, device, between)
+
+
+def build_slow_with_late_scale(device: torch.device) -> graphsafe.Step:
+    """The step keeps the host busy, so that there is no time for 256 rounds; the loop changes a scale late."""
+    scale = [1.0]
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        busy_until = time.process_time() + 0.06
+        while time.process_time() < busy_until:
+            pass
+        return x * scale[0]
+
+    def between(k: int) -> None:
+        if k == 200:
+            scale[0] = 0.5
 
     return _step(step, device, between)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -66,9 +67,14 @@ class _Compared:
         """Compare round after round, until one fails."""
         kept = DeviceStateCopy(self._session, rounds.put_back)
         try:
-            self._compare(rounds.steps, inputs_of_rounds(self._session, kept))
+            inputs = inputs_of_rounds(self._session, kept)
+            self._compare(rounds.steps, inputs)
             varied = _varied(rounds.steps[: self._result.number])
             self._result = replace(self._result, varied=varied, is_faithful=rounds.is_faithful)
+            if rounds.last is not None:
+                for number in islice(inputs, rounds.skipped):
+                    self._session.put_inputs(number)
+                self._compare([rounds.last], inputs)
             if rounds.late:
                 self._result = replace(self._result, late=self._compare_late(kept, rounds.late))
             goes = rounds.is_whole and can_compare_continued(self._session, self._reference) and not self._differs
