@@ -1760,3 +1760,25 @@ def test_keywords_that_are_bound_to_a_function_of_a_library(scan: Scan) -> None:
         """
     assert scan(source) == []
     assert [code for code, _ in scan(source.replace(", device=device", ""))] == ["GS301"]
+
+
+def test_map_over_known_items_keeps_the_device_of_each(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.sigmas = torch.linspace(1.0, 0.0, 100)
+
+            def forward(self, x: torch.Tensor, at: torch.Tensor):
+                x, sigmas = map(lambda one: one.to(at.device), [x, self.sigmas])
+                low, high = map(torch.max, (torch.zeros(4), x))
+                if low > 0:
+                    x = x + 1
+                if high > 0:
+                    x = x + 2
+                return x * sigmas[at]
+        """
+    assert scan(source) == [
+        ("GS304", "x, sigmas = map(lambda one: one.to(at.device), [x, self.sigmas])"),
+        ("GS102", "if high > 0:"),
+    ]

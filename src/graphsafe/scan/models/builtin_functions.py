@@ -39,6 +39,7 @@ from graphsafe.scan.domain.values import (
     of_elements,
     options,
 )
+from graphsafe.scan.domain.widening import MAX_ITEMS
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import protocols, spelled_out, type_tests
 from graphsafe.scan.state import container_state, writes
@@ -286,10 +287,16 @@ def map_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) < 2:
         return UNKNOWN
     function, *iterables = arguments.positional
-    items = tuple(element_of(value) for value in iterables)
-    if type(function) is Lib and function.name in ("builtins.int", "builtins.float", "builtins.bool"):
-        return of_elements("iterator", cast(frame, node, replace(arguments, positional=items, keywords={})))
-    return of_elements("iterator", frame.call_value(node, function, replace(arguments, positional=items, keywords={})))
+    casts = type(function) is Lib and function.name in ("builtins.int", "builtins.float", "builtins.bool")
+
+    def mapped(*items: Value) -> Value:
+        given = replace(arguments, positional=items, keywords={})
+        return cast(frame, node, given) if casts else frame.call_value(node, function, given)
+
+    known = [value.items for value in iterables if type(value) is Sequence and value.items is not None]
+    if len(known) == len(iterables) and all(0 < len(items) <= MAX_ITEMS for items in known):
+        return sequence("iterator", [mapped(*items) for items in zip(*known, strict=False)])
+    return of_elements("iterator", mapped(*map(element_of, iterables)))
 
 
 def filter_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
