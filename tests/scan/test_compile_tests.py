@@ -56,6 +56,7 @@ COMPILED = 'hot-paths = [{ path = "step:Step.forward", compiled = true }]\n'
         ("not torch.accelerator.current_stream().is_capturing()", "note", "note"),
         ("not torch.jit.is_tracing()", "error", "error"),
         ("torch.jit.is_tracing()", "note", "note"),
+        ("torchvision._is_tracing()", "note", "note"),
         ("torch.compiler.is_exporting()", "note", "note"),
         ("not (is_compiling() or torch.cuda.is_current_stream_capturing())", "note", "note"),
         ("not is_compiling() and not torch.cuda.is_current_stream_capturing()", "note", "note"),

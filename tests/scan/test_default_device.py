@@ -76,6 +76,13 @@ def test_what_a_model_keeps_where_a_device_is_entered(tmp_path: Path, around: st
     assert reads(tmp_path, start) == ["x[steps]"]
 
 
+def test_what_a_model_keeps_that_an_engine_builds(tmp_path: Path) -> None:
+    model = "from vllm.model_executor.layers.linear import LinearBase\n" + MODEL
+    root = write_project(tmp_path, {"decoder.py": model})
+    report = scan_paths([root], Config(root=root))
+    assert [f.message.split("`")[1] for f in report.findings if f.level != "note"] == ["x[steps]"]
+
+
 def test_everything_where_a_default_is_set(tmp_path: Path) -> None:
     assert reads(tmp_path, "import torch\nimport model\ntorch.set_default_device('cuda')\n") == []
 

@@ -122,6 +122,45 @@ def test_a_cache_that_is_asked_for_a_device_alone_keeps_its_one_entry(scan: Scan
     assert [code for code, _ in scan(CACHED.replace("window(x.device)", "window(x.device, x.shape[1])"))] == ["GS705"]
 
 
+POSITIONS = """\
+    class Rows:
+        def __init__(self):
+            self.known = {}
+
+        def __call__(self, size, device):
+            if size not in self.known:
+                self.known[size] = torch.arange(size, device=device)
+            return self.known[size]
+
+    class Columns:
+        def __init__(self):
+            self.known = {}
+
+        def other(self):
+            pass
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows = Rows()
+
+        def forward(self, x: torch.Tensor):
+            return x + self.rows(x.shape[1], x.device)
+    """
+
+
+def test_tables_of_two_classes_with_one_name_are_not_one_table_that_is_replaced(scan: Scan) -> None:
+    assert scan(POSITIONS) == []
+    emptied = POSITIONS.replace(
+        "def other(self):\n            pass", "def other(self):\n            self.known.clear()"
+    )
+    assert [code for code, _ in scan(emptied)] == ["GS705"]
+    replaced = POSITIONS.replace(
+        "return self.known[size]", "return self.known[size]\n\n        def reset(self):\n            self.known = {}"
+    )
+    assert [code for code, _ in scan(replaced)] == ["GS705"]
+
+
 BUFFERS = """\
     _BUFFERS: dict[int, torch.Tensor] = {}
 

@@ -20,21 +20,29 @@ WEAK = re.compile(r"\b(\w+)(?::[^=\n]*)? = (?:weakref\.)?Weak\w+\(")
 
 def may_drop_entries(frame: Frame, table: str) -> bool:
     """Return whether the frame's file empties the table with the name `table`, or assigns a new table to this name more
-    than once."""
-    path = frame.path
-    emptied: frozenset[str] = frame.engine.queries.ask(
-        ("emptied", path), lambda: _emptied(frame.engine, path), frozenset
+    than once. An attribute that only one method assigns does not count as assigned again, because other classes may
+    have attributes of the same name."""
+    path, name = frame.path, table.rpartition(".")[2]
+    emptied, made_again = frame.engine.queries.ask(
+        ("emptied", path), lambda: _emptied(frame.engine, path), lambda: (frozenset(), frozenset())
     )
-    return table.rpartition(".")[2] in emptied
+    return name in emptied or (name in made_again and not _has_one_writer(frame, table))
 
 
-def _emptied(engine: Engine, path: str) -> frozenset[str]:
-    """Return the names of the tables that a file empties."""
+def _emptied(engine: Engine, path: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of the tables that a file empties, and those to which it assigns a new table more than once."""
     search = engine.project.files.search
     patterns = (EMPTIED, DELETED, WEAK) if search(path, WEAK_NAME) else (EMPTIED, DELETED)
     found = {name for pattern in patterns for name in search(path, pattern)}
     made = Counter(search(path, REPLACED))
-    return frozenset(found.union(name for name, times in made.items() if times > 1))
+    return frozenset(found), frozenset(name for name, times in made.items() if times > 1)
+
+
+def _has_one_writer(frame: Frame, table: str) -> bool:
+    """Return whether only one method of the frame's class assigns an attribute: `self.table`."""
+    owner, _, name = table.rpartition(".")
+    facts = frame.project.class_facts(frame.owner) if owner == "self" and frame.owner is not None else None
+    return facts is not None and len(facts.writers.get(name, ())) == 1
 
 
 def may_drop_results(engine: Engine, ref: str) -> bool:

@@ -15,6 +15,9 @@ _SET = re.compile(rb"\bset_default_device\(" + _OTHER + rb"""|\bset_default_tens
 _ENTERED = re.compile(rb"with (?:torch\.device\(" + _OTHER + rb"|[\w.]*device\s*[:,])")
 """Matches `with torch.device(…)` and `with device:`. The latter may also name the current device, which decides nothing
 here. The pattern begins with fixed characters, which makes the search fast."""
+_FOR_ENGINE = re.compile(rb"^(?:from|import) (?:vllm\.model_executor|sglang\.srt\.(?:layers|model_loader))\b", re.M)
+"""Matches an import by which a file defines models for an engine. The loaders of vLLM (0.33.0) and of SGLang enter the
+device around the constructors of models."""
 TESTS = frozenset(("test", "tests"))
 _IMPORTED = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.M)
 
@@ -24,8 +27,9 @@ class DefaultDevices:
     """Files, and folders (with a final separator), in which tensors without `device=` may be made on a device."""
 
     of_models: tuple[str, ...] = ()
-    """Files where a default device is set, or where a device is entered around calls that make a model. The device may
-    apply in functions that make models: methods of modules outside steps, and functions that are not methods."""
+    """Files where a default device is set, or where a device is entered around calls that make a model, and files with
+    models that an engine loads. The device may apply in functions that make models: methods of modules outside steps,
+    and functions that are not methods."""
     of_all: tuple[str, ...] = ()
     "Files where a default device is set, which may apply to any line."
 
@@ -47,10 +51,13 @@ def default_device_in(data: bytes) -> tuple[bool, bool, Sequence[str]]:
 
 
 def _read(files: Files) -> DefaultDevices:
-    of_models, of_all = set[str](), set[str]()
+    of_models, of_all, for_engines = set[str](), set[str](), set[str]()
     packages: dict[Path, Path | None] = {}
     for path in files.names:
-        sets, enters, imported = default_device_in(files.data(path) or b"")
+        data = files.data(path) or b""
+        sets, enters, imported = default_device_in(data)
+        if (b"vllm." in data or b"sglang." in data) and _FOR_ENGINE.search(data) is not None:
+            for_engines.add(path)
         if (sets or enters) and not _is_test(files, path):
             folder = Path(path).parent
             package = outermost_package(folder, packages)
@@ -59,7 +66,9 @@ def _read(files: Files) -> DefaultDevices:
             of_models.update(reached)
             if sets:
                 of_all.update(reached if package is None else [f"{folder}{os.sep}"])
-    return DefaultDevices(tuple(sorted(of_models)), tuple(sorted(of_all)))
+    covered = tuple(sorted(of_models))
+    apart = [path for path in for_engines if not path.startswith(covered)]
+    return DefaultDevices(tuple(sorted([*covered, *apart])), tuple(sorted(of_all)))
 
 
 def _beside(files: Files, folder: Path, modules: Iterable[str]) -> Iterator[str]:

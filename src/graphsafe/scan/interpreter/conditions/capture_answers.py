@@ -97,7 +97,7 @@ def _by_name(name: str, compiled: bool) -> bool | None:
         return compiled
     if TRACING.search(name):
         # Other libraries, such as transformers, usually say "tracing" for torch.compile too.
-        return name.endswith("is_tracing") and not name.startswith(("torch.", "self."))
+        return name.endswith("is_tracing") and not name.startswith(("torch.", "torchvision.", "self."))
     return None
 
 
