@@ -179,7 +179,9 @@ class Speaker:
 """
 
 
-@pytest.mark.parametrize(("method", "found"), [("generate_frame", True), ("forward_batch", True), ("generate", False)])
+@pytest.mark.parametrize(
+    ("method", "found"), [("generate_frame", True), ("forward_batch", True), ("decode", True), ("generate", False)]
+)
 def test_a_loop_that_runs_a_model_by_a_method_for_one_step(tmp_path: Path, method: str, found: bool) -> None:
     (tmp_path / "speaker.py").write_text(SPEECH.format(method=method), encoding="utf-8")
     assert ("GS304" in {one.code for one in scan_paths([tmp_path], Config(root=tmp_path)).findings}) is found

@@ -10,7 +10,7 @@ from functools import lru_cache
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.hazards.graph_syntax import MEASURES
 
-_ONE_STEP = r"\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token)"
+_ONE_STEP = r"\.forward(?:_\w+)?|\.decode|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token)"
 _CALLED = rf"(?:{MODEL})(?:\.decoder)?(?:{_ONE_STEP})?"
 MODEL_CALL = rf"(?:self\.)?_?{_CALLED}"
 """Matches a call of a model that makes one step, such as `model.forward_batch(…)` and `self._model.generate_frame(…)`.
