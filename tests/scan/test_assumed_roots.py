@@ -1155,3 +1155,32 @@ class Head(torch.nn.Module):
     assert [code for code, *_ in found(tmp_path)] == codes
     possible = scan_paths([tmp_path], Config(root=tmp_path), confidence="possible").findings
     assert "GS101" in {one.code for one in possible}
+
+
+@pytest.mark.parametrize(
+    ("test", "found_lines"),
+    [
+        ("finished.all()", [(7, "GS102", "step")]),
+        ("ids.shape[0] > 4", [(12, "GS103", "captured")]),
+    ],
+)
+def test_of_the_forward_that_decodes_until_the_end_the_loop_alone_runs_in_every_step(
+    tmp_path: Path, test: str, found_lines: list[tuple[int, str, str]]
+) -> None:
+    source = f"""\
+import torch
+
+
+class Decoding(torch.nn.Module):
+    def forward(self, ids: torch.Tensor, finished: torch.Tensor, length):
+        for at in range(length):
+            if {test}:
+                break
+            logits = self.decoder(ids[-1:], at)
+            ids = torch.cat([ids, logits.argmax(-1)])
+            finished = finished | (ids[-1] == 2)
+        return ids.cpu()
+"""
+    (tmp_path / "code.py").write_text(source)
+    findings = [f for f in scan_paths([tmp_path], Config(root=tmp_path)).findings if f.level != "note"]
+    assert [(f.location.line, f.code, f.region) for f in findings] == found_lines

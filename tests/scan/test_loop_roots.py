@@ -700,3 +700,22 @@ def test_calls_in_the_file_tell_which_objects_a_method_with_a_loop_is_given(fold
     assert waits == [("engine.py", 13), ("search.py", 7)]
     other = source.replace("self.model.decoder(", "self.model.tokenizer(")
     assert not warned(folder, other)
+
+
+@pytest.mark.parametrize(("inner", "is_step"), [("for epoch in range(epochs)", False), ("for part in parts", True)])
+def test_a_loop_around_epochs_that_are_steps_is_no_step(folder: Path, inner: str, is_step: bool) -> None:
+    source = f"""
+import torch
+from torch import nn
+
+def fit(model: nn.Module, net: nn.Module, tasks, optimizer, epochs, parts):
+    for task in tasks:
+        given = net(task.cuda())
+        {inner}:
+            loss = model(given).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            seen = loss.item()  # every step
+        kept = torch.ones(3, device="cuda").sum().item()  # once a task
+"""
+    assert warned(folder, source) == {"every step"} | ({"once a task"} if is_step else set())

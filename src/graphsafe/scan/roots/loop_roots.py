@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
     MEASURES,
     ancestors,
     called_name,
@@ -23,12 +24,12 @@ from graphsafe.scan.hazards.graph_syntax import (
     stored_names,
 )
 from graphsafe.scan.roots.evaluation_loops import is_beside_steps, is_for_evaluation, is_over_validation_data
+from graphsafe.scan.roots.generations import LENGTHS, ends_with_sequence, names_length, takes_length, turning
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
 from graphsafe.scan.roots.step_takers import Body, StepTakers
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
-from graphsafe.scan.symbols.project import Project
 
 Loops = tuple[int, ...]
 "The first lines of the loops that run in every step. It is empty if the whole function runs in every step."
@@ -40,8 +41,6 @@ _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
 "Every file that this pattern matches contains one of _PROGRESS_WORDS. Searching for these words is many times as fast."
-_LENGTHS = "max_new_tokens", "num_inference_steps", "stopping_criteria"
-"Parameters of functions that generate a whole result. They limit the length of the result."
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
 "Matches methods that are a module's step unless they generate a whole result."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
@@ -50,7 +49,7 @@ _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
     """Return whether a file may contain a loop around steps, or a function that takes a step."""
-    may_take = may_take_step(data) or names.may_be_called_in(data) or any(one.encode() in data for one in _LENGTHS)
+    may_take = may_take_step(data) or names.may_be_called_in(data) or any(one.encode() in data for one in LENGTHS)
     return takes_surely(data) or (may_take and _LOOP.search(data) is not None)
 
 
@@ -119,8 +118,16 @@ class LoopRoots:
         return found
 
     def is_pipeline(self, file: FileIndex, ref: str) -> bool:
-        """Return whether a method that is a module's entry point generates a whole result."""
-        return _RUNS_ONCE.search(ref) is not None and ref in self.generating(file)
+        """Return whether a method that is a module's entry point generates a whole result: it belongs to a pipeline, or
+        it contains a loop that runs a model until the sequences are finished."""
+        is_one = _RUNS_ONCE.search(ref) is not None or self._ends_with_sequences(file, ref)
+        return is_one and ref in self.generating(file)
+
+    def _ends_with_sequences(self, file: FileIndex, ref: str) -> bool:
+        loops = self.of(file).get(ref)
+        node = self._takers.engine.project.function_node(ref) if loops else None
+        found = [one for kind in LOOPS for one in inside(node, kind)] if loops and node is not None else []
+        return any(one.lineno in (loops or ()) and ends_with_sequence(one) for one in found)
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
         """Return the functions that show progress or receive the length of the result, and `__call__` of pipelines.
@@ -130,8 +137,8 @@ class LoopRoots:
         shows = any(word in data for word in _PROGRESS_WORDS)
         lines = enumerate(project.files.source(file.path).lines, 1) if shows else ()
         found = [at for at, line in lines if _PROGRESS.search(line.encode())]
-        generates = _names_length(project.files.source(file.path).text)
-        told = {name for name in file.functions if generates and _takes_length(project, file, name)}
+        generates = names_length(project.files.source(file.path).text)
+        told = {name for name in file.functions if generates and takes_length(project, file, name)}
         return {
             f"{file.path}::{name}"
             for name, facts in file.functions.items()
@@ -186,40 +193,16 @@ class LoopRoots:
                 yield f"{file.path}::{name}", loops
 
 
-def _takes_length(project: Project, file: FileIndex, name: str) -> bool:
-    """Return whether a function receives the length of the result, or passes it to another function."""
-    facts = file.functions[name]
-    lines = project.files.source(file.path).lines_of(facts.line, facts.end_line)
-    node = project.function_node(f"{file.path}::{name}") if any(map(_names_length, lines)) else None
-    if node is None:
-        return False
-    words = [one.arg for one in inside(node.args, ast.arg)]
-    words += [word.arg or "" for call in inside(node, ast.Call) for word in call.keywords]
-    return any(word in _LENGTHS for word in words)
-
-
-def _names_length(text: str) -> bool:
-    return any(word in text for word in _LENGTHS)
-
-
-def _turning(body: Body) -> Iterator[int]:
-    """Yield the first lines of the outer loops of a function that receives the length of the result. These are `while`
-    loops, and `for` loops over the length."""
-    waiting: list[ast.AST] = [*body.body]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.While) or (isinstance(node, ast.For) and _names_length(ast.unparse(node.iter))):
-            yield node.lineno
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor)):
-            waiting += ast.iter_child_nodes(node)
-
-
 def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
-    """Return whether a loop counts epochs and contains a training loop. The outer loop may run the model once more, to
-    evaluate."""
+    """Return whether a loop counts epochs and contains a training loop, or contains a loop whose epochs are steps. The
+    outer loop may run the model once more, to evaluate or to make the inputs of all epochs."""
     last = loop.end_lineno or loop.lineno
-    holds = any(loop.lineno < other.lineno <= last for other in others)
-    return holds and isinstance(loop, ast.For) and "epoch" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
+    held = [other for other in others if loop.lineno < other.lineno <= last]
+    if any(isinstance(other, ast.For) and "epoch" in ast.unparse(other.target) for other in held):
+        return True
+    if not held or not isinstance(loop, ast.For):
+        return False
+    return "epoch" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
 
 
 def _only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
@@ -268,12 +251,12 @@ class _File:
     def loops(self) -> Iterator[tuple[str, Loops]]:
         """Yield the functions that run in every step, each with its loops. An empty name stands for the module
         level."""
-        generates = _names_length(self._text)
+        generates = names_length(self._text)
         for name, facts in self._file.functions.items():
-            takes_length = generates and _takes_length(self._project, self._file, name)
-            if not self._takers.is_read(name) and not takes_length:
+            is_told = generates and takes_length(self._project, self._file, name)
+            if not self._takers.is_read(name) and not is_told:
                 continue
-            loops = self._loops_in(name, facts) or (tuple(_turning(self._takers.node(name))) if takes_length else ())
+            loops = self._loops_in(name, facts) or (tuple(turning(self._takers.node(name))) if is_told else ())
             strength = self._takers.takes.get(name)
             is_step = bool(loops) and self._steps_outside_loops(name)
             if loops and not is_step:
