@@ -160,13 +160,17 @@ def test_what_a_loop_calls_seldom_is_no_step(folder: Path) -> None:
                     print(loss.item())
                 if args.is_main:
                     print(loss.item())  # each step
+                if state.step in [at - 1 for at in args.eval_steps]:
+                    print(loss.item())
+                if state.step in args.guided_steps:
+                    print(loss.item())  # many steps
                 if state.step - state.last >= args.save_interval:
                     noted(loss)
                     print(loss.item())
                 manager.keep(model)
                 launch_eval(model)
     """
-    assert warned(folder, source) == {"a helper", "each step"}
+    assert warned(folder, source) == {"a helper", "each step", "many steps"}
 
 
 def test_what_warms_up_or_measures_is_no_step(folder: Path) -> None:

@@ -32,6 +32,10 @@ _BEGINS_AGAIN = re.compile(r"acc|micro|sub")
 "Matches names of counters that return to 0 in every step of the optimizer: `acc_step == 0`."
 _ROUND = re.compile(r"^(i|t|it|idx|token)$")
 "Matches names of counters of the iterations of a loop: `token == 0`."
+_LISTED = re.compile(
+    r"(^|_)(eval\w*|val\w*|test(ing)?|sav(e|ing)|log\w*|checkpoint\w*|ckpt|plot\w*|vis\w*|report\w*)_(steps|iters|iterations|epochs)$"
+)
+"Matches names of lists of steps after which a loop saves, shows or evaluates: `step in cfg.eval_steps`."
 _LONG = 10
 "The smallest interval of an action that runs only from time to time."
 _CALLED_SELDOM = re.compile(
@@ -64,6 +68,14 @@ def _is_first(node: ast.AST, counter: re.Pattern[str]) -> bool:
     name = (dotted(node.left) or "").rpartition(".")[2]
     counts = counter.search(name) is not None and _BEGINS_AGAIN.search(name) is None
     return counts and ast.unparse(node.comparators[0]) == "0"
+
+
+def _is_listed(test: ast.expr) -> bool:
+    """Return whether a test is `step in eval_steps`, or `step in [at - 1 for at in eval_steps]`."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.In):
+        return False
+    names = [dotted(one) or "" for one in ast.walk(test.comparators[0]) if isinstance(one, (ast.Name, ast.Attribute))]
+    return any(_LISTED.search(name.rpartition(".")[2]) for name in names)
 
 
 def _is_interval(node: ast.expr) -> bool:
@@ -126,7 +138,7 @@ def asks_by_name(test: ast.expr) -> bool:
         return bool(rare) and (isinstance(test.op, ast.And) or all(one in rare or _is_last(one) for one in test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
         return _is_interval(test.comparators[0])
-    if _is_first(test, _COUNTER) or _finds_no_number(test):
+    if _is_first(test, _COUNTER) or _is_listed(test) or _finds_no_number(test):
         return True
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
         names = [dotted(one) or "" for one in ast.walk(test.left.left) if isinstance(one, (ast.Name, ast.Attribute))]
