@@ -22,6 +22,7 @@ from graphsafe.scan.domain.values import (
     holds_device,
     of_elements,
 )
+from graphsafe.scan.domain.widening import MAX_ITEMS
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.conditions import guards
@@ -99,7 +100,7 @@ def _generators(frame: Frame, generators: list[ast.comprehension]) -> tuple[Valu
     for generator in generators:
         iterable = protocols.iterated(frame, generator.iter, frame.evaluate(generator.iter))
         known = iterable.items if type(iterable) is Sequence and len(generators) == 1 and not generator.ifs else None
-        items = known if known and len(known) <= 8 else items
+        items = known if known and len(known) <= MAX_ITEMS else items
         assign(frame, generator.target, element_of(iterable), generator.target)
         for condition in generator.ifs:
             truth(frame, condition, "if", condition)

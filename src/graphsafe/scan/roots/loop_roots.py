@@ -126,8 +126,9 @@ class LoopRoots:
     def _ends_with_sequences(self, file: FileIndex, ref: str) -> bool:
         loops = self.of(file).get(ref)
         node = self._takers.engine.project.function_node(ref) if loops else None
-        found = [one for kind in LOOPS for one in inside(node, kind)] if loops and node is not None else []
-        return any(one.lineno in (loops or ()) and ends_with_sequence(one) for one in found)
+        if not loops or node is None:
+            return False
+        return any(one.lineno in loops and ends_with_sequence(one) for kind in LOOPS for one in inside(node, kind))
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
         """Return the functions that show progress or receive the length of the result, and `__call__` of pipelines.

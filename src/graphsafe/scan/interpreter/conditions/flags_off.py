@@ -39,6 +39,12 @@ def _is_given(frame: Frame, name: str) -> bool:
     """Return whether the project gives a flag any value except None, False and 0, or names it in a string, as the
     options of a command line do."""
     files = frame.project.files
+    words = name.encode(), name.replace("_", "-").encode()
+    return files.table(f"gives {name}", lambda: files.any_contains(_gives(name), *words))
+
+
+def _gives(name: str) -> re.Pattern[bytes]:
+    """Return a pattern for the places that give a flag such a value or name it in a string."""
     spelled = re.escape(name).replace("_", "[-_]")
     given = (
         # A copy of the same attribute gives no new value: `benchmark=first.benchmark`, `self.noise = noise`.
@@ -46,6 +52,4 @@ def _is_given(frame: Frame, name: str) -> bool:
         rf"|\.{name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
         rf"""|(?:--|["']){spelled}["'\s=]"""
     )
-    pattern = re.compile(given.encode(), re.M)
-    words = name.encode(), name.replace("_", "-").encode()
-    return files.table(f"gives {name}", lambda: files.any_contains(pattern, *words))
+    return re.compile(given.encode(), re.M)
