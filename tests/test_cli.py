@@ -672,6 +672,20 @@ def test_report_turns_a_saved_report_into_every_form(
     assert out == render(read_saved(path), form, rules=lambda: load_rulebook().rules)
 
 
+@pytest.mark.parametrize("form", ["terminal", "html"])
+def test_report_shows_code_only_if_it_has_not_changed(
+    project: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    assert here(capsys, "scan", "hot.py", "-o", "scan.json")[0] == 1
+    shown = here(capsys, "report", "scan.json", "--format", form)[1]
+    assert "return x * " in shown
+    hot = project / "hot.py"
+    hot.write_text(hot.read_text(encoding="utf-8").replace(".item()", ".cpu().item()"), encoding="utf-8")
+    code, out, err = here(capsys, "report", "scan.json", "--format", form)
+    assert code == 0 and "return x * " not in out and "hot.py" in out
+    assert err == "graphsafe: changed since the report was written, so their code is not shown: hot.py\n"
+
+
 # what goes wrong with graphsafe itself
 
 

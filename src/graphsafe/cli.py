@@ -225,6 +225,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     graphsafe report merge shard-*.json -o graphsafe-report.json
     """
     from graphsafe.report.json_form import read_reports, read_saved
+    from graphsafe.report.saved_lines import SavedLines
     from graphsafe.report.shards import missing_shards
     from graphsafe.report.source import lines_inside
 
@@ -237,7 +238,11 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     missing = missing_shards(parts)
     saved = [each for _, reports in parts for each in reports] if is_merge else read_saved(files[0])
     check_outputs(outputs)
-    put_outputs(saved, form, outputs, "terminal", rule_texts(config_here()), lines_inside(Path.cwd()))
+    findings = [finding for each in (saved if isinstance(saved, Sequence) else (saved,)) for finding in each.findings]
+    source = SavedLines.of(findings, lines_inside(Path.cwd()))
+    if source.changed:
+        complain(f"changed since the report was written, so their code is not shown: {', '.join(source.changed)}")
+    put_outputs(saved, form, outputs, "terminal", rule_texts(config_here()), source.lines)
     if missing:  # the other shards are worth their report
         raise RequestError(f"report merge: some shards are {missing}")
 

@@ -19,6 +19,7 @@ import pytest
 from graphsafe import cli
 from graphsafe.report.changes import change_lines, changes
 from graphsafe.report.ci.github import render_summary
+from graphsafe.report.fingerprint import fingerprint
 from graphsafe.report.forms import FORMS, render
 from graphsafe.report.html.changes import render_changes
 from graphsafe.report.html.words import STYLE
@@ -26,7 +27,7 @@ from graphsafe.report.json_form import as_json, parse_reports, read_saved
 from graphsafe.report.ledger.model import Ledger
 from graphsafe.report.model import Report
 from graphsafe.report.shape import ReportError
-from graphsafe.report.source import lines_inside
+from graphsafe.report.source import file_lines, line_of, lines_inside
 
 from .hostile_reports import Drawn
 
@@ -337,6 +338,8 @@ def test_the_command_shows_code_of_python_files_below_the_working_directory_only
     finding = {**drawn["findings"][0], "level": "error", "code": "GS101", "suppressed": None}
     for path in ("inside.py", ".env", "outside_link.py", "../secret.py", f"{project.parent}/secret.py", "fifo.py"):
         finding["location"] = {**place, "path": path, "line": 2, "end_line": 2}
+        line = line_of(file_lines(path) if path != "fifo.py" else None, 2)
+        finding["fingerprint"] = fingerprint("GS101", path, None, line, 0)
         Path("saved.json").write_text(json.dumps({**drawn, "findings": [finding]}))
         for form in ("terminal", "html"):
             assert cli.main(["report", "saved.json", "--format", form]) == 0

@@ -1,0 +1,57 @@
+"""The lines of code for a saved report, from files that have not changed since it was written."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphsafe.report.fingerprint import fingerprint
+from graphsafe.report.model import Finding
+from graphsafe.report.source import Lines, line_of
+
+_MOST_EQUAL_LINES = 32
+"""Fingerprints count equal lines of a function. A line with a higher number counts as changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLines:
+    """The lines to show with the findings of a saved report.
+
+    A fingerprint includes the text of a finding's line, so it tells whether the file still has this text there. If a
+    line differs, the lines after it may have moved, so no line of the file is shown.
+    """
+
+    lines: Lines
+    changed: tuple[str, ...]
+    "Paths of files that can be read, but differ from the report."
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding], lines: Lines) -> SavedLines:
+        by_path: dict[str, list[Finding]] = defaultdict(list)
+        for finding in findings:
+            by_path[finding.location.path].append(finding)
+        changed = {
+            path
+            for path, group in by_path.items()
+            if (now := lines(path)) is not None and not all(_has_text(f, line_of(now, f.location.line)) for f in group)
+        }
+        return cls(lambda path: None if path in changed else lines(path), tuple(sorted(changed)))
+
+
+def _has_text(finding: Finding, text: str) -> bool:
+    """Return whether a finding's fingerprint was made from this text.
+
+    Its path was relative to the project's root. A report does not say which folder that was, so every folder above the
+    file is tried.
+    """
+    at = finding.location
+    parts = Path(os.path.abspath(at.path)).parts
+    paths = [at.path, *("/".join(parts[start:]) for start in range(1, len(parts)))]
+    return any(
+        fingerprint(finding.code, path, at.function, text, ordinal) == finding.fingerprint
+        for ordinal in range(_MOST_EQUAL_LINES)
+        for path in paths
+    )
