@@ -720,6 +720,33 @@ def test_a_public_function_of_an_application_is_possibly_hot(tmp_path: Path, scr
     assert ("GS202", 5) in {(one.code, one.location.line) for one in possible}
 
 
+def test_a_root_that_is_only_assumed_is_named_only_if_no_other_leads_to_the_line(tmp_path: Path) -> None:
+    source = """\
+import torch
+
+
+def kept(x):
+    return x[x > 0.5]
+
+
+def matched(x):
+    return kept(x) * 2
+
+
+class Inner(torch.nn.Module):
+    def forward(self, x):
+        return self.chosen(x)
+
+    def chosen(self, x):
+        return kept(x)
+"""
+    packaged(tmp_path, source)
+    (tmp_path / "train.py").write_text("from losses.hard import Inner\n\nif __name__ == '__main__':\n    Inner()\n")
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    chains = {one.location.line: [call.function for call in one.call_chain] for one in findings if one.level != "note"}
+    assert chains == {5: ["Inner.forward", "Inner.chosen"]}
+
+
 @pytest.mark.parametrize(("length", "codes"), [("max_new_tokens", []), ("width", ["GS103", "GS103"])])
 def test_a_callable_that_is_told_how_many_tokens_to_make_runs_once(
     tmp_path: Path, length: str, codes: list[str]

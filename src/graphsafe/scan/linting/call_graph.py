@@ -28,6 +28,7 @@ class CallGraph:
         # A doubtful root that a certain root reaches does not count as a root.
         reached = self.reached(record.roots.keys() - doubtful, frozenset()) if doubtful else doubtful
         self._roots = {ref: why for ref, why in record.roots.items() if ref not in doubtful & reached}
+        self._doubtful = doubtful - reached
 
     def unguarded(self, caller: str) -> Iterator[str]:
         """Yield the functions that `caller` calls on lines which captures reach."""
@@ -83,10 +84,13 @@ class CallGraph:
     def chains(self) -> Mapping[str, Sequence[Edge]]:
         """Return the shortest chain of edges from a root to each hot function. The chain is empty for a root.
 
-        A chain with a guarded call is returned only if every chain has a guarded call.
+        A chain from a doubtful root is returned only if no certain root leads to the function. A chain with a guarded
+        call is returned only if every chain has a guarded call.
         """
-        best: dict[str, tuple[Edge, ...]] = {ref: () for ref in self._roots}
-        for guarded in (False, True):
+        certain = self._roots.keys() - self._doubtful
+        best: dict[str, tuple[Edge, ...]] = {}
+        for begun, guarded in ((certain, False), (self._doubtful, False), (self._roots.keys(), True)):
+            best = {**dict.fromkeys(begun, ()), **best}
             level = sorted(best)
             while level:
                 following: list[str] = []
