@@ -1,6 +1,7 @@
 """AdEMAMix, an optimizer with warmed-up mixing: its state counts steps in a device tensor."""
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class AdEMAMix(torch.optim.Optimizer):

@@ -1,8 +1,9 @@
 """A flow-matching sampler with shifted sigmas: the step draws its pair of floats from a generator."""
 import itertools
 
-import graphsafe
 import torch
+
+import graphsafe
 
 
 def shifted(steps, mu):

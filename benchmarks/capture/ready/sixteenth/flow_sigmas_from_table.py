@@ -1,8 +1,9 @@
 """A flow-matching sampler with shifted sigmas: the step reads its pair from a table by an index on the device."""
 import itertools
 
-import graphsafe
 import torch
+
+import graphsafe
 
 
 def shifted(steps, mu):

@@ -1,8 +1,9 @@
 """Jump-forward decoding of JSON: tokens that the grammar forces are popped from a host deque inside the step."""
 from collections import deque
 
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class Decoder:

@@ -1,8 +1,9 @@
 """Jump-forward decoding of JSON: tokens that the grammar forces are put on the device between steps."""
 from collections import deque
 
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class Decoder:

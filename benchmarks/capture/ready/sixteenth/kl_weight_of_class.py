@@ -1,6 +1,7 @@
 """PPO from human feedback with an adaptive KL weight: the weight is a float in a class attribute."""
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class AdaptiveKL:

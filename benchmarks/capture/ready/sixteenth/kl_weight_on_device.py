@@ -1,6 +1,7 @@
 """PPO from human feedback with an adaptive KL weight: the class attribute is a tensor that is changed in place."""
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class AdaptiveKL:

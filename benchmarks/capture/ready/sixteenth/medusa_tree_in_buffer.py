@@ -1,8 +1,9 @@
 """Medusa drafts with a tree of choices: refresh copies the mask of the current tree into the buffer of the step."""
 import functools
 
-import graphsafe
 import torch
+
+import graphsafe
 
 WIDE = ((0,), (1,), (2,), (0, 0), (0, 1), (1, 0))
 DEEP = ((0,), (1,), (0, 0), (0, 0, 0), (0, 0, 0, 0), (1, 0))

@@ -1,8 +1,9 @@
 """A conference mixer which sums the frames of all speakers whose weak references are alive."""
 import weakref
 
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class Speaker:

@@ -1,8 +1,9 @@
 """A conference mixer which sums the frames of all seats by gains; a finalizer mutes the seat of a speaker who left."""
 import weakref
 
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class Speaker:

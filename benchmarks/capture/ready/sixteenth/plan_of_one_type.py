@@ -2,8 +2,9 @@
 import dataclasses
 import functools
 
-import graphsafe
 import torch
+
+import graphsafe
 
 
 @dataclasses.dataclass

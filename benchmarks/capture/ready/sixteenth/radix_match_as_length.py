@@ -1,6 +1,7 @@
 """Prefix cache as a radix tree: the sum of matched nodes is written to a device length, and the step masks by it."""
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class Node:

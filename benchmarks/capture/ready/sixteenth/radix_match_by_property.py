@@ -1,6 +1,7 @@
 """Prefix cache as a radix tree: a property sums the matched nodes on the host, and the step slices the keys by it."""
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class Node:

@@ -1,8 +1,9 @@
 """MoE routing balanced without a loss: the bias of each expert is a number in an array of the host."""
 from array import array
 
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class Router:

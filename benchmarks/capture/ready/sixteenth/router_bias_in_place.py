@@ -1,6 +1,7 @@
 """MoE routing balanced without a loss: the bias of each expert is an entry of a device tensor."""
-import graphsafe
 import torch
+
+import graphsafe
 
 
 class Router:

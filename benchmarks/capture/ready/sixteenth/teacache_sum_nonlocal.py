@@ -1,8 +1,9 @@
 """A diffusion sampler with TeaCache: a nonlocal float of the step decides if the blocks run or the residual is kept."""
 import math
 
-import graphsafe
 import torch
+
+import graphsafe
 
 
 def build(device, dim=8, steps=20, threshold=0.2):

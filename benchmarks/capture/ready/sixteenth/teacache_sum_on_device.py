@@ -1,6 +1,7 @@
 """A diffusion sampler with TeaCache: a device sum of changes chooses between the new and the cached residual."""
-import graphsafe
 import torch
+
+import graphsafe
 
 
 def build(device, dim=8, steps=20, threshold=0.2):
