@@ -1,0 +1,40 @@
+"""Latent attention under weight syncs of a trainer: the absorbed projection is a cached property, dropped at a sync."""
+import functools
+
+import torch
+
+import graphsafe
+
+
+class LatentAttention(torch.nn.Module):
+    def __init__(self, heads=2, dim=8, latent=4):
+        super().__init__()
+        self.up_query = torch.nn.Parameter(torch.randn(heads, dim, dim) / dim**0.5, requires_grad=False)
+        self.up_key = torch.nn.Parameter(torch.randn(heads, dim, latent) / dim**0.5, requires_grad=False)
+        self.register_buffer("cache", torch.randn(12, latent))
+
+    @functools.cached_property
+    def absorbed(self):
+        return torch.matmul(self.up_query, self.up_key)
+
+    def forward(self, hidden):
+        queries = torch.einsum("td,hdl->htl", hidden, self.absorbed)
+        weights = torch.softmax(queries @ self.cache.t(), -1)
+        return (weights @ self.cache).flatten(0, 1)
+
+    def sync(self, weights):
+        for name, value in weights.items():
+            getattr(self, name).copy_(value)
+        self.__dict__.pop("absorbed", None)
+
+
+def build(device):
+    attention = LatentAttention().to(device)
+    assert attention.absorbed.shape == (2, 8, 4)
+
+    def refresh(args, kwargs, k):
+        if k % 20 == 18:
+            attention.sync({"up_key": torch.randn(2, 8, 4) / 3})
+        args[0].copy_(torch.randn(3, 8))
+
+    return graphsafe.Step(attention, (torch.randn(3, 8, device=device),), refresh=refresh)

@@ -1,0 +1,62 @@
+"""Attention plans of several classes: singledispatch runs the kernel of the class that the scheduler installed."""
+import dataclasses
+import functools
+
+import torch
+
+import graphsafe
+
+
+@dataclasses.dataclass
+class FullPlan:
+    lens: torch.Tensor
+
+
+@dataclasses.dataclass
+class WindowPlan(FullPlan):
+    window: int = 6
+
+
+@functools.singledispatch
+def attend(plan, query, cache):
+    raise TypeError(type(plan))
+
+
+@attend.register
+def _(plan: FullPlan, query, cache):
+    places = torch.arange(cache.shape[1], device=cache.device)
+    hidden = places >= plan.lens.unsqueeze(1)
+    scores = torch.einsum("bd,bnd->bn", query, cache).masked_fill(hidden, float("-inf"))
+    return torch.einsum("bn,bnd->bd", torch.softmax(scores, -1), cache)
+
+
+@attend.register
+def _(plan: WindowPlan, query, cache):
+    places = torch.arange(cache.shape[1], device=cache.device)
+    hidden = (places >= plan.lens.unsqueeze(1)) | (places < plan.lens.unsqueeze(1) - plan.window)
+    scores = torch.einsum("bd,bnd->bn", query, cache).masked_fill(hidden, float("-inf"))
+    return torch.einsum("bn,bnd->bd", torch.softmax(scores, -1), cache)
+
+
+class Scheduler:
+    def __init__(self, device, batch, longest, dim):
+        self.cache = torch.randn(batch, longest, dim, device=device)
+        self.lens = torch.full((batch,), 9, device=device)
+        self.plan = FullPlan(self.lens)
+
+    def replan(self, k, pressure):
+        self.lens.fill_(9 + k % 14)
+        self.plan = WindowPlan(self.lens) if pressure else FullPlan(self.lens)
+
+
+def build(device, batch=2, dim=8):
+    scheduler = Scheduler(device, batch, 24, dim)
+
+    def step(query):
+        return query + attend(scheduler.plan, query, scheduler.cache)
+
+    def refresh(args, kwargs, k):
+        scheduler.replan(k, pressure=k % 32 >= 20)
+        args[0].copy_(torch.randn(batch, dim))
+
+    return graphsafe.Step(step, (torch.randn(batch, dim, device=device),), refresh=refresh)
