@@ -587,3 +587,49 @@ def test_a_count_of_steps_that_nothing_reads(scan: Scan, used: str, codes: list[
                         p.add_(p.grad, alpha=-group["lr"] / {used})
         """
     assert [code for code, line in scan(source) if "step" in line] == codes
+
+
+def test_each_class_of_optimizers_has_groups_of_its_own(tmp_path: Path) -> None:
+    source = """\
+        class Corrected(torch.optim.Optimizer):
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    group["step"] += 1  # read
+                    for p in group["params"]:
+                        p.add_(p.grad, alpha=1 - 0.9 ** group["step"])
+
+        class Plain(torch.optim.Optimizer):
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    group["step"] += 1
+                    for p in group["params"]:
+                        p.add_(p.grad, alpha=0.1)
+        """
+    assert found(tmp_path, source) == [("GS702", 'group["step"] += 1  # read')]
+
+
+@pytest.mark.parametrize(
+    "correction",
+    [
+        "math.pow(0.9, count)",
+        "self.corrected(group['beta'], count)",
+        "sum(group[name] for name in ('a', 'b', 'c', 'd', 'e')) + count",
+    ],
+    ids="math annotated many-sources".split(),
+)
+def test_a_count_that_a_correction_is_computed_from(tmp_path: Path, correction: str) -> None:
+    source = f"""\
+        class Own(torch.optim.Optimizer):
+            @staticmethod
+            def corrected(beta: float, step: int) -> float:
+                return 1.0 - math.pow(beta, step)
+
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    group["count"] += 1
+                    count: int = group["count"]
+                    correction: float = {correction}
+                    for p in group["params"]:
+                        p.add_(p.grad, alpha=correction)
+        """
+    assert found(tmp_path, source) == [("GS702", 'group["count"] += 1')]

@@ -179,7 +179,14 @@ def test_a_library_does_not_call_the_subclasses_of_tests(tmp_path: Path) -> None
     assert found(tmp_path, base=base, tests__of__test_press=mock) == []
 
 
+def test_the_set_up_of_a_benchmark_is_no_step(tmp_path: Path) -> None:
+    timed = "import torch\n\n\ndef inputs(x):\n    return x[x > 0]\n"
+    assert len(found(tmp_path / "ops", own__of____init__="", own__of__ops=timed)) == 1
+    assert found(tmp_path / "timed", own__of____init__="", own__of__ops_benchmark=timed) == []
+
+
 def test_metrics_are_called_around_graphs(tmp_path: Path) -> None:
     metric = "class Accuracy:\n    def __call__(self, y, target):\n        return y.eq(target).sum().item()\n"
-    told = found(tmp_path, own__of____init__="", own__of__metrics=f"import torch\n\n{metric}")
-    assert [each.region for each in told] == ["step"]
+    for measuring in (f"import torch\n\n{metric}", MODEL):
+        told = found(tmp_path, own__of____init__="", own__of__metrics=measuring)
+        assert [(each.region, each.level) for each in told] == [("step", "warning")]

@@ -1782,3 +1782,21 @@ def test_map_over_known_items_keeps_the_device_of_each(scan: Scan) -> None:
         ("GS304", "x, sigmas = map(lambda one: one.to(at.device), [x, self.sigmas])"),
         ("GS102", "if high > 0:"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("made", "codes"),
+    [
+        ("torch.zeros(0)", []),
+        ("torch.zeros(2)", ["GS304"]),
+        ("torch.zeros(())", ["GS304"]),
+        ("torch.tensor(0)", ["GS301"]),
+    ],
+)
+def test_a_tensor_without_elements_is_moved_without_a_copy(scan: Scan, made: str, codes: list[str]) -> None:
+    source = f"""\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return torch.cat([x, {made}.to(x.device)])
+        """
+    assert [code for code, _ in scan(source)] == codes

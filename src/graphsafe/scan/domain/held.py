@@ -20,6 +20,8 @@ from graphsafe.scan.domain.values import (
     options,
 )
 
+PARAM_GROUPS = "param_groups"
+"The attribute in which an optimizer keeps its numbers, such as the learning rate."
 MAX_NESTED = 3
 "Number of levels of nested containers that keep separate names."
 
@@ -80,6 +82,11 @@ def state_of(value: Value) -> tuple[str, ...]:
     if type(value) is Sequence and value.held_by is None:
         return state_of(value.elem)
     return ()
+
+
+def as_declared(declared: Value, value: Unknown) -> Value:
+    """Return the value that an annotation promises, with the state from which the unknown value was computed."""
+    return replace(declared, state=value.state) if type(declared) is Number and value.state else declared
 
 
 def is_free(value: Value) -> bool:

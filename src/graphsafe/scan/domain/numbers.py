@@ -10,7 +10,7 @@ from typing import Any
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import UNSET, Number, Value, number
 
-MAX_STATES = 4
+MAX_STATES = 8
 "The largest number of attributes and globals that are recorded as the sources of a number."
 NO_STATE: tuple[str, ...] = ()
 MAX_FOLDED = 1000

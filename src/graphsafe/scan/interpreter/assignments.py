@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import PARAM_GROUPS, as_declared
 from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.naming import bound_to, placed
 from graphsafe.scan.domain.numbers import const_of
@@ -70,7 +71,7 @@ def annotated_assignment(frame: Frame, node: ast.AnnAssign) -> None:
     if type(value) is Unknown or is_empty:
         declared = annotated(frame.engine, frame.file, node.annotation)
         if type(value) is Unknown and type(declared) is not Unknown:
-            value = placed(declared, dotted(node.target) or "", value.step, "any")
+            value = placed(as_declared(declared, value), dotted(node.target) or "", value.step, "any")
         elif isinstance(value, (Sequence, Dict)) and isinstance(declared, (Sequence, Dict)):
             # The container is empty now. Its annotation describes the elements that it gets later.
             value = replace(value, elem=placed(declared.elem, dotted(node.target) or "", False, "any"))
@@ -247,7 +248,7 @@ class _Assignment:
         """Perform `owner[key] = value` for an owner that is not a tensor."""
         frame = self.frame
         key = frame.evaluate(target.slice)
-        if any(type(option) is Dict and option.held_by == members.PARAM_GROUPS for option in options(owner)):
+        if any(type(option) is Dict and (option.held_by or "").endswith(PARAM_GROUPS) for option in options(owner)):
             frame.use_number(self.value, "operand", target)
         holder = dotted(target.value) or ""
         grown_entries.put(frame, target, self.value)

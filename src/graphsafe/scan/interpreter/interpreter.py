@@ -18,7 +18,7 @@ from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.domain.arguments import Arguments, Call, behind_partial, unknown_result
 from graphsafe.scan.domain.events import Event, plainness, span_of
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import state_of
+from graphsafe.scan.domain.held import as_declared, state_of
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.queries import Queries
 from graphsafe.scan.domain.record import Failure, Place
@@ -304,7 +304,8 @@ class Interpreter:
         if type(result) is Unknown and node.returns is not None:
             declared = annotated(self, file, node.returns)
             if type(declared) is not Unknown:
-                result = _marked(declared, depends_on_step(result) or any(map(depends_on_step, arguments.values())))
+                is_step = depends_on_step(result) or any(map(depends_on_step, arguments.values()))
+                result = _marked(as_declared(declared, result), is_step)
         return result
 
     def run(self, frame: Frame, node: Definition) -> Value:

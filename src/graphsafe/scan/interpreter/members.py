@@ -10,7 +10,7 @@ from typing import Any
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import held_in, kept, not_held
+from graphsafe.scan.domain.held import PARAM_GROUPS, held_in, kept, not_held
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.naming import HOST_NAME, known_by
 from graphsafe.scan.domain.values import (
@@ -48,11 +48,8 @@ from graphsafe.scan.symbols.declared_fields import declared_in
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
 MAX_SUBCLASSES = 6
 "The largest number of subclasses that are searched for an attribute which the declared class does not have."
-PARAM_GROUPS = "param_groups"
-"The attribute in which an optimizer keeps its numbers, such as the learning rate."
-_PARAM_GROUPS = held_in(
-    of_elements("list", Dict((("params", of_elements("list", Tensor(dtype="float"))),), UNKNOWN)), PARAM_GROUPS
-)
+_GROUPS = of_elements("list", Dict((("params", of_elements("list", Tensor(dtype="float"))),), UNKNOWN))
+_PARAM_GROUPS = held_in(_GROUPS, PARAM_GROUPS)
 _PROPERTIES = frozenset(("property", "cached_property", "functional_property"))
 _FLAG = Number(type="bool", overridable_by="attribute")
 _MOMENTS = frozenset(("mean", "stddev", "variance", "mode"))
@@ -212,7 +209,7 @@ def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
         return DtypeValue(None)
     if name in (PARAM_GROUPS, "state") and _is_optimizer(frame.engine, owner):
         # The optimizer's dict for each parameter or group outlives the step.
-        return held_in(Dict((), Dict((), UNKNOWN)), key) if name == "state" else _PARAM_GROUPS
+        return held_in(Dict((), Dict((), UNKNOWN)), key) if name == "state" else held_in(_GROUPS, key)
     return known_by(Unknown(owner.step, owner.step), name)
 
 

@@ -15,14 +15,13 @@ from graphsafe.scan.roots.assumed_roots import (
     BY_FORM,
     CALLABLE,
     HOST_STEP,
-    METRIC,
     PUBLIC,
     RESULTS,
     STEP,
     UNCALLED,
     WAY,
 )
-from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND
+from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND, METRIC
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project, ref_of
 

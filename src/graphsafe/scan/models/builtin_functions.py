@@ -58,7 +58,7 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         if as_tensor(value)[0] is not None:
             frame.emit_if_on_device("HostRead", "cast", node, value)
             return NUMBER
-    if arguments.positional and type(arguments.positional[0]) is Number:
+    if len(arguments.positional) == 1 and type(arguments.positional[0]) is Number:
         return _cast_number(arguments.positional[0], node)
     return Number(state=unknown_result(arguments).state)
 

@@ -158,8 +158,12 @@ class _Called:
         return "host" if self._everything and all(type(value) in plain for value in self._everything) else "any"
 
     def _default_placement(self) -> Where:
-        """Return where torch creates a tensor if the call names no device."""
+        """Return where torch creates a tensor if the call names no device. A tensor without elements may be anywhere,
+        because moving it copies nothing: `torch.zeros(0).to(device)`."""
         frame = self._frame
+        first = self._values[0] if self._values else None
+        if self._op.ndim == "size" and type(first) is Number and first.const == 0:
+            return "any"
         if frame.contexts and frame.contexts[-1] in ("device", "host"):
             return frame.contexts[-1]  # type: ignore[return-value]
         of_models, of_all = default_device_covers(frame.project.files, frame.path)

@@ -13,7 +13,7 @@ from graphsafe.scan.hazards.graph_syntax import LOOPS, calls_in
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import loopers_in
 from graphsafe.scan.interpreter.calls.hooks import forward_hook_reason, hooks_in
-from graphsafe.scan.roots.hot_roots import COLD_NAMES, HotnessRules, is_beside_modules
+from graphsafe.scan.roots.hot_roots import COLD_NAMES, MEASURING, METRIC, HotnessRules, is_beside_modules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
@@ -28,7 +28,6 @@ HOST_STEP = "step of a class that derives from another library's"
 "The reason for environments and simulations, whose steps run on the host around a model."
 CALLABLE = "a callable that takes tensors"
 WAY = "a forward of a plain class that takes tensors"
-METRIC = "update or compute of a metric"
 OPERATOR = "the implementation of a custom operator"
 ENTRY = "entered in a table or registry"
 FACTORY = "made by a public function"
@@ -77,8 +76,6 @@ _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
 _RATE_BASES = ("LRScheduler", "_LRScheduler")
 _OPTIMIZER_BASES = ("Optimizer", *_RATE_BASES)
-_MEASURING = re.compile(r"(^|[._])metrics?$")
-"Matches modules of metrics, which measure a model's results outside the step."
 _SEARCHES = frozenset(("optuna", "hyperopt", "skopt", "nevergrad", "ConfigSpace"))
 """Libraries that search hyperparameters. In a module that uses one of them, functions run once per trial, around all
 steps."""
@@ -136,7 +133,7 @@ class _Forms:
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
         self._is_beside = is_beside_modules(place)
-        self._measures = _MEASURING.search(file.module) is not None
+        self._measures = MEASURING.search(file.module) is not None
         self._imports_torch = file.imports_torch
         self._launching = {*self._launchers(data)} if _may_launch(data) else set()
 

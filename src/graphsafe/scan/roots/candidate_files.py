@@ -52,10 +52,10 @@ OUTSIDE_STEPS = frozenset(
 "Modules and packages whose functions no step calls. A module's name may have a suffix, as in `convert_weights`."
 BESIDE_STEPS = re.compile(
     rf"{TESTS_AND_DATA}|{EXPORTS}|evals?|evaluation|collat(e|ors?)|demos?|gradio\w*|web_?ui"
-    r"|(data_(transforms|pipeline)|input_pipeline)\w*"
+    r"|(data_(transforms|pipeline)|input_pipeline)\w*|(\w+_)?bench(mark(s|ing)?)?(_\w+)?"
 )
-"""Matches modules and packages that test, evaluate or show results, or that prepare a step's inputs, often in separate
-processes."""
+"""Matches modules and packages that test, evaluate, time or show results, or that prepare a step's inputs, often in
+separate processes."""
 SCRIPT = re.compile(
     r"(train|finetune|run|main|serve|server|infer|inference|app|cli|launch|generate|sample)(_\w+)?|\w+_train"
 )

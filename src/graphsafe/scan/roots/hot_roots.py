@@ -57,6 +57,9 @@ _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data|{EXPORTS}")
 _BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
 "Matches names of files that test modules or export them to other formats."
 FORWARD = "forward of a torch module"
+METRIC = "update or compute of a metric"
+MEASURING = re.compile(r"(^|[._])metrics?$")
+"Matches modules of metrics, which measure a model's results outside the step."
 BY_LIBRARY = "a method that a base calls in every step, around graphs"
 "The reason for hooks of trainers and environments."
 COLD_PATHS = "cold-paths names it"
@@ -180,11 +183,12 @@ def roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, entry_points: Mapping[str, Region]
 ) -> Iterator[tuple[str, Value | None, str]]:
     """Yield function, receiver and reason of every root that a file defines."""
-    is_test = is_beside_modules(paths.relative(file.path))
+    is_beside = is_beside_modules(paths.relative(file.path))
+    reason = METRIC if MEASURING.search(file.module) is not None else FORWARD
     for cls in file.classes.values():
         ref = f"{file.path}::{cls.name}"
         # Tests call the modules that they define, and nobody captures these.
-        if is_test or not engine.attributes.is_module(ref):
+        if is_beside or not engine.attributes.is_module(ref):
             continue
         # Calling a module runs its own `__call__`, if it has one, before `forward`.
         for name in ("__call__", "forward"):
@@ -192,7 +196,7 @@ def roots_of(
             if method is not None and cls.methods:
                 facts = engine.project.function_facts(method)
                 if facts is not None and not paths.is_cold(file.path, file.module, facts):
-                    yield method, Instance(ref), FORWARD
+                    yield method, Instance(ref), reason
     methods = _methods(frozenset(entry_points))
     for facts in file.functions.values():
         ref = f"{file.path}::{facts.name}"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan.domain.events import Event, plainness
-from graphsafe.scan.domain.held import state_of
+from graphsafe.scan.domain.held import PARAM_GROUPS, state_of
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.record import Place
 from graphsafe.scan.domain.state_log import StateLog, Use, Write
@@ -81,6 +81,10 @@ class StateFlow:
         self._uses: dict[str, list[Use]] = {}
         for use in log.uses.values():
             self._uses.setdefault(use.key, []).append(use)
+            # A scheduler may write the groups of an optimizer whose class is not known to it.
+            of_any_optimizer = use.key[max(use.key.find(PARAM_GROUPS), 0) :]
+            if of_any_optimizer != use.key:
+                self._uses.setdefault(of_any_optimizer, []).append(use)
         self._fed: dict[str, set[str]] = {}
         "State -> other state that is computed from it."
         self.moved: set[str] = set()

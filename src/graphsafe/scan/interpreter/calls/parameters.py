@@ -8,6 +8,7 @@ from collections.abc import Callable, Set
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import dataclass, replace
+from graphsafe.scan.domain.held import as_declared
 from graphsafe.scan.domain.joins import join, join_all, sequence
 from graphsafe.scan.domain.naming import MASK_NAME, bound_to, placed
 from graphsafe.scan.domain.values import (
@@ -158,6 +159,8 @@ class _Parameter:
         if type(declared) is Number and default is not None and passed is None:
             value = _default(frame, default, overridable_by="default")
             return value if type(value) is Number else join(declared, value)
+        if type(passed) is Unknown:
+            declared = as_declared(declared, passed)
         return self._placed(declared, passed)
 
     def _declared(self) -> Value:
