@@ -938,6 +938,24 @@ def returns(rewards, values: {annotation} = None):
     assert [code for code, *_ in found(tmp_path)] == codes
 
 
+@pytest.mark.parametrize(("kinds", "codes"), [("np.ndarray", []), ("(np.ndarray, torch.Tensor)", ["GS101"])])
+def test_a_public_function_that_asks_for_arrays_alone_works_on_the_host(
+    tmp_path: Path, kinds: str, codes: list[str]
+) -> None:
+    source = f"""\
+import numpy as np
+import torch
+
+
+def chosen(rows, start):
+    if isinstance(rows, {kinds}):
+        rows = [rows]
+    return [row * start.mean().tolist() for row in rows]
+"""
+    packaged(tmp_path, source)
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
 @pytest.mark.parametrize(("file", "codes"), [("export_onnx.py", []), ("models_onnx.py", []), ("decoder.py", ["GS101"])])
 def test_modules_that_are_made_for_an_export_are_not_hot(tmp_path: Path, file: str, codes: list[str]) -> None:
     source = """\

@@ -601,9 +601,11 @@ def test_each_class_of_optimizers_has_groups_of_its_own(tmp_path: Path) -> None:
         class Plain(torch.optim.Optimizer):
             def step(self, closure=None):
                 for group in self.param_groups:
+                    if group["step"] == 0:
+                        group["scale"] = 0.1
                     group["step"] += 1
                     for p in group["params"]:
-                        p.add_(p.grad, alpha=0.1)
+                        p.add_(p.grad, alpha=group["scale"])
         """
     assert found(tmp_path, source) == [("GS702", 'group["step"] += 1  # read')]
 

@@ -1790,6 +1790,7 @@ def test_map_over_known_items_keeps_the_device_of_each(scan: Scan) -> None:
         ("torch.zeros(0)", []),
         ("torch.zeros(2)", ["GS304"]),
         ("torch.zeros(())", ["GS304"]),
+        ("torch.randint(0, 9, (2,))", ["GS304", "GS504"]),
         ("torch.tensor(0)", ["GS301"]),
     ],
 )

@@ -162,7 +162,7 @@ class _Called:
         because moving it copies nothing: `torch.zeros(0).to(device)`."""
         frame = self._frame
         first = self._values[0] if self._values else None
-        if self._op.ndim == "size" and type(first) is Number and first.const == 0:
+        if self._op.params[:1] in (("size",), ("size*",)) and type(first) is Number and first.const == 0:
             return "any"
         if frame.contexts and frame.contexts[-1] in ("device", "host"):
             return frame.contexts[-1]  # type: ignore[return-value]

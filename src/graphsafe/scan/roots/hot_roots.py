@@ -48,7 +48,7 @@ COLD_BEGINNINGS = (
     "_warmup",
     "_warm_up",
 )
-TESTS_AND_DATA = r"(unit_?)?tests?|testing|datasets?|data_?loaders?|(data_?)?preprocess(ing|ors?)?"
+TESTS_AND_DATA = r"(unit_?)?tests?|testing|(\w+_)?datasets?|data_?loaders?|(data_?)?preprocess(ing|ors?)?"
 "Matches names of modules and packages that test, or that prepare a step's data."
 EXPORTS = r"export(s|ers?)?"
 "Matches folders of code that exports modules to other formats."

@@ -39,7 +39,7 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
     Returns None if the operands may also be numbers. Then the function's result decides.
     """
     node = engine.project.function_node(f"{file.path}::{facts.name}")
-    if node is None or _asks_clock(node):
+    if node is None or _asks_clock(node) or _asks_for_arrays(node):
         # A function that times steps waits for them, and is not itself a step.
         return False
     if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
@@ -67,6 +67,14 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
 def _asks_clock(function: ast.AST) -> bool:
     calls = (dotted(call.func) or "" for call in inside(function, ast.Call))
     return any(called.endswith(_CLOCKS) for called in calls)
+
+
+@memoize_on_node
+def _asks_for_arrays(function: ast.AST) -> bool:
+    """Return whether a function tests for arrays of numpy (`isinstance(x, np.ndarray)`) and does not name torch."""
+    calls = [call for call in inside(function, ast.Call) if dotted(call.func) == "isinstance" and len(call.args) == 2]
+    asks = any("ndarray" in ast.unparse(call.args[1]) for call in calls)
+    return asks and re.search(r"\b(torch|Tensor)\b", ast.unparse(function)) is None
 
 
 @memoize_on_node

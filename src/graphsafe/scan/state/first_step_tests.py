@@ -70,6 +70,18 @@ def _is_first(node: ast.AST, counter: re.Pattern[str]) -> bool:
     return counts and ast.unparse(node.comparators[0]) == "0"
 
 
+def asks_entry_for_first(test: ast.expr) -> bool:
+    """Return whether a test is `group["step"] == 0`.
+
+    Unlike the attribute of a trainer or an environment, an optimizer's counter does not begin again, so after the
+    warm-up neither a capture nor a replay passes the test.
+    """
+    if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Subscript):
+        return False
+    is_counter = _COUNTER.search(_last_name(test.left)) is not None
+    return is_counter and isinstance(test.ops[0], ast.Eq) and ast.unparse(test.comparators[0]) == "0"
+
+
 def _is_listed(test: ast.expr) -> bool:
     """Return whether a test is `step in eval_steps`, or `step in [at - 1 for at in eval_steps]`."""
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.In):

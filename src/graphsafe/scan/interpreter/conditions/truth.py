@@ -23,6 +23,7 @@ from graphsafe.scan.hazards import capturing_branch
 from graphsafe.scan.hazards.branch_effects import may_be_operand
 from graphsafe.scan.interpreter.conditions import filled_defaults, guards
 from graphsafe.scan.models import platforms, protocols
+from graphsafe.scan.state import first_step_tests
 
 
 def boolean(frame: Frame, node: ast.BoolOp) -> Value:
@@ -84,7 +85,8 @@ def truth(frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | No
     value = protocols.truth(frame, node, frame.evaluate(node))
     if frame.emit_if_on_device("Branch", how, node, value):
         return None
-    frame.use_number(value, "branch", node)
+    if not first_step_tests.asks_entry_for_first(node):
+        frame.use_number(value, "branch", node)
     return platforms.tested(frame, node) or _known(value)
 
 
