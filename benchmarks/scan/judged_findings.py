@@ -6,7 +6,8 @@ data/judged_findings.json has findings of published repositories, drawn at rando
 readers who had not seen scan's code: `true`, `region` (true, but not in a step), `unclear` or `false`. `holds_if_used`
 says that only the repository's own use speaks against a finding: no script turns its option on, or nothing uses its
 class. CHECKOUTS holds OWNER-NAME for each repository, at the commit that the data names. REPORTS keeps a scan's report
-of each. `--gone` lists the findings that are no longer reported above note.
+of each. `--gone` lists the findings that are no longer reported above note. `draw` says in which draw a finding was
+judged: each was made after the repairs for the ones before.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ def main() -> None:
         still += [one for one in judged if (one["path"], one["line"], one["code"]) in found]
     print("| | findings | true | true or holds if used | wrong region | unclear | false |")
     print("|---|---|---|---|---|---|---|")
-    print(row("at first sight", drawn))
-    print(row("still reported", still))
+    for draw in sorted({one["draw"] for one in drawn}):
+        print(row(f"draw {draw}, at first sight", [one for one in drawn if one["draw"] == draw]))
+        print(row(f"draw {draw}, still reported", [one for one in still if one["draw"] == draw]))
     for one in drawn if options.gone else ():
         if one not in still:
             print(f"gone, {one['verdict']}: {one['repo']} {one['path']}:{one['line']} {one['code']}: {one['cause']}")
