@@ -1,39 +1,36 @@
 """How many findings that were judged by reading scan still reports.
 
-    python benchmarks/scan/judged_findings.py CHECKOUTS REPORTS [--gone]
+    python benchmarks/scan/judged_findings.py CHECKOUTS [--gone]
 
 data/judged_findings.json has findings of published repositories, drawn at random at first sight, with the verdicts of
 readers who had not seen scan's code: `true`, `region` (true, but not in a step), `unclear` or `false`. `holds_if_used`
 says that only the repository's own use speaks against a finding: no script turns its option on, or nothing uses its
-class. CHECKOUTS holds OWNER-NAME for each repository, at the commit that the data names. REPORTS keeps a scan's report
-of each. `--gone` lists the findings that are no longer reported above note. `draw` says in which draw a finding was
-judged: each was made after the repairs for the ones before.
+class. CHECKOUTS holds OWNER-NAME for each repository, at the commit that the data names. `--gone` lists the findings
+that are no longer reported above note. `draw` says in which draw a finding was judged: each was made after the repairs
+for the ones before.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from corpus import findings_above_note
+
 DATA = Path(__file__).resolve().parents[1] / "data" / "judged_findings.json"
-SCAN = (sys.executable, "-m", "graphsafe", "scan", "--no-cache", "-q", ".")
 VERDICTS = ("true", "region", "unclear", "false")
 
 
-def reported(checkout: Path, report: Path) -> set[tuple[str, int, str]]:
-    """Scan a checkout from its root. Return the path, line and code of each finding above note."""
-    subprocess.run([*SCAN, "-o", str(report.resolve())], cwd=checkout, capture_output=True, check=False)
-    findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
+def reported(checkout: Path) -> set[tuple[str, int, str]]:
+    """Return the path, line and code of each finding above note in a checkout."""
+    top = checkout.resolve()
     return {
-        (finding["location"]["path"], finding["location"]["line"], finding["code"])
-        for finding in findings
-        if finding["level"] != "note"
+        (Path(one.location.path).resolve().relative_to(top).as_posix(), one.location.line, one.code)
+        for one in findings_above_note(top)
     }
 
 
@@ -47,10 +44,8 @@ def row(name: str, judged: Sequence[Mapping[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", type=Path)
-    parser.add_argument("reports", type=Path)
     parser.add_argument("--gone", action="store_true", help="list the findings that are no longer reported")
     options = parser.parse_args()
-    options.reports.mkdir(parents=True, exist_ok=True)
     by_repo = defaultdict(list)
     for one in json.loads(DATA.read_text(encoding="utf-8")):
         by_repo[one["repo"].replace("/", "-")].append(one)
@@ -60,7 +55,7 @@ def main() -> None:
         if not (options.checkouts / name).is_dir():
             print(f"{name}: no checkout")
             continue
-        found = reported(options.checkouts / name, options.reports / f"{name}.json")
+        found = reported(options.checkouts / name)
         drawn += judged
         still += [one for one in judged if (one["path"], one["line"], one["code"]) in found]
     print("| | findings | true | true or holds if used | wrong region | unclear | false |")

@@ -30,6 +30,7 @@ class SavedLines:
 
     @classmethod
     def of(cls, findings: Iterable[Finding], lines: Lines) -> SavedLines:
+        """Compare the files with the findings of a report. `lines` returns the lines of a file as it is now."""
         by_path: dict[str, list[Finding]] = defaultdict(list)
         for finding in findings:
             by_path[finding.location.path].append(finding)
