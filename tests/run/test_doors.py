@@ -75,7 +75,13 @@ BEFORE_TORCH = {
 }
 
 
-@pytest.mark.parametrize("first", BEFORE_TORCH.values(), ids=BEFORE_TORCH.keys())
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, id=name, marks=pytest.mark.slow if name == "a watch" else ())
+        for name, first in BEFORE_TORCH.items()
+    ],
+)
 def test_graphsafe_may_be_imported_before_torch(first: str, tmp_path: Path, valid_report: ValidReport) -> None:
     program = f"{first}\nimport torch\ngraph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):\n  pass"
     command = [sys.executable, "-m", "graphsafe", "run", "--device", "sim", "--", sys.executable, "-c", program]

@@ -69,7 +69,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("keep", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_whoever_swallows_a_failed_capture_and_what_broke_it_is_told(
     tmp_path: Path, valid_report: ValidReport, keep: bool
 ) -> None:
@@ -98,8 +98,8 @@ def test_whoever_swallows_a_failed_capture_and_what_broke_it_is_told(
     ("line", "codes"),
     [
         ("x @ torch.ones(3, 3, device='cuda')", ["GS607"]),
-        ("torch.rand(4, device='cuda', generator=generator)", ["GS502"]),
-        ("raise ValueError('not this one')", []),
+        pytest.param("torch.rand(4, device='cuda', generator=generator)", ["GS502"], marks=pytest.mark.slow),
+        pytest.param("raise ValueError('not this one')", [], marks=pytest.mark.slow),
     ],
 )
 def test_an_error_that_ends_the_program_is_told_at_its_line(

@@ -14,7 +14,7 @@ from tests.run.test_run import PROGRAMS, expected, ledger_in, run
 pytestmark = pytest.mark.child
 
 
-@pytest.mark.parametrize("name", ["host.py", "results.py", "resized.py"])
+@pytest.mark.parametrize("name", ["host.py", pytest.param("results.py", marks=pytest.mark.slow), "resized.py"])
 def test_faulty_lines_are_told_and_no_others(tmp_path: Path, name: str, valid_report: ValidReport) -> None:
     path = PROGRAMS / name
     ran = run(tmp_path, "--", sys.executable, str(path))

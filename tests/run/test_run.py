@@ -283,7 +283,10 @@ graph.replay()
 """
 
 
-@pytest.mark.parametrize(("comment", "code"), [("", 1), ("  # graphsafe: ignore[GS711] a test", 0)])
+@pytest.mark.parametrize(
+    ("comment", "code"),
+    [pytest.param("", 1, marks=pytest.mark.slow), ("  # graphsafe: ignore[GS711] a test", 0)],
+)
 def test_a_comment_suppresses_a_finding(tmp_path: Path, valid_report: ValidReport, comment: str, code: int) -> None:
     ran = run(tmp_path, "--fail", "--", sys.executable, program(tmp_path, SUPPRESSED.format(comment=comment)))
     (finding,) = ledger_in(tmp_path, valid_report)["findings"]
@@ -318,16 +321,20 @@ if __name__ == "__main__":
 """
 
 
-def test_processes_that_the_program_starts_are_watched(tmp_path: Path, valid_report: ValidReport) -> None:
+@pytest.mark.parametrize("how", [["fork"], pytest.param(["spawn", "fork"], marks=pytest.mark.slow)], ids=" ".join)
+def test_processes_that_the_program_starts_are_watched(
+    tmp_path: Path, valid_report: ValidReport, how: list[str]
+) -> None:
     program(tmp_path, STRAIGHT, "straight.py")
-    ran = run(tmp_path, "--", sys.executable, program(tmp_path, STARTED), "spawn", "fork")
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, STARTED), *how)
     assert ran.stdout == "0\n", ran.stderr
     processes = ledger_in(tmp_path, valid_report)["processes"]
     told = [(one["name"], one["started_by"], [graph["replays"] for graph in one["graphs"]]) for one in processes]
-    assert told == [("0", None, []), ("0.1", "0", [2]), ("0.2", "0", [2]), ("0.3", "0", [5])]
+    started = [(f"0.{number}", "0", [2]) for number in range(1, len(how) + 1)]
+    assert told == [("0", None, []), *started, (f"0.{len(how) + 1}", "0", [5])]
 
 
-@pytest.mark.parametrize("imported", ["with the main module", "by the worker"])
+@pytest.mark.parametrize("imported", [pytest.param("with the main module", marks=pytest.mark.slow), "by the worker"])
 def test_a_worker_of_a_fork_server_tells_all_it_did(tmp_path: Path, valid_report: ValidReport, imported: str) -> None:
     text = """
     import multiprocessing
@@ -372,6 +379,10 @@ def test_a_program_that_crashes_at_once_leaves_its_graph_and_says_what_it_lost(
     assert [graph["replays"] for graph in ledger["processes"][0]["graphs"]] == [5], ran.stderr
     assert [one["what"] for one in ledger["limits"] if one["kind"] == "cut-off"] == ["process 0"]
     assert "last second are missing" in " ".join(ran.stderr.split())
+
+
+@pytest.mark.slow
+def test_a_program_that_ends_before_its_first_graph_says_whether_the_watch_was_cut_off(tmp_path: Path) -> None:
     early = "import os, torch; os._exit(3)"
     ran = run(tmp_path, "--", sys.executable, program(tmp_path, early))
     assert ran.stderr.startswith("1 process reported no graph before the watch was cut off\n")
@@ -379,6 +390,7 @@ def test_a_program_that_crashes_at_once_leaves_its_graph_and_says_what_it_lost(
     assert "1 process captured no graph\n" in ran.stderr and "last second" not in ran.stderr
 
 
+@pytest.mark.slow
 def test_sigterm_is_passed_on_and_the_ledger_written(tmp_path: Path, valid_report: ValidReport) -> None:
     text = STRAIGHT + "import time; time.sleep(2); print('up', flush=True); time.sleep(60)\n"
     command = [sys.executable, "-m", "graphsafe", "run", "--device", "sim", "--", sys.executable]
@@ -410,7 +422,7 @@ def test_stacks_change_nothing_on_the_simulated_device_and_the_ledger_says_so(
     assert "a pool's bytes by line" in [limit["what"] for limit in ledger["limits"]]
 
 
-@pytest.mark.parametrize("from_file", [True, False])
+@pytest.mark.parametrize("from_file", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_warning_of_an_empty_graph_names_the_users_line(tmp_path: Path, from_file: bool) -> None:
     text = "import torch\ngraph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):\n    torch.ones(8) + 1\n"
     ran = run(tmp_path, "--", sys.executable, *([program(tmp_path, text)] if from_file else ["-c", text]))
@@ -507,9 +519,15 @@ for _ in range(3):
 """
 
 
-def test_lines_that_wait_are_told_where_asked_for(tmp_path: Path, valid_report: ValidReport) -> None:
-    run(tmp_path, "--waits", "--", sys.executable, program(tmp_path, WAITS))
-    ledger = ledger_in(tmp_path, valid_report)
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory, valid_report: ValidReport) -> Any:
+    folder = tmp_path_factory.mktemp("waits")
+    run(folder, "--waits", "--", sys.executable, program(folder, WAITS))
+    return ledger_in(folder, valid_report)
+
+
+def test_lines_that_wait_are_told_where_asked_for(waiting: Any) -> None:
+    ledger = waiting
     found = [(one["code"], one["level"], one["region"], one["location"]["line"]) for one in ledger["findings"]]
     places = [("GS101", "warning", "step", 10), ("GS610", "warning", "step", 11), ("GS304", "warning", "step", 12)]
     assert found == places
@@ -517,9 +535,8 @@ def test_lines_that_wait_are_told_where_asked_for(tmp_path: Path, valid_report: 
     assert waits == [(10, 3), (11, 3), (12, 3)]
 
 
-def test_a_wait_is_told_by_its_expression_and_by_what_it_costs_there(tmp_path: Path, valid_report: ValidReport) -> None:
-    run(tmp_path, "--waits", "--", sys.executable, program(tmp_path, WAITS))
-    ledger = ledger_in(tmp_path, valid_report)
+def test_a_wait_is_told_by_its_expression_and_by_what_it_costs_there(waiting: Any) -> None:
+    ledger = waiting
     read, _, copy = ledger["findings"]
     assert copy["message"] == "`x.copy_(torch.ones(8))` makes a blocking host-to-device copy of a host tensor"
     if sys.version_info >= (3, 11):
@@ -638,7 +655,7 @@ def test_waits_for_the_devices_that_are_named_are_recorded(tmp_path: Path, valid
     [
         (("cuda", "sim"), "--device cuda --device sim: a program runs on GPUs or on simulated devices"),
         (("gpu",), "--device gpu: expected cuda, cuda:N, all, sim or sim:N"),
-        (("all", "cuda:99"), "--device cuda:99: this machine has "),
+        pytest.param(("all", "cuda:99"), "--device cuda:99: this machine has ", marks=pytest.mark.slow),
     ],
 )
 def test_devices_that_cannot_be_watched_are_one_line(tmp_path: Path, devices: tuple[str, ...], problem: str) -> None:

@@ -30,7 +30,7 @@ time.sleep(1)
 print(*heard, flush=True)
 """
 COMMAND = [sys.executable, "-m", "graphsafe", "run", "--device", "sim", "--", sys.executable, "-c"]
-NUMBERS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+NUMBERS = [signal.SIGTERM, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGINT, signal.SIGHUP))]
 
 
 @contextmanager

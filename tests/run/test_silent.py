@@ -144,11 +144,11 @@ def test_the_only_captured_size_is_that_of_the_input_not_of_the_bias() -> None:
     ("name", "found"),
     [
         ("client_threads_a.py", [("GS714", 36)]),  # each thread has a current stream of its own
-        ("client_threads_b.py", []),
+        pytest.param("client_threads_b.py", [], marks=pytest.mark.slow),
         ("pinned_step_a.py", []),
-        ("pinned_step_b.py", [("GS714", 41)]),  # NumPy writes
-        ("speculative_a.py", [("GS618", 32)]),
-        ("speculative_b.py", []),
+        pytest.param("pinned_step_b.py", [("GS714", 41)], marks=pytest.mark.slow),  # NumPy writes
+        pytest.param("speculative_a.py", [("GS618", 32)], marks=pytest.mark.slow),
+        pytest.param("speculative_b.py", [], marks=pytest.mark.slow),
     ],
 )
 def test_streams_of_threads_and_graphs_of_a_helper_are_told_apart(

@@ -52,10 +52,14 @@ TOLD = {
     "views.py": {},
     "decided.py": {"Dropout.training": ("True", "False")},
 }
+QUICK = ("decided.py", "optional.py")
+"Together they have numbers, results, generators and what decides in the host."
 
 
 @pytest.mark.child
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TOLD]
+)
 def test_every_fault_is_named_with_its_line_and_no_sound_code(name: str, tmp_path: Path) -> None:
     shutil.copy(PROGRAMS / name, tmp_path)
     ran = run(tmp_path, "-o", "ledger.json", "--", sys.executable, name)
@@ -220,7 +224,7 @@ def test_a_gpu_tells_of_storages_that_are_resized(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.child
-@pytest.mark.parametrize(("current", "told"), [(0, [5]), (1, [])])
+@pytest.mark.parametrize(("current", "told"), [(0, [5]), pytest.param(1, [], marks=pytest.mark.slow)])
 def test_a_generator_registered_on_another_device_is_told(current: int, told: list[int], tmp_path: Path) -> None:
     text = f"""
         import torch
