@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -44,6 +44,28 @@ def prove(valid_report: Callable[[str], Any]) -> Prove:
         return [valid_report(render_json(report)) for report in capture_all(requests, kept=kept)]
 
     return prove
+
+
+class Reports(dict[str, Report]):
+    """Reports by the name of their target, which is the end of its path. Those that only slow tests read are proven
+    when one of them is asked for, all others when one of those is."""
+
+    def __init__(
+        self, prove: Prove, path: str, device: str, names: Iterable[str], slow: Collection[str] = (), **options: Any
+    ) -> None:
+        super().__init__()
+        self._prove = lambda names: prove([path + name for name in names], device, **options)
+        self._names, self._slow = tuple(names), slow
+
+    def __missing__(self, name: str) -> Report:
+        together = [one for one in self._names if (one in self._slow) == (name in self._slow)]
+        self.update(zip(together, self._prove(together), strict=True))
+        return self[name]
+
+
+def marked(names: Iterable[str], slow: Collection[str]) -> list[Any]:
+    """Parameters of a test, the slow ones with their mark."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
 
 
 @dataclass

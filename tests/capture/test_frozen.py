@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import DEVICES, TARGETS, Prove, Report, codes_of, probes_of
+from .conftest import DEVICES, TARGETS, Prove, Reports, codes_of, marked, probes_of
 
 FROZEN = {
     # target: (code, text of the guilty line, attribute)
@@ -17,17 +17,16 @@ FROZEN = {
 }
 READY = ["idle_counter", "offsets", "atomics"]
 OTHERS = ["ping_pong", "every_fourth", "cooling"]
+SLOW = ("counter_in_a_dict", "shrinking", "idle_counter", "atomics", "every_fourth")
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
-    names = [*FROZEN, *READY, *OTHERS]
-    found = prove([f"{TARGETS / 'frozen.py'}:{name}" for name in names], request.param)
-    return dict(zip(names, found, strict=True))
+def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
+    return Reports(prove, f"{TARGETS / 'frozen.py'}:", request.param, [*FROZEN, *READY, *OTHERS], SLOW)
 
 
-@pytest.mark.parametrize("name", FROZEN)
-def test_the_line_that_changes_is_named_with_what_it_froze(name: str, reports: dict[str, Report]) -> None:
+@pytest.mark.parametrize("name", marked(FROZEN, SLOW))
+def test_the_line_that_changes_is_named_with_what_it_froze(name: str, reports: Reports) -> None:
     code, text, attribute = FROZEN[name]
     assert reports[name]["verdict"] == "not-ready"
     [finding] = [finding for finding in reports[name]["findings"] if finding["level"] == "error"]
@@ -38,28 +37,29 @@ def test_the_line_that_changes_is_named_with_what_it_froze(name: str, reports: d
     assert probes_of(reports[name])["twin"]["status"] == "fail"
 
 
-@pytest.mark.parametrize("name", READY)
-def test_what_freezes_nothing_is_ready(name: str, reports: dict[str, Report]) -> None:
+@pytest.mark.parametrize("name", marked(READY, SLOW))
+def test_what_freezes_nothing_is_ready(name: str, reports: Reports) -> None:
     assert reports[name]["verdict"] == "ready"
     assert codes_of(reports[name], "error", "warning") == []
     # Bytes between a kernel's arguments may differ on a GPU, without effect.
     assert probes_of(reports[name])["twin"]["status"] == "pass"
 
 
-def test_buffers_that_change_places_are_memory_that_a_graph_does_not_follow(reports: dict[str, Report]) -> None:
+def test_buffers_that_change_places_are_memory_that_a_graph_does_not_follow(reports: Reports) -> None:
     report = reports["ping_pong"]
     assert report["verdict"] == "not-ready"
     assert codes_of(report, "error") == ["GS703"]
     assert {one["what"] for one in probes_of(report)["twin"]["differences"]} == {"address"}
 
 
-def test_a_branch_of_every_fourth_step_is_met(reports: dict[str, Report]) -> None:
+@pytest.mark.slow
+def test_a_branch_of_every_fourth_step_is_met(reports: Reports) -> None:
     twin = probes_of(reports["every_fourth"])["twin"]
     assert reports["every_fourth"]["verdict"] == "not-ready"
     assert {one["what"] for one in twin["differences"]} <= {"count", "operation"}
 
 
-def test_a_number_that_only_the_first_of_all_captures_followed_is_named(reports: dict[str, Report]) -> None:
+def test_a_number_that_only_the_first_of_all_captures_followed_is_named(reports: Reports) -> None:
     [finding] = [one for one in reports["cooling"]["findings"] if one["level"] == "error"]
     lines = (TARGETS / "frozen.py").read_text(encoding="utf-8").splitlines()
     assert (finding["code"], lines[finding["location"]["line"] - 1].strip()) == ("GS702", "self.steps += 1")
@@ -67,5 +67,5 @@ def test_a_number_that_only_the_first_of_all_captures_followed_is_named(reports:
     assert probes_of(reports["cooling"])["twin"]["causes"] == ["steps"]
 
 
-def test_offsets_are_varied_and_stay_in_order(reports: dict[str, Report]) -> None:
+def test_offsets_are_varied_and_stay_in_order(reports: Reports) -> None:
     assert probes_of(reports["offsets"])["replay"]["unvaried"] == []

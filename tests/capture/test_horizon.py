@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import DEVICES, TARGETS, Prove, Report, codes_of, probes_of
+from .conftest import DEVICES, TARGETS, Prove, Reports, codes_of, marked, probes_of
 
 LATE = {
     "counter": 64,
@@ -29,18 +29,22 @@ CLOCKS = (
     *("clock_in_closure", "clock_by_default", "stamp", "day_text", "timer", "cpu_usage"),
 )
 SOUND = ("logged", "ring", "dropout", "alternating", "kept", "never_exact", "packed_outside", "grown_base")
+SLOW = (
+    *("numpy_counter", "schedule", "cycle", "context", "reloaded", "exact_later", "transposed", "other_random_state"),
+    *("packed", "date", "raw_clock", "local_time", "day", "clock_in_closure", "clock_by_default", "stamp", "timer"),
+    *("ring", "alternating", "packed_outside", "grown_base"),
+)
 LINES = {"counter": 30, "swap": 118}
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
     names = (*LATE, *CLOCKS, *SOUND, "uptime", "settings_file")
-    found = prove([f"{TARGETS}/later.py:build_{name}" for name in names], request.param)
-    return dict(zip(names, found, strict=True))
+    return Reports(prove, f"{TARGETS}/later.py:build_", request.param, names, SLOW)
 
 
-@pytest.mark.parametrize("name", LATE)
-def test_state_that_decides_later_is_not_ready_and_the_step_is_told(reports: dict[str, Report], name: str) -> None:
+@pytest.mark.parametrize("name", marked(LATE, SLOW))
+def test_state_that_decides_later_is_not_ready_and_the_step_is_told(reports: Reports, name: str) -> None:
     report = reports[name]
     assert report["verdict"] == "not-ready"
     departure = probes_of(report)["horizon"]["departure"]
@@ -51,19 +55,19 @@ def test_state_that_decides_later_is_not_ready_and_the_step_is_told(reports: dic
     assert codes_of(report, "error") in (["GS702"], ["GS504"], ["GS703"])
 
 
-@pytest.mark.parametrize("name", CLOCKS)
-def test_a_step_that_reads_a_clock_is_not_ready(reports: dict[str, Report], name: str) -> None:
+@pytest.mark.parametrize("name", marked(CLOCKS, SLOW))
+def test_a_step_that_reads_a_clock_is_not_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "not-ready"
     assert probes_of(reports[name])["horizon"]["departure"]["under"] == "clocks a day later"
 
 
-@pytest.mark.parametrize("name", SOUND)
-def test_what_decides_nothing_is_ready(reports: dict[str, Report], name: str) -> None:
+@pytest.mark.parametrize("name", marked(SOUND, SLOW))
+def test_what_decides_nothing_is_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "ready"
     assert probes_of(reports[name])["horizon"]["steps"] > 100
 
 
-def test_a_file_of_the_system_could_not_be_varied_and_forbids_ready(reports: dict[str, Report]) -> None:
+def test_a_file_of_the_system_could_not_be_varied_and_forbids_ready(reports: Reports) -> None:
     assert reports["uptime"]["verdict"] == reports["settings_file"]["verdict"] == "inconclusive"
     assert ("not-varied", "/proc/uptime") in [(limit["kind"], limit["what"]) for limit in reports["uptime"]["limits"]]
     assert not [limit for limit in reports["logged"]["limits"] if limit["what"].startswith("/")]
@@ -71,7 +75,10 @@ def test_a_file_of_the_system_could_not_be_varied_and_forbids_ready(reports: dic
 
 @pytest.mark.parametrize(
     ("name", "codes"),
-    [("particle_filter", ["GS102", "GS106", "GS201"]), ("beam_manager", ["GS101", "GS402"])],
+    [
+        pytest.param("particle_filter", ["GS102", "GS106", "GS201"], marks=pytest.mark.slow),
+        ("beam_manager", ["GS101", "GS402"]),
+    ],
 )
 def test_a_cause_that_is_named_is_not_blamed_again(prove: Prove, name: str, codes: list[str]) -> None:
     """A branch by a device value, and a tensor that grows, also make later steps differ."""

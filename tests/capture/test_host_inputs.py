@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
+from .conftest import DEVICES, TARGETS, Prove, Reports, marked, probes_of
 
 UNVARIED = {"stubborn": "args[1]", "queue": "args[1]", "records": "args[1]", "control": "args[1].rows"}
 UNSOUND = (
@@ -21,36 +21,39 @@ UNSOUND = (
 )
 IN_OBJECTS = ("settings",)
 SOUND = ("sigma", "guidance", "logged_flag", "request")
+SLOW = (
+    *("as_float", "threshold", "buffers", "list", "lagged_flag", "namespace", "queue", "records", "control"),
+    *("logged_flag", "request"),
+)
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
     names = (*UNSOUND, *IN_OBJECTS, *UNVARIED, "share", *SOUND)
-    found = prove([f"{TARGETS}/host_inputs.py:build_{name}" for name in names], request.param)
-    return dict(zip(names, found, strict=True))
+    return Reports(prove, f"{TARGETS}/host_inputs.py:build_", request.param, names, SLOW)
 
 
-@pytest.mark.parametrize("name", (*UNSOUND, *IN_OBJECTS))
-def test_a_step_that_reads_the_host_is_not_ready(reports: dict[str, Report], name: str) -> None:
+@pytest.mark.parametrize("name", marked((*UNSOUND, *IN_OBJECTS), SLOW))
+def test_a_step_that_reads_the_host_is_not_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "not-ready"
 
 
-@pytest.mark.parametrize("name", UNVARIED)
-def test_a_host_input_that_cannot_be_varied_forbids_ready(reports: dict[str, Report], name: str) -> None:
+@pytest.mark.parametrize("name", marked(UNVARIED, SLOW))
+def test_a_host_input_that_cannot_be_varied_forbids_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "inconclusive"
     assert probes_of(reports[name])["replay"]["unvaried_host"] == [UNVARIED[name]]
 
 
-def test_values_that_lead_to_no_number_accuse_nobody(reports: dict[str, Report]) -> None:
+def test_values_that_lead_to_no_number_accuse_nobody(reports: Reports) -> None:
     assert reports["share"]["verdict"] == "ready" and reports["share"]["findings"] == []
 
 
-@pytest.mark.parametrize("name", SOUND)
-def test_constants_on_the_device_are_varied(reports: dict[str, Report], name: str) -> None:
+@pytest.mark.parametrize("name", marked(SOUND, SLOW))
+def test_constants_on_the_device_are_varied(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "ready"
     assert probes_of(reports[name])["replay"]["varied"] > 0
 
 
-def test_python_numbers_in_the_arguments_are_named(reports: dict[str, Report]) -> None:
+def test_python_numbers_in_the_arguments_are_named(reports: Reports) -> None:
     limits = [(limit["kind"], limit["what"]) for limit in reports["guidance"]["limits"]]
     assert ("constant", "args[2]") in limits

@@ -14,22 +14,22 @@ from graphsafe.capture.child.session import opened
 from graphsafe.capture.parent.growth import growth_of
 from graphsafe.capture.shared.job import Channel, Job
 
-from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
+from .conftest import DEVICES, TARGETS, Prove, Report, Reports, marked, probes_of
 
 NAMES = ["sound", "leaking", "settling", "replaced", "dangling", "failing"]
+SLOW = ("settling", "dangling")
 
 
 @pytest.fixture(scope="module", params=DEVICES)
 def report(request: pytest.FixtureRequest, prove: Prove) -> Callable[[str], Report]:
-    found = prove([f"{TARGETS / 'long.py'}:{name}" for name in NAMES], request.param, replays=60)
-    return dict(zip(NAMES, found, strict=True)).__getitem__
+    return Reports(prove, f"{TARGETS / 'long.py'}:", request.param, NAMES, SLOW, replays=60).__getitem__
 
 
 def growth(report: Report) -> dict[str, Any]:
     return dict(probes_of(report)["memory"]["growth"])
 
 
-@pytest.mark.parametrize("name", ["sound", "settling"])
+@pytest.mark.parametrize("name", marked(["sound", "settling"], SLOW))
 def test_what_settles_does_not_leak(name: str, report: Callable[[str], Report]) -> None:
     found = report(name)
     assert found["verdict"] == "ready"
@@ -49,7 +49,7 @@ def test_a_refresh_that_keeps_memory_leaks(report: Callable[[str], Report]) -> N
     assert growth(found)["keeping"][0]["bytes"] == 4096
 
 
-@pytest.mark.parametrize("name", ["replaced", "dangling"])
+@pytest.mark.parametrize("name", marked(["replaced", "dangling"], SLOW))
 def test_a_tensor_that_is_replaced_late_makes_the_replays_after_it_wrong(
     name: str, report: Callable[[str], Report]
 ) -> None:

@@ -4,48 +4,49 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import DEVICES, ON_GPU, TARGETS, Prove, Report, codes_of, probes_of
+from .conftest import DEVICES, ON_GPU, TARGETS, Prove, Reports, codes_of, marked, probes_of
 
 STALE = ("pages_counted_by_step", "hooked", "worn_out", "guarded_upkeep")
 SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized", "proxied", "gathered")
+SLOW = ("hooked", "guarded_upkeep", "pages_counted_by_loop", "resized", "proxied", "gathered")
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
     names = (*STALE, *SOUND, "gathered_for_nothing")
-    found = prove([f"{TARGETS}/rounds.py:build_{name}" for name in names], request.param)
-    return dict(zip(names, found, strict=True))
+    return Reports(prove, f"{TARGETS}/rounds.py:build_", request.param, names, SLOW)
 
 
-@pytest.mark.parametrize("name", STALE)
-def test_a_round_that_only_eager_steps_reach_is_not_ready(reports: dict[str, Report], name: str) -> None:
+@pytest.mark.parametrize("name", marked(STALE, SLOW))
+def test_a_round_that_only_eager_steps_reach_is_not_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "not-ready"
     assert codes_of(reports[name], "error") == ["GS704"]
 
 
-def test_the_report_names_what_differs_in_which_round(reports: dict[str, Report]) -> None:
+def test_the_report_names_what_differs_in_which_round(reports: Reports) -> None:
     checks = probes_of(reports["pages_counted_by_step"])["replay"]["checks"]
     different = {check["name"]: check["replay"] for check in checks if check["result"] == "different"}
     assert different.keys() >= {"output in a later round", "state table in a later round"}
     assert all(round_ > 3 for round_ in different.values())
 
 
-def test_a_refresh_that_fails_only_after_replays_says_so(reports: dict[str, Report]) -> None:
+def test_a_refresh_that_fails_only_after_replays_says_so(reports: Reports) -> None:
     error = probes_of(reports["worn_out"])["replay"]["first_error"]
     assert error["message"].startswith("after replays refresh failed: IndexError")
 
 
-@pytest.mark.parametrize("name", SOUND)
-def test_a_refresh_that_acts_alike_after_replays_is_ready(reports: dict[str, Report], name: str) -> None:
+@pytest.mark.parametrize("name", marked(SOUND, SLOW))
+def test_a_refresh_that_acts_alike_after_replays_is_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "ready"
     assert (probes_of(reports[name])["replay"]["rounds"] or 0) >= 8
 
 
-def test_a_refresh_whose_values_change_no_result_is_inconclusive(reports: dict[str, Report]) -> None:
+def test_a_refresh_whose_values_change_no_result_is_inconclusive(reports: Reports) -> None:
     assert reports["gathered_for_nothing"]["verdict"] == "inconclusive"
     assert probes_of(reports["gathered_for_nothing"])["replay"]["varied"] == 0
 
 
+@pytest.mark.slow
 def test_without_a_refresh_there_are_no_rounds(prove: Prove) -> None:
     (report,) = prove([f"{TARGETS}/later.py:build_logged"], "sim:0")
     assert probes_of(report)["replay"]["rounds"] is None
@@ -57,6 +58,7 @@ def test_what_a_refresh_does_in_the_150th_round_counts(prove: Prove) -> None:
     assert probes_of(report)["replay"]["rounds"] == 256
 
 
+@pytest.mark.slow
 def test_refreshes_that_no_time_is_left_for_run_without_steps(prove: Prove) -> None:
     (report,) = prove([f"{TARGETS}/rounds.py:build_slow_with_late_scale"], "sim:0")
     assert (report["verdict"], codes_of(report, "error")) == ("not-ready", ["GS704"])

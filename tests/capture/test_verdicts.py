@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import DEVICES, TARGETS, Prove, Report, codes_of, probes_of
+from .conftest import DEVICES, TARGETS, Prove, Reports, codes_of, marked, probes_of
 
 EXPECTED = {
     # target: (verdict, codes of its errors)
@@ -54,16 +54,20 @@ EXPECTED = {
     "writes_its_input": ("ready", []),
     "fills_its_input": ("inconclusive", []),
 }
+SLOW = (
+    *("global_plan", "closure_plan", "class_plan", "plan_of_a_named_class", "plan_on_a_weight", "plan_on_a_function"),
+    *("plan_of_a_thread", "plan_in_a_queue", "plan_in_an_iterator", "plan_in_a_context", "plan_in_a_hook"),
+    *("zero_head", "recurrent", "unseeded", "memo_by_address", "sized_by_the_first_step", "stubborn", "momentum"),
+)
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
-    found = prove([f"{TARGETS / 'silent.py'}:{name}" for name in EXPECTED], request.param)
-    return dict(zip(EXPECTED, found, strict=True))
+def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
+    return Reports(prove, f"{TARGETS / 'silent.py'}:", request.param, EXPECTED, SLOW)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_the_verdict_is_true(name: str, reports: dict[str, Report]) -> None:
+@pytest.mark.parametrize("name", marked(EXPECTED, SLOW))
+def test_the_verdict_is_true(name: str, reports: Reports) -> None:
     verdict, codes = EXPECTED[name]
     assert reports[name]["verdict"] == verdict
     if codes is not None:
@@ -72,42 +76,42 @@ def test_the_verdict_is_true(name: str, reports: dict[str, Report]) -> None:
         assert codes_of(reports[name], "error")
 
 
-def test_every_finding_names_a_line_of_the_target(reports: dict[str, Report]) -> None:
-    for report in reports.values():
-        for finding in report["findings"]:
-            assert finding["location"]["path"].endswith("silent.py")
-            assert finding["why"] and finding["fix"] and finding["fingerprint"]
+@pytest.mark.parametrize("name", marked(EXPECTED, SLOW))
+def test_every_finding_names_a_line_of_the_target(name: str, reports: Reports) -> None:
+    for finding in reports[name]["findings"]:
+        assert finding["location"]["path"].endswith("silent.py")
+        assert finding["why"] and finding["fix"] and finding["fingerprint"]
 
 
-def test_a_warmed_plan_passes_capture_and_replay_and_fails_its_first_step(reports: dict[str, Report]) -> None:
+def test_a_warmed_plan_passes_capture_and_replay_and_fails_its_first_step(reports: Reports) -> None:
     probes = probes_of(reports["plan"])
     assert (probes["capture"]["status"], probes["replay"]["status"]) == ("pass", "pass")
     assert all(check["equal"] for check in probes["replay"]["checks"])
     assert probes["replay"]["first_step"] == "fail"
 
 
-def test_what_is_lazy_by_shape_alone_is_no_fault(reports: dict[str, Report]) -> None:
+def test_what_is_lazy_by_shape_alone_is_no_fault(reports: Reports) -> None:
     assert probes_of(reports["first_shape"])["replay"]["first_step"] in ("pass", "skipped")
     assert "GS701" not in codes_of(reports["first_shape"], "error", "warning")
 
 
-def test_random_numbers_of_replays_are_those_of_eager_steps(reports: dict[str, Report]) -> None:
+def test_random_numbers_of_replays_are_those_of_eager_steps(reports: Reports) -> None:
     assert probes_of(reports["dropout"])["replay"]["rng_law"] == "pass"
     assert probes_of(reports["device_counter"])["replay"]["rng_law"] == "skipped"
 
 
-def test_what_a_guard_keeps_out_of_captures_is_a_note(reports: dict[str, Report]) -> None:
+def test_what_a_guard_keeps_out_of_captures_is_a_note(reports: Reports) -> None:
     for name in ("bad_integers", "guarded_meter"):
         assert codes_of(reports[name], "error", "warning") == []
         assert "GS101" in codes_of(reports[name], "note")
 
 
-def test_inputs_that_could_not_be_varied_are_limits(reports: dict[str, Report]) -> None:
+def test_inputs_that_could_not_be_varied_are_limits(reports: Reports) -> None:
     limits = [(limit["kind"], limit["what"]) for limit in reports["infinite_inputs"]["limits"]]
     assert ("not-varied", "args[0]") in limits
 
 
-def test_a_failed_capture_says_its_first_error(reports: dict[str, Report]) -> None:
+def test_a_failed_capture_says_its_first_error(reports: Reports) -> None:
     error = probes_of(reports["private_generator"])["capture"]["first_error"]
     assert "generator" in error["message"]
     assert error["place"].endswith("silent.py:156")

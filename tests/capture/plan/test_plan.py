@@ -10,7 +10,7 @@ import pytest
 
 from graphsafe import cli
 
-from ..conftest import DEVICES, TARGETS, Answer, Prove, Report
+from ..conftest import DEVICES, TARGETS, Answer, Prove, Report, Reports
 
 pytestmark = pytest.mark.child
 
@@ -27,14 +27,14 @@ NAMES = [
     "fixed_inputs",
     "two_kinds",
 ]
+SLOW = ("other_way", "backward", "seldom", "fixed_inputs", "two_kinds")
 FILE = TARGETS / "planned.py"
 LINES = [line.strip() for line in FILE.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
-    found = prove([f"{FILE}:{name}" for name in NAMES], request.param, plan=True)
-    return dict(zip(NAMES, found, strict=True))
+def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
+    return Reports(prove, f"{FILE}:", request.param, NAMES, SLOW, plan=True)
 
 
 def breaks(report: Report) -> list[str]:
@@ -43,7 +43,7 @@ def breaks(report: Report) -> list[str]:
     return [LINES[place["line"] - 1] for place in places]
 
 
-def test_a_function_that_every_layer_calls_is_one_cut(reports: dict[str, Report]) -> None:
+def test_a_function_that_every_layer_calls_is_one_cut(reports: Reports) -> None:
     plan = reports["stack"]["plan"]
     assert reports["stack"]["verdict"] == "ready-with-breaks" and plan["verified"]
     assert breaks(reports["stack"]) == ["return torch.bincount(choice, minlength=4).float() / choice.numel()"] * 3
@@ -59,7 +59,8 @@ def test_a_function_that_every_layer_calls_is_one_cut(reports: dict[str, Report]
     assert plan["fixes"][0]["code"] == "GS201" and plan["fixes"][0]["coverage"] == 1.0
 
 
-def test_breaks_of_two_kinds_are_cut_together(reports: dict[str, Report]) -> None:
+@pytest.mark.slow
+def test_breaks_of_two_kinds_are_cut_together(reports: Reports) -> None:
     report = reports["two_kinds"]
     assert report["verdict"] == "ready-with-breaks" and report["plan"]["verified"]
     # Either line may begin the break, which holds both or follows a graph with the other.
@@ -67,13 +68,14 @@ def test_breaks_of_two_kinds_are_cut_together(reports: dict[str, Report]) -> Non
     assert {segment["kind"] for segment in report["plan"]["segments"]} == {"graph", "eager"}
 
 
-def test_a_growing_cache_is_an_eager_attention_between_two_graphs(reports: dict[str, Report]) -> None:
+def test_a_growing_cache_is_an_eager_attention_between_two_graphs(reports: Reports) -> None:
     assert reports["growing_cache"]["verdict"] == "ready-with-breaks"
     assert [segment["kind"] for segment in reports["growing_cache"]["plan"]["segments"]] == ["graph", "eager", "graph"]
     assert breaks(reports["growing_cache"]) == ["self.keys = torch.cat([self.keys, hidden])"]
 
 
-def test_a_branch_taken_the_other_way_is_part_of_the_break(reports: dict[str, Report]) -> None:
+@pytest.mark.slow
+def test_a_branch_taken_the_other_way_is_part_of_the_break(reports: Reports) -> None:
     plan = reports["other_way"]["plan"]
     assert plan["verified"]
     first, last = (segment["location"] for segment in plan["segments"] if segment["kind"] == "eager")
@@ -82,41 +84,44 @@ def test_a_branch_taken_the_other_way_is_part_of_the_break(reports: dict[str, Re
     assert lines[0] == "if positive:" and lines[-1].startswith("hidden = torch.sigmoid(")
 
 
-def test_where_nothing_can_be_captured_it_is_said(reports: dict[str, Report]) -> None:
+def test_where_nothing_can_be_captured_it_is_said(reports: Reports) -> None:
     report = reports["all_read"]
     assert (report["verdict"], report["plan"]["coverage"]) == ("not-ready", 0.0)
     assert report["plan"]["reason"] == "no graph saves more than it costs"  # the sum could be captured, alone
 
 
-def test_a_step_that_is_ready_is_one_graph(reports: dict[str, Report]) -> None:
+def test_a_step_that_is_ready_is_one_graph(reports: Reports) -> None:
     report = reports["ready"]
     assert (report["verdict"], report["plan"]["verified"], report["plan"]["coverage"]) == ("ready", True, 1.0)
     assert [segment["kind"] for segment in report["plan"]["segments"]] == ["graph"]
 
 
-def test_a_plan_that_does_not_give_what_eager_steps_give_is_not_verified(reports: dict[str, Report]) -> None:
+def test_a_plan_that_does_not_give_what_eager_steps_give_is_not_verified(reports: Reports) -> None:
     report = reports["restless"]
     assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
     assert "output[1]" in report["plan"]["reason"]
 
 
-def test_no_break_is_made_inside_of_backward_which_runs_on_other_threads(reports: dict[str, Report]) -> None:
+@pytest.mark.slow
+def test_no_break_is_made_inside_of_backward_which_runs_on_other_threads(reports: Reports) -> None:
     report = reports["backward"]
     assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
     # The forward is eager with the backward, and what is left, the optimizer, is too short for a graph.
     assert report["plan"]["coverage"] == 0.0
 
 
-def test_what_reads_a_counter_runs_eagerly_though_it_decided_the_same_each_time(reports: dict[str, Report]) -> None:
+@pytest.mark.slow
+def test_what_reads_a_counter_runs_eagerly_though_it_decided_the_same_each_time(reports: Reports) -> None:
     assert "if self.calls % 50 == 49:" in breaks(reports["seldom"])
 
 
-def test_what_was_not_put_to_the_test_is_not_verified(reports: dict[str, Report]) -> None:
+@pytest.mark.slow
+def test_what_was_not_put_to_the_test_is_not_verified(reports: Reports) -> None:
     report = reports["fixed_inputs"]
     assert report["verdict"] != "ready-with-breaks" and not (report["plan"] or {}).get("verified")
 
 
-def test_of_a_function_that_is_made_anew_the_call_is_cut_out(reports: dict[str, Report]) -> None:
+def test_of_a_function_that_is_made_anew_the_call_is_cut_out(reports: Reports) -> None:
     report = reports["made_anew"]
     assert report["plan"]["verified"]
     assert breaks(report) == ["hidden = scaled(hidden)"]
@@ -125,7 +130,7 @@ def test_of_a_function_that_is_made_anew_the_call_is_cut_out(reports: dict[str, 
 def test_the_terminal_shows_the_plan_at_eighty_columns(
     tmp_path: Path,
     command: Callable[..., Answer],
-    reports: dict[str, Report],
+    reports: Reports,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     answer = command(f"{FILE}:made_anew", "--device", "sim", "--plan")
@@ -150,6 +155,7 @@ def test_without_a_second_step_of_warm_up_nothing_is_planned(prove: Prove) -> No
     assert any(limit["kind"] == "plan" and "warm-up" in limit["why"] for limit in report["limits"])
 
 
+@pytest.mark.slow
 def test_work_on_another_device_is_cut_out(prove: Prove) -> None:
     (report,) = prove([f"{FILE}:pipeline"], "sim:1", plan=True)
     assert report["plan"]["verified"]
@@ -166,6 +172,7 @@ def test_backward_and_optimizer_are_captured_around_a_loss_that_is_read(prove: P
     assert breaks(report) == ["losses[:] = [loss.item()]"]
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_while_planning_is_said(prove: Prove) -> None:
     (report,) = prove([f"{FILE}:out_of_memory"], "sim:0", plan=True)
     assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
@@ -208,21 +215,27 @@ def step(layers, x):
 def test_a_target_that_accepts_breaks_is_planned_and_passes(tmp_path: Path, command: Callable[..., Answer]) -> None:
     (tmp_path / "graphsafe.toml").write_text(CONFIGURED)
     (tmp_path / "step.py").write_text(STEP)
-    every = command("--all")
-    assert every.code == 1 and every.report is not None
-    verdicts = [(report["verdict"], report["plan"] is not None) for report in every.report["reports"]]
-    assert verdicts == [("ready-with-breaks", True), ("not-ready", False)]
     mixed = command("mixed")
     assert mixed.code == 0 and mixed.report is not None and mixed.report["verdict"] == "ready-with-breaks"
-    # A configured target is meant by its name: its factory alone has none of its settings.
-    alone = command("step.py:build", "--device", "sim")
-    assert alone.code == 1 and alone.report is not None
-    assert (alone.report["verdict"], alone.report["plan"]) == ("not-ready", None)
     # Nothing is planned where the step is ready.
     (tmp_path / "step.py").write_text(STEP.replace(".item()", ""))
     ready = command("mixed")
     assert ready.code == 0 and ready.report is not None
     assert (ready.report["verdict"], ready.report["plan"]) == ("ready", None)
+
+
+@pytest.mark.slow
+def test_only_the_target_that_accepts_breaks_is_planned(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    (tmp_path / "graphsafe.toml").write_text(CONFIGURED)
+    (tmp_path / "step.py").write_text(STEP)
+    every = command("--all")
+    assert every.code == 1 and every.report is not None
+    verdicts = [(report["verdict"], report["plan"] is not None) for report in every.report["reports"]]
+    assert verdicts == [("ready-with-breaks", True), ("not-ready", False)]
+    # A configured target is meant by its name: its factory alone has none of its settings.
+    alone = command("step.py:build", "--device", "sim")
+    assert alone.code == 1 and alone.report is not None
+    assert (alone.report["verdict"], alone.report["plan"]) == ("not-ready", None)
 
 
 @pytest.mark.slow
