@@ -63,6 +63,7 @@ def test_every_target_is_answered_and_named_in_a_summary(capsys: pytest.CaptureF
     assert max(timing["children"].values()) <= timing["seconds"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals")
 def test_ctrl_c_ends_all_targets_and_reports_each(capsys: pytest.CaptureFixture[str]) -> None:
     configure(one=f"{BAD}:step_hangs", two=f"{BAD}:step_hangs", three=f"{BAD}:step_hangs", four=f"{FORMS}:with_args")

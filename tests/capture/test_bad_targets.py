@@ -108,11 +108,13 @@ def test_an_error_shows_the_calls_that_led_to_it(command: Callable[..., Answer])
     assert len(answer.err.splitlines()) == 1 and "KeyError: 'missing'" in answer.err
 
 
+@pytest.mark.slow
 def test_a_target_that_patches_python_is_answered_like_any_other(command: Callable[..., Answer]) -> None:
     answer = command(f"{BAD}:patches_python", "--device", "sim")
     assert answer.code == 0, answer.out
 
 
+@pytest.mark.slow
 def test_a_target_that_removes_the_working_directory_has_its_report(
     tmp_path: Path, command: Callable[..., Answer]
 ) -> None:
@@ -210,7 +212,9 @@ def test_a_process_that_dies_in_the_capture_is_not_ready(device: str, prove: Pro
     assert wrote["verdict"] == "ready"
 
 
-@pytest.mark.parametrize("asked", ["cuda:9", *([] if GPUS else ["cuda", "all"])])
+@pytest.mark.parametrize(
+    "asked", ["cuda:9", *([] if GPUS else [pytest.param(one, marks=pytest.mark.slow) for one in ("cuda", "all")])]
+)
 def test_a_device_that_is_absent_is_never_simulated(asked: str, command: Callable[..., Answer]) -> None:
     answer = command(f"{TARGETS / 'forms.py'}:with_args", "--device", asked)
     assert answer.code == 2
@@ -218,6 +222,7 @@ def test_a_device_that_is_absent_is_never_simulated(asked: str, command: Callabl
     assert answer.report is not None and answer.report["devices"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="process groups")
 def test_what_a_target_leaves_running_is_ended(command: Callable[..., Answer]) -> None:
     answer = command(f"{BAD}:leaves_a_child", "--device", "sim")
@@ -243,7 +248,7 @@ def test_no_process_and_no_folder_is_left(tmp_path: Path, command: Callable[...,
 
 @pytest.mark.skipif(sys.platform != "linux", reason="process groups")
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_run_ends_and_leaves_its_report_only(
     device: str, number: signal.Signals, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def test_a_launch_choice_for_another_length_is_a_note_with_the_length_behind_it(
     assert (found.data["event"], found.data["frozen_ms"]) == ("long", None)
 
 
+@pytest.mark.slow
 def test_memory_that_an_event_frees_is_lost_though_its_successor_has_the_same_values() -> None:
     report = graphsafe.capture(f"{TARGETS}:stale_with_equal_values", device="sim")
     assert report.verdict == "not-ready"
@@ -55,7 +56,9 @@ def test_an_event_that_fails_leaves_the_verdict_open_and_says_why() -> None:
     assert ["the event 'fail' failed: ZeroDivisionError" in limit.why for limit in report.limits] == [True]
 
 
-@pytest.mark.parametrize(("name", "event"), [("second", "add"), ("adopted_later", "announce")])
+@pytest.mark.parametrize(
+    ("name", "event"), [("second", "add"), pytest.param("adopted_later", "announce", marks=pytest.mark.slow)]
+)
 def test_an_event_that_acts_the_second_time_or_some_rounds_later_is_named(name: str, event: str) -> None:
     report = graphsafe.capture(f"{TARGETS}:{name}", device="sim")
     assert report.verdict == "not-ready"
@@ -64,5 +67,6 @@ def test_an_event_that_acts_the_second_time_or_some_rounds_later_is_named(name: 
     ]
 
 
+@pytest.mark.slow
 def test_what_an_event_announces_may_be_copied_in_place() -> None:
     assert graphsafe.capture(f"{TARGETS}:adopted_later_in_place", device="sim").verdict == "ready"

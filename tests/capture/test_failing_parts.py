@@ -37,7 +37,10 @@ def test_the_headline_names_what_failed(tmp_path: Path, command: Callable[..., A
     assert {"output after sound": "equal"}.items() <= {one["name"]: one["result"] for one in checks}.items()
 
 
-@pytest.mark.parametrize(("name", "verdict"), [("event_in_capture", "inconclusive"), ("not_ready", "not-ready")])
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [("event_in_capture", "inconclusive"), pytest.param("not_ready", "not-ready", marks=pytest.mark.slow)],
+)
 def test_what_may_fail_under_capture_only_is_no_wrong_request(name: str, verdict: str, prove: Prove) -> None:
     (report,) = prove([f"{FILE}:{name}"], "sim:0")
     assert report["verdict"] == verdict

@@ -98,7 +98,15 @@ def test_a_file_is_imported_once_for_all_its_targets(tmp_path: Path, imports: Pa
     assert imports.read_text().splitlines() == ["steps"]
 
 
-@pytest.mark.parametrize("does", NOT_SHARED)
+@pytest.mark.parametrize(
+    "does",
+    [
+        pytest.param(
+            does, marks=pytest.mark.slow if any(one in does for one in ("torch.rand", "fork", "cuda.graph")) else ()
+        )
+        for does in NOT_SHARED
+    ],
+)
 def test_what_a_fork_would_change_is_not_shared(
     does: str, tmp_path: Path, imports: Path, servers: SharedServers
 ) -> None:
@@ -113,9 +121,9 @@ def test_what_a_fork_would_change_is_not_shared(
     ("factory", "times"),
     [
         ("import library.late\n    return", 1),
-        ("'Text.'\n    import library.late\n    return", 1),
+        pytest.param("'Text.'\n    import library.late\n    return", 1, marks=pytest.mark.slow),
         ("return helper(device)\n\n\ndef helper(device):\n    import library.late\n    return", 1),
-        ("print()\n    import library.late\n    return", 2),
+        pytest.param("print()\n    import library.late\n    return", 2, marks=pytest.mark.slow),
         ("return helper(str(device))\n\n\ndef helper(device):\n    import library.late\n    return", 2),
     ],
 )

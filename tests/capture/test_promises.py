@@ -49,8 +49,13 @@ def test_a_process_whose_capture_failed_runs_the_step_no_more(prove: Prove, devi
     assert spoiled
 
 
-def test_two_captures_of_a_step_write_the_same_report_but_for_times(prove: Prove) -> None:
-    targets = [f"{TARGETS / 'silent.py'}:{name}" for name in ("rebound", "unjoined", "class_plan")]
+@pytest.mark.parametrize(
+    "names",
+    [["rebound"], pytest.param(["rebound", "unjoined", "class_plan"], marks=pytest.mark.slow)],
+    ids=" ".join,
+)
+def test_two_captures_of_a_step_write_the_same_report_but_for_times(names: list[str], prove: Prove) -> None:
+    targets = [f"{TARGETS / 'silent.py'}:{name}" for name in names]
     first, second = (prove(targets, "sim:0") for _ in range(2))
     for report in (*first, *second):
         del report["created"], report["devices"][0]["probes"]["timing"]

@@ -128,6 +128,7 @@ def test_the_method_is_asked_with_the_configuration_that_the_builder_holds(prove
     assert report["support"]["declared"]["where"].endswith(f"declaring.py:{line_of('asked')}")
 
 
+@pytest.mark.slow
 def test_a_limit_that_raises_refutes_nothing_and_does_not_end_the_other_buckets(prove: Prove) -> None:
     report = proven(prove, "sim:0", "limited", (3, 1, 2))
     assert [bucket["verdict"] for bucket in report["devices"][0]["buckets"]] == ["inconclusive", "ready", "ready"]

@@ -59,6 +59,7 @@ def test_a_file_may_be_called_like_a_module_of_python(tmp_path: Path, command: C
     assert command("models/json.py:build", "--device", "sim").code == 0
 
 
+@pytest.mark.slow
 def test_configured_targets_are_proven_by_one_command(tmp_path: Path, command: Callable[..., Answer]) -> None:
     (tmp_path / "step.py").write_text((TARGETS / "forms.py").read_text())
     (tmp_path / "graphsafe.toml").write_text(
