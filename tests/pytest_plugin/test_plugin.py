@@ -230,6 +230,33 @@ def test_a_factory_that_cannot_be_run_fails_and_leaves_the_lock_alone(pytester: 
         result.stdout.fnmatch_lines(["*this machine has *"])
 
 
+def test_a_factory_is_proven_and_compared_with_its_entry_in_the_lock(pytester: pytest.Pytester) -> None:
+    text = """
+        import pytest, torch
+
+        class TestDecode:
+            @pytest.mark.graphsafe(ready=True)
+            def build(self, device):
+                return (lambda x: x * 2), (torch.ones(4, device=device),)
+        """
+    pytester.makepyfile(test_model=text)
+    pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update").assert_outcomes(passed=1)
+    lock = pytester.path / "graphsafe.lock"
+    head, mark, entry = lock.read_text().partition("[[target.")
+    lock.write_text(head + mark + entry + mark + entry.replace("::build", "::build_gone"))
+    pytester.makepyfile(test_model=text.replace("x * 2)", "x * 2 + 1)"))
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "build: 1 ? 2 kernel nodes",
+            "graphsafe.lock: test_model.py::TestDecode::build_gone is no longer a test, *",
+            "FAILED test_model.py::TestDecode::build - *",
+        ]
+    )
+
+
+@pytest.mark.slow
 def test_what_a_factory_compares_with_the_lock(pytester: pytest.Pytester) -> None:
     text = """
         import pytest, torch
@@ -254,6 +281,7 @@ def test_what_a_factory_compares_with_the_lock(pytester: pytest.Pytester) -> Non
     result.stdout.fnmatch_lines(["build_ready: 1 ? 2 kernel nodes"])
 
 
+@pytest.mark.slow
 def test_entries_of_renamed_and_removed_factories_are_said_and_can_be_removed(pytester: pytest.Pytester) -> None:
     text = """
         import pytest, torch
@@ -323,6 +351,7 @@ def test_an_unknown_argument_of_the_mark_is_one_line(pytester: pytest.Pytester) 
     assert "capture()" not in result.stdout.str() and len(result.outlines) < 20
 
 
+@pytest.mark.slow
 def test_a_factory_in_a_class_is_a_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_model="""
