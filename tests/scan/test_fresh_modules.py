@@ -51,6 +51,7 @@ NOISY: dict[str, set[str]] = {
     "fresh11": set(),
 }
 "Folder -> its sound modules that have a finding."
+QUICK = ("fresh", "fresh11")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,9 @@ class Scanned:
     "Module or package -> its findings above note, each scanned as a project of its own."
 
 
-@pytest.fixture(scope="module", params=list(FOUND))
+@pytest.fixture(
+    scope="module", params=[one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in FOUND]
+)
 def scanned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scanned:
     folder = Path(__file__).parent / request.param
     labels = json.loads((folder / "labels.json").read_text(encoding="utf-8"))

@@ -21,6 +21,8 @@ import graphsafe
 pytestmark = pytest.mark.child  # hundreds of scans
 
 NAMED = Path(__file__).parent / "named"
+QUICK = ("s2.txt", "s4.txt", "s8.txt", "s11.txt", "s13.txt")
+"All groups of rules, and programs without a hazard."
 _LABEL = re.compile(r"\s*#!(\S+)\s*$")
 
 
@@ -71,7 +73,13 @@ def scanned(program: Program, folder: Path) -> tuple[list[str], list[str]]:
     return sorted(found), sorted(noise)
 
 
-@pytest.mark.parametrize("file", sorted(path.name for path in NAMED.glob("*.txt")))
+@pytest.mark.parametrize(
+    "file",
+    [
+        path.name if path.name in QUICK else pytest.param(path.name, marks=pytest.mark.slow)
+        for path in sorted(NAMED.glob("*.txt"))
+    ],
+)
 def test_no_hazard_is_lost_and_no_false_finding_is_new(file: str, tmp_path: Path) -> None:
     now = json.loads((NAMED / "now.json").read_text(encoding="utf-8"))
     for program in programs((NAMED / file).read_text(encoding="utf-8")):
