@@ -47,7 +47,10 @@ def test_a_target_that_changes_its_process_is_named(monkeypatch: pytest.MonkeyPa
     assert [name for name in os.listdir("/dev/shm") if name.startswith(segments)] == []
 
 
-@pytest.mark.parametrize("name", ["pipe", "endless", "words", "nested", "no_table"])
+@pytest.mark.parametrize(
+    "name",
+    ["endless", "nested", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pipe", "words", "no_table"))],
+)
 def test_a_target_that_replaces_its_answers_is_inconclusive(name: str, tmp_path: Path) -> None:
     file = TARGETS / "replaces_answers.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

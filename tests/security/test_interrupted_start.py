@@ -55,8 +55,15 @@ LATER = ["graphsafe.capture.request", "graphsafe.capture.parent.ranks.launched"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals cannot be held there")
-@pytest.mark.parametrize("name", [*IMPORTED, *LATER])
-@pytest.mark.parametrize("output", [(), ("-o", "own.json")], ids=["default", "-o"])
+@pytest.mark.parametrize(
+    ("name", "output"),
+    [
+        *((name, ()) for name in (*IMPORTED, *LATER)),
+        ("graphsafe.cli", ("-o", "own.json")),
+        *(pytest.param(name, ("-o", "own.json"), marks=pytest.mark.slow) for name in (*IMPORTED[1:], *LATER)),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "".join(one[:1]) or "default",
+)
 def test_an_interrupt_while_capture_is_imported_gives_its_report(
     tmp_path: Path, name: str, output: tuple[str, ...]
 ) -> None:
