@@ -45,17 +45,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.child
 def test_the_gate_fails_on_what_got_worse_and_on_that_only(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("graphsafe.toml").write_text(CONFIG)
-    assert main(["capture", "--all", "--update-lock", "--format", "concise"]) == 2
-    assert "gone could not be run, and has no entry" in capsys.readouterr().err
+    assert main(["capture", "--all", "--update-lock", "--format", "concise"]) == 0
     lock = Path("graphsafe.lock").read_text()
-    assert lock.count("[[target.decode]]") == 2 and "target.gone" not in lock
-    assert main(["capture", "--all", "--locked", "--format", "concise"]) == 2
-    err = capsys.readouterr().err
-    assert "gone: could not be run, so it is not compared" in err and "not in the lock" not in err
-    assert "2 entries compared, 0 regressions\n" in err
+    assert lock.count("[[target.decode]]") == 2
+    capsys.readouterr()
 
-    Path("graphsafe.toml").write_text(CONFIG.partition("[targets.gone]")[0])
     Path("steps.py").write_text(READS)
     assert main(["capture", "--all", "--locked", "--format", "concise"]) == 1
     err = capsys.readouterr().err
@@ -66,6 +60,23 @@ def test_the_gate_fails_on_what_got_worse_and_on_that_only(capsys: pytest.Captur
     assert "decode, batch 1" not in err
     assert Path("graphsafe.lock").read_text() == lock
 
+
+@pytest.mark.child
+@pytest.mark.slow
+def test_the_gate_passes_what_is_locked_and_what_could_not_be_run(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("graphsafe.toml").write_text(CONFIG)
+    assert main(["capture", "--all", "--update-lock", "--format", "concise"]) == 2
+    assert "gone could not be run, and has no entry" in capsys.readouterr().err
+    lock = Path("graphsafe.lock").read_text()
+    assert lock.count("[[target.decode]]") == 2 and "target.gone" not in lock
+    assert main(["capture", "--all", "--locked", "--format", "concise"]) == 2
+    err = capsys.readouterr().err
+    assert "gone: could not be run, so it is not compared" in err and "not in the lock" not in err
+    assert "2 entries compared, 0 regressions\n" in err
+    assert Path("graphsafe.lock").read_text() == lock
+
+    Path("graphsafe.toml").write_text(CONFIG.partition("[targets.gone]")[0])
+    Path("steps.py").write_text(READS)
     # Once it is locked as it is, it passes: it is not ready, and has not become worse.
     assert main(["capture", "--all", "--update-lock", "--format", "concise"]) == 1
     assert main(["capture", "--all", "--locked", "--format", "concise"]) == 0
