@@ -142,6 +142,7 @@ def test_a_reason_that_a_comment_cannot_say_is_refused(project: Project, reason:
 
 
 @pytest.mark.child
+@pytest.mark.slow
 def test_the_bad_cases_of_all_rules_are_clean_afterwards(project: Project) -> None:
     folder = project.file.parent
     sources: dict[Path, str] = {}

@@ -48,6 +48,7 @@ def test_twine_finds_nothing_to_complain_about(wheel: Path, sdist: Path) -> None
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.slow
 def test_the_sdist_builds_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -82,6 +83,7 @@ def test_torch_is_only_an_extra(wheel: Path) -> None:
     assert {"capture", "test", "docs"} <= set(fields.get_all("Provides-Extra", []))
 
 
+@pytest.mark.slow
 def test_installed_from_an_index_it_works_without_the_checkout_and_without_torch(index: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv")
     scripts = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin")

@@ -1,4 +1,7 @@
-"""The commit hooks, run by the `pre-commit` program on a small repository."""
+"""The commit hooks, run by the `pre-commit` program on a small repository, which installs graphsafe for them.
+
+Tests of docs/ci.md run the same hooks with a graphsafe that is there, and are quicker.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 CHECKOUT = Path(__file__).parents[1]
 SCRIPTS = Path(sys.executable).parent

@@ -73,6 +73,7 @@ def test_capture_confirms_what_scan_predicts_of_the_model(tmp_path: Path) -> Non
     assert {f["status"] for f in told["findings"] if f["level"] != "note"} == {"confirmed"}
 
 
+@pytest.mark.slow
 def test_the_engine_serves() -> None:
     pytest.importorskip("torch")
     served = """
