@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 import re
@@ -180,6 +181,16 @@ for name in ("forbid", "allow", "watch", "ledger"):
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_capture_without_torch_says_what_to_install(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *more: None if name == "torch" else found(name, *more))
+    assert cli.main(["capture", "hot.py:build"]) == 2
+    err = capsys.readouterr().err
+    assert "graphsafe[capture]" in err and err.count("\n") == 1
 
 
 def test_a_merge_needs_reports(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,8 @@ def test_the_gate_fails_on_what_got_worse_and_on_that_only(capsys: pytest.Captur
     assert main(["capture", "--all", "--update-lock", "--format", "concise"]) == 0
     lock = Path("graphsafe.lock").read_text()
     assert lock.count("[[target.decode]]") == 2
-    capsys.readouterr()
+    assert main(["capture", "--all", "--locked", "--format", "concise"]) == 0
+    assert "2 entries compared, 0 regressions\n" in capsys.readouterr().err
 
     Path("steps.py").write_text(READS)
     assert main(["capture", "--all", "--locked", "--format", "concise"]) == 1

@@ -239,18 +239,22 @@ def test_a_factory_is_proven_and_compared_with_its_entry_in_the_lock(pytester: p
             def build(self, device):
                 return (lambda x: x * 2), (torch.ones(4, device=device),)
         """
-    pytester.makepyfile(test_model=text)
-    pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update").assert_outcomes(passed=1)
+    gone = '[[target."test_model.py::build_gone"]]\ndevice = "sim:0"\nverdict = "ready"\nnodes = {}\n'
     lock = pytester.path / "graphsafe.lock"
-    head, mark, entry = lock.read_text().partition("[[target.")
-    lock.write_text(head + mark + entry + mark + entry.replace("::build", "::build_gone"))
+    lock.write_text(f"version = 1\n{gone}")
+    pytester.makepyfile(test_model=text)
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["graphsafe.lock: test_model.py::build_gone is no longer a test, *entry is removed"])
+    assert lock.read_text().count("[[target.") == 1 and "TestDecode::build" in lock.read_text()
+    lock.write_text(f"{lock.read_text()}\n{gone}")
     pytester.makepyfile(test_model=text.replace("x * 2)", "x * 2 + 1)"))
     result = pytester.runpytest_subprocess("--graphsafe-device=sim")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
             "build: 1 ? 2 kernel nodes",
-            "graphsafe.lock: test_model.py::TestDecode::build_gone is no longer a test, *",
+            "graphsafe.lock: test_model.py::build_gone is no longer a test, so nothing is compared *",
             "FAILED test_model.py::TestDecode::build - *",
         ]
     )
