@@ -187,7 +187,7 @@ def test_every_block_of_the_page_is_run_here() -> None:
     assert sorted(block(word).text for word in words) == sorted(one.text for one in blocks())
 
 
-@pytest.mark.parametrize("word", ["upload-artifact", "uses: ./graphsafe"])
+@pytest.mark.parametrize("word", [pytest.param("upload-artifact", marks=pytest.mark.slow), "uses: ./graphsafe"])
 def test_github(word: str, job: Job) -> None:
     summary = job.folder.parent / "summary.md"
     job.environment["GITHUB_STEP_SUMMARY"] = str(summary)

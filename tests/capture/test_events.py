@@ -50,6 +50,7 @@ def test_memory_that_an_event_frees_is_lost_though_its_successor_has_the_same_va
     assert found == [("GS712", "Engine.reload_the_same", "after `reload`, `scale` is at another address")]
 
 
+@pytest.mark.slow
 def test_an_event_that_fails_leaves_the_verdict_open_and_says_why() -> None:
     report = graphsafe.capture(f"{TARGETS}:failing", device="sim")
     assert report.verdict == "inconclusive" and report.findings == ()

@@ -7,7 +7,7 @@ import pytest
 from .conftest import DEVICES, TARGETS, Prove, Reports, marked
 
 SOUND, UNSOUND = ("adagrad", "unread"), ("adagrad_decay", "late", "branch", "shown")
-SLOW = ("unread", "late", "shown")
+SLOW = ("unread", "adagrad_decay", "late", "shown")
 
 
 @pytest.fixture(scope="module", params=DEVICES)

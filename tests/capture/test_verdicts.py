@@ -58,6 +58,7 @@ SLOW = (
     *("global_plan", "closure_plan", "class_plan", "plan_of_a_named_class", "plan_on_a_weight", "plan_on_a_function"),
     *("plan_of_a_thread", "plan_in_a_queue", "plan_in_an_iterator", "plan_in_a_context", "plan_in_a_hook"),
     *("zero_head", "recurrent", "unseeded", "memo_by_address", "sized_by_the_first_step", "stubborn", "momentum"),
+    *("made_in_inference_mode", "constant_inputs", "ring_of_buffers", "unstable", "escape"),
 )
 
 

@@ -79,7 +79,7 @@ def test_an_ignore_file_that_is_too_long_is_followed_up_to_a_line() -> None:
         "return f{}(lambda: x), f{}(x)",
         "return f{}([lambda: x]), f{}((x, lambda: x))",
         "return f{}(partial(max, x)), f{}(partial(min, x))",
-        "return f{}((x,)), f{}([x]), f{n}({{'k': x}}), f{n}(lambda: x)",
+        pytest.param("return f{}((x,)), f{}([x]), f{n}({{'k': x}}), f{n}(lambda: x)", marks=pytest.mark.slow),
         "return f{}((1, *x[:6])), f{}((*x[1:], 2)), f{n}([x[1], x[0], 3]), f{n}((4, *x[:6])), f{n}((*x[1:6], 5))",
         "return f{}(Box(x)), f{}([Box(x), x])",
     ],
