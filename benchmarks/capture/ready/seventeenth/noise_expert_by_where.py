@@ -1,0 +1,30 @@
+"""A video denoiser with experts for high and low noise: sound, a device timestep selects between both experts."""
+import torch
+
+import graphsafe
+
+
+class NoiseExperts:
+    def __init__(self, device, dim=6, boundary=0.475):
+        self.low = torch.nn.Linear(dim, dim).to(device)
+        self.high = torch.nn.Linear(dim, dim).to(device)
+        self.boundary = boundary
+        self.timestep = torch.ones((), device=device)
+
+    def set_timestep(self, value):
+        self.timestep.fill_(value)
+
+    @torch.no_grad()
+    def __call__(self, latent):
+        velocity = torch.where(self.timestep >= self.boundary, self.high(latent), self.low(latent))
+        return latent - 0.05 * velocity
+
+
+def build(device, dim=6):
+    experts = NoiseExperts(device, dim)
+
+    def refresh(args, kwargs, k):
+        args[0].mul_(0.97).add_(0.1 * torch.randn(4, dim).to(device))
+        experts.set_timestep(1.0 - (k % 40) / 40)
+
+    return graphsafe.Step(experts, (torch.randn(4, dim, device=device),), refresh=refresh)
