@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,7 +24,8 @@ from graphsafe.scan.linting.lint import Linter
 from graphsafe.scan.reading_pool import read_shared
 from graphsafe.scan.roots.candidate_files import Candidates, find_candidates, root_patterns
 from graphsafe.scan.roots.hot_roots import HotnessRules
-from graphsafe.scan.sources.find import OUTSIDE, Complaint, python_files
+from graphsafe.scan.sources.documents import MAX_DOCUMENTS, Documents
+from graphsafe.scan.sources.find import OUTSIDE, Complaint, documents, python_files
 from graphsafe.scan.symbols.index_pool import MAX_READERS, build_indexes, process_count
 from graphsafe.scan.symbols.project_files import Files, outermost_package
 from graphsafe.scan.unmatched_settings import stray_marks, unmatched_settings
@@ -138,7 +140,8 @@ def _files(
     given = list(filter(can_be_named, _given(paths, config, project, complain)))
     for path in _absolute(paths):  # a link that the user named is followed, so it is not reported as a limit
         left_out.pop(Limit("outside-link", from_here(str(path)), OUTSIDE), None)
-    return Files(sorted({*project, *given}), {str(path): data for path, data in buffers.items()}), sorted(given)
+    contents = {str(path): data for path, data in buffers.items()}
+    return Files(sorted({*project, *given}), contents, _documents(paths, config)), sorted(given)
 
 
 def _given(paths: Iterable[Path], config: Config, project: Iterable[Path], complain: Complaint) -> list[Path]:
@@ -184,6 +187,15 @@ def _project_files(paths: Iterable[Path], config: Config, complain: Complaint) -
         else:
             found += sorted(file for file in folder.glob("*.py") if os.path.isfile(file))
     return found
+
+
+def _documents(paths: Sequence[Path], config: Config) -> Documents | None:
+    """Return the documents of the project or, without a project, of the given folders. Return None if there are none,
+    or too many."""
+    folders = [config.root] if _is_project(config) else [path for path in paths if path.is_dir()]
+    every = chain.from_iterable(documents(folder.resolve(), config.exclude) for folder in folders)
+    found = [*islice(every, MAX_DOCUMENTS + 1)]
+    return Documents(map(str, _absolute(found))) if 0 < len(found) <= MAX_DOCUMENTS else None
 
 
 def _is_project(config: Config) -> bool:

@@ -56,11 +56,16 @@ class ScanCache:
         """`wanted` are the files to report on. Without a `folder`, nothing is read from a cache and nothing is kept."""
         self._rows = _rows(folder, complain) if folder is not None else None
         self._files = files
-        self._read = Contents(files.names if self._rows is not None else ())
-        self._keys = {path: _index_key(path, *files.names[path], text) for path, text in self._read.digests.items()}
+        self._paths = (*files.names, *(files.documents.paths if files.documents is not None else ()))
+        self._read = Contents(self._paths if self._rows is not None else ())
+        digests = self._read.digests
+        self._keys = {
+            path: _index_key(path, *files.names[path], digests[path]) for path in digests if path in files.names
+        }
         """Path -> the key of the file's index. The key includes the module's name, which changes when a package appears
         or disappears."""
-        self._key = _report_key(wanted, config, confidence, rulebook, self._keys.values())
+        others = [(path, content) for path, content in digests.items() if path not in files.names]
+        self._key = _report_key(wanted, config, confidence, rulebook, (*self._keys.values(), *map(repr, others)))
         self._known: set[str] = set()
 
     def report(self) -> Report | None:
@@ -86,7 +91,7 @@ class ScanCache:
         `checked` are files that are known to be legal Python but have no index.
         """
         files, keys = self._files, self._keys
-        if self._rows is None or not keys or not self._read.hold(files.names):
+        if self._rows is None or not keys or not self._read.hold(self._paths):
             return
         made = {path: index for path, index in files.indexes.items() if path in keys and path not in self._known}
         indexes = (
@@ -141,12 +146,12 @@ def _index_key(path: str, module: str, is_package: bool, content: str) -> str:
 
 
 def _report_key(
-    wanted: Sequence[str], config: Config, confidence: Confidence, rulebook: Rulebook, indexes: Iterable[str]
+    wanted: Sequence[str], config: Config, confidence: Confidence, rulebook: Rulebook, contents: Iterable[str]
 ) -> str:
     """Return the key of a report, a digest of everything that the report depends on. The working directory is part of
     it, since paths are shown relative to it."""
     ops = [digest(file.read_bytes()) for file in sorted((rulebook.home / "ops").glob("*.json"))]
-    parts = (list(wanted), repr(config), confidence, rulebook.digest, ops, os.getcwd(), sorted(indexes))
+    parts = (list(wanted), repr(config), confidence, rulebook.digest, ops, os.getcwd(), sorted(contents))
     return digest(repr(parts).encode("utf-8", "surrogateescape"))
 
 

@@ -23,6 +23,7 @@ from graphsafe.scan.linting import declared_support
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.linting.regions import Regions
 from graphsafe.scan.linting.selection import Selection
+from graphsafe.scan.linting.unnamed import Namings, UnnamedCode
 from graphsafe.scan.roots.candidate_files import Candidates
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Source, Unreadable
@@ -86,8 +87,11 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
+        unnamed = self._unnamed(calls)
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(place.ref))
+            if place.path in wanted and event.confidence != "possible" and unnamed.holds(place.ref):
+                event = replace(event, confidence="possible")
             self._match(place, event, wanted, found, hazards)
         for place, event in declared_support.events(self._project, calls, hazards, told):
             self._match(place, event, wanted, found, hazards)
@@ -172,6 +176,13 @@ class Linter:
             yield place, event
         yield from ((change.place, change.event) for change in seen_by_graphs.events(record.state, regions))
         yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
+
+    def _unnamed(self, calls: CallGraph) -> UnnamedCode:
+        """Return the code that nothing names. A library's code is named by its users, so only applications have any."""
+        files = self._project.files
+        if not self._candidates.is_application or files.documents is None:
+            return UnnamedCode({}, calls, None)
+        return UnnamedCode(self._record.roots, calls, Namings(files, files.documents))
 
     def _is_compiled(self, ref: str) -> bool:
         """Return whether a function runs under torch.compile, by its decorators, its class or the configuration."""

@@ -79,6 +79,8 @@ class Candidates:
     applied: frozenset[str]
     """Of the `public` files, those in packages with scripts of the project that train or run. The scripts call the
     functions that steps need."""
+    is_application: bool
+    "Whether scripts of the project train or run its code."
     beside_steps: frozenset[str]
     "Files of packages that contain tests, evaluations or the preparation of data."
     with_graphs: frozenset[str]
@@ -153,7 +155,8 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     if not config.targets:
         others = (package for package in packages if package and package not in capturing)
         public = frozenset(path for package in others for path in _using_torch(files, package, packages[package]))
-    applied = frozenset(_applied(packages, files, public))
+    scripts = [*_scripts(files)]
+    applied = frozenset(_applied(packages, files, public, scripts))
     names = step_names(_taking_steps(packages, files))
     loopers = [f"{name}(".encode() for name in sorted(all_loopers(files))]
     found: list[str] = []
@@ -173,7 +176,9 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     chooses_device = any(True for _ in _with(packages, files, may_choose_device))
     has_one_device = any(True for _ in _with(packages, files, lambda data: ONE_A_PROCESS.search(data) is not None))
     paths = (*found, TARGETS) if config.targets else tuple(found)
-    return Candidates(paths, public, applied, beside, with_graphs, chooses_device, has_one_device, scope, names)
+    return Candidates(
+        paths, public, applied, bool(scripts), beside, with_graphs, chooses_device, has_one_device, scope, names
+    )
 
 
 def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
@@ -246,12 +251,18 @@ def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[s
     return (path for path in paths if not _is_outside(path, package) and b"torch" in (files.data(path) or b""))
 
 
-def _applied(packages: Mapping[str, Sequence[str]], files: Files, public: Set[str]) -> Iterator[str]:
+def _scripts(files: Files) -> Iterator[str]:
+    top = os.path.commonpath(files.names) if files.names else ""
+    return (path for path in files.names if _is_script(os.path.relpath(path, top), files.data(path) or b""))
+
+
+def _applied(
+    packages: Mapping[str, Sequence[str]], files: Files, public: Set[str], scripts: Sequence[str]
+) -> Iterator[str]:
     """Yield the files of packages that a script of the project uses or contains."""
     if not public:
         return
     top = os.path.commonpath(files.names)
-    scripts = [path for path in files.names if _is_script(os.path.relpath(path, top), files.data(path) or b"")]
     for package, paths in packages.items():
         # A script above the package may name the folders to it: `from src.engine import Engine`.
         around, name = Path(os.path.relpath(Path(package).parent, top)).parts, Path(package).name

@@ -63,6 +63,7 @@ MEASURING = re.compile(r"(^|[._])metrics?$")
 BY_LIBRARY = "a method that a base calls in every step, around graphs"
 "The reason for hooks of trainers and environments."
 COLD_PATHS = "cold-paths names it"
+MARKED_HOT = "marked hot"
 HOT_PATH = "named in hot-paths"
 HOT_PATH_AROUND = "named in hot-paths, around graphs"
 COLD_ENDINGS = ("weight_loader", "_load_weights")
@@ -160,7 +161,7 @@ class HotnessRules:
     def hot_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
         """Return the mark or setting by which a function runs in every step, or None."""
         if facts.mark == "hot":
-            return "marked hot"
+            return MARKED_HOT
         named = [
             pattern.region
             for pattern in self._config.hot_paths

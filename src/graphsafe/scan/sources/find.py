@@ -1,4 +1,4 @@
-"""The Python files of a project, each once, without ignored and excluded files."""
+"""The files of a project, each once, without ignored and excluded files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ ALWAYS_SKIPPED = frozenset(
         ".ipynb_checkpoints site-packages"
     ).split()
 )
+DOCUMENTS = tuple(
+    ".yaml .yml .json .toml .cfg .ini .gin .jsonnet .sh .bash .bat .ps1 .md .rst .txt .ipynb .html".split()
+)
+"Suffixes of configurations, scripts and documents, which may name code."
 OUTSIDE = "points outside the project; not read"
 "The reason for the limit `outside-link`."
 Complaint = Callable[[str, str, str], None]
@@ -43,18 +47,30 @@ def python_files(
     A link is followed if it leads to a path below `top` or `root`. `complain` is called for everything left out that a
     user may miss: a link that leads elsewhere, or an unreadable folder or ignore file.
     """
+    return _files(top, exclude, root or top, (".py",), complain)
+
+
+def documents(top: Path, exclude: Sequence[str] = ()) -> Iterator[Path]:
+    """Yield the configurations, scripts and documents under `top`, as `python_files` does, but without complaints."""
+    return _files(top, exclude, top, DOCUMENTS, lambda kind, what, why: None)
+
+
+def _files(
+    top: Path, exclude: Sequence[str], root: Path, suffixes: tuple[str, ...], complain: Complaint
+) -> Iterator[Path]:
     ignores = _outer_ignores(top, complain)
     if exclude:
-        ignores = [*ignores, *_excludes(exclude, (root or top).resolve(), top.resolve())]
-    inside = tuple(dict.fromkeys((top.resolve(), (root or top).resolve())))
-    return _Walk(inside, complain).files(top, ignores)
+        ignores = [*ignores, *_excludes(exclude, root.resolve(), top.resolve())]
+    inside = tuple(dict.fromkeys((top.resolve(), root.resolve())))
+    return _Walk(inside, suffixes, complain).files(top, ignores)
 
 
 class _Walk:
     """One walk down a tree of folders. It uses no recursion, because a path may have two thousand folders."""
 
-    def __init__(self, inside: tuple[Path, ...], complain: Complaint) -> None:
+    def __init__(self, inside: tuple[Path, ...], suffixes: tuple[str, ...], complain: Complaint) -> None:
         self._inside = inside
+        self._suffixes = suffixes
         self._complain = complain
         self._seen: set[tuple[int, int]] = set()
 
@@ -91,7 +107,7 @@ class _Walk:
             path = folder / entry.name
             try:
                 is_folder = entry.is_dir()
-                is_file = not is_folder and entry.name.endswith(".py") and entry.is_file()
+                is_file = not is_folder and entry.name.endswith(self._suffixes) and entry.is_file()
             except OSError:
                 continue
             if is_folder:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from graphsafe.config import is_project_root
+from graphsafe.scan.sources.documents import Documents
 from graphsafe.scan.sources.source import Source, Unreadable, parse_source, read, read_bytes
 from graphsafe.scan.symbols.blocks import statements_by_line
 from graphsafe.scan.symbols.index import FileIndex, build_index
@@ -38,9 +39,16 @@ _NO_TREE: _Tree = 0, {}
 
 
 class Files:
-    def __init__(self, paths: Iterable[Path], buffers: Mapping[str, bytes] = MappingProxyType({})) -> None:
-        """`buffers` are unsaved contents of files in an editor."""
+    def __init__(
+        self,
+        paths: Iterable[Path],
+        buffers: Mapping[str, bytes] = MappingProxyType({}),
+        documents: Documents | None = None,
+    ) -> None:
+        """`buffers` are unsaved contents of files in an editor. `documents` are None if they are not known: outside of
+        a project, or if there are too many."""
         self._buffers = buffers
+        self.documents = documents
         self.problems: dict[str, Unreadable] = {}
         self.indexes: dict[str, FileIndex | None] = {}
         names: dict[str, tuple[str, bool]] = {}

@@ -37,19 +37,35 @@ def _is_off(frame: Frame, test: ast.expr) -> bool:
 
 def _is_given(frame: Frame, name: str) -> bool:
     """Return whether the project gives a flag any value except None, False and 0, or names it in a string, as the
-    options of a command line do."""
+    options of a command line do. Configurations, scripts and documents count too."""
     files = frame.project.files
     words = name.encode(), name.replace("_", "-").encode()
-    return files.table(f"gives {name}", lambda: files.any_contains(_gives(name), *words))
+
+    def is_given() -> bool:
+        if files.any_contains(_gives(name), *words):
+            return True
+        return files.documents is not None and files.documents.any_contains(_sets(name), words)
+
+    return files.table(f"gives {name}", is_given)
 
 
 def _gives(name: str) -> re.Pattern[bytes]:
-    """Return a pattern for the places that give a flag such a value or name it in a string."""
+    """Return a pattern for the code that gives a flag such a value or names it in a string."""
     spelled = re.escape(name).replace("_", "[-_]")
     given = (
-        # A copy of the same attribute gives no new value: `benchmark=first.benchmark`, `self.noise = noise`.
-        rf"(?<![\w.]){name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|[\w.]+\.{name}\b))"
+        # A copy of the same name gives no new value: `benchmark=first.benchmark`, `self.noise = noise`.
+        rf"(?<![\w.]){name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
         rf"|\.{name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
         rf"""|(?:--|["']){spelled}["'\s=]"""
     )
     return re.compile(given.encode(), re.M)
+
+
+def _sets(name: str) -> re.Pattern[bytes]:
+    """Return a pattern for the texts that set a flag: `name: true`, `"name": 0.1`, `model.name=1`, `--name`. A
+    reference to the same name sets nothing: `name: ${name}`, `name: !ref <name>`."""
+    spelled = re.escape(name).replace("_", "[-_]")
+    off = r"(?:null|~|none|false|0(?:\.0*)?)\s*(?:[,}#\n\r]|$)"
+    same = rf"(?:!ref\s*<|\$\{{(?:\w+\.)*){spelled}[>}}]"
+    text = rf"""--{spelled}\b(?!["']?[ =]+{off})|(?<![\w-]){spelled}\b["'`]*\s*[:=]\s*(?!\s|{off}|{same})"""
+    return re.compile(text.encode(), re.M | re.I)

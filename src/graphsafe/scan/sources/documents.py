@@ -1,0 +1,41 @@
+"""The texts of a project that may name its code without being Python: configurations, scripts and documents."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+
+from graphsafe.files import saved
+
+MAX_BYTES = 1_000_000
+"The largest document that is searched. Larger ones are data: vocabularies, tables of measurements."
+
+
+MAX_DOCUMENTS = 10_000
+
+
+class Documents:
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.paths = tuple(filter(_is_small, paths))
+        self._contents: dict[str, bytes] = {}
+
+    def any_contains(self, pattern: re.Pattern[bytes], words: Iterable[bytes]) -> bool:
+        """Return whether a document has a match of a pattern. Each match must contain one of the words: searching for
+        words is much faster. Documents that cannot be read have no match."""
+        return any(
+            any(word in data for word in words) and pattern.search(data) is not None
+            for data in map(self._data, self.paths)
+        )
+
+    def _data(self, path: str) -> bytes:
+        if path not in self._contents:
+            self._contents[path] = saved(path, MAX_BYTES) or b""
+        return self._contents[path]
+
+
+def _is_small(path: str) -> bool:
+    with suppress(OSError):
+        return os.stat(path).st_size <= MAX_BYTES
+    return False
