@@ -1170,6 +1170,7 @@ def test_who_searches_hyperparameters_takes_no_step(tmp_path: Path, library: str
         ("", "self.noise", []),
         ("Trainer(noise=0.0)", "self.noise > 0 and x.dim() > 1", []),
         ("Trainer(noise=0.1)", "self.noise > 0", ["GS101"]),
+        ("Trainer(noise=noise)", "self.noise > 0", []),
         ("add_argument('--noise')", "self.noise > 0", ["GS101"]),
         ("", "self.noise == 0", ["GS101"]),
     ],
@@ -1200,6 +1201,43 @@ class Head(torch.nn.Module):
     assert [code for code, *_ in found(tmp_path)] == codes
     possible = scan_paths([tmp_path], Config(root=tmp_path), confidence="possible").findings
     assert "GS101" in {one.code for one in possible}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "codes"),
+    [
+        ("base.yaml", "head:\n  noise: 0.1\n", ["GS101"]),
+        ("base.json", '{"noise": 0.1}', ["GS101"]),
+        ("run.sh", "python train.py head.noise=0.1\n", ["GS101"]),
+        ("run.sh", "python train.py --noise 0.1\n", ["GS101"]),
+        ("base.yaml", "head:\n  noise: 0.0\n  use_noise: 1\n", []),
+        ("base.yaml", "noise: ${head.noise}\nnoise: !ref <noise>\n", []),
+        ("run.sh", "python train.py --noise 0\n", []),
+        ("README.md", "Without `noise` it is faster.\n", []),
+    ],
+)
+def test_a_configuration_or_a_command_turns_a_flag_on(tmp_path: Path, name: str, text: str, codes: list[str]) -> None:
+    source = """\
+import torch
+
+
+class Head(torch.nn.Module):
+    def __init__(self, noise: float = 0.0):
+        super().__init__()
+        self.noise = noise
+
+    def forward(self, x):
+        if self.noise > 0:
+            x = x * x.max().item()
+        return x
+
+
+HEAD = Head()
+"""
+    packaged(tmp_path, source)
+    (tmp_path / "train.py").write_text("from losses.hard import HEAD\n\nif __name__ == '__main__':\n    HEAD.train()\n")
+    (tmp_path / name).write_text(text)
+    assert [code for code, *_ in found(tmp_path)] == codes
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,10 @@ def _documents(paths: Sequence[Path], config: Config) -> Documents | None:
     folders = [config.root] if _is_project(config) else [path for path in paths if path.is_dir()]
     every = chain.from_iterable(documents(folder.resolve(), config.exclude) for folder in folders)
     found = [*islice(every, MAX_DOCUMENTS + 1)]
-    return Documents(map(str, _absolute(found))) if 0 < len(found) <= MAX_DOCUMENTS else None
+    if len(found) > MAX_DOCUMENTS:
+        return None
+    small = Documents(map(str, _absolute(found)))
+    return small if small.paths else None
 
 
 def _is_project(config: Config) -> bool:

@@ -141,7 +141,8 @@ class ComparedRounds:
 
     number: int = 0
     varied: int = 0
-    "The number of rounds, of those that begin with the same state, whose eager outputs differ from the first round's."
+    """The number of rounds whose eager outputs differ from the first round's by the work of the refresh. Rounds that
+    begin with the state of the round before do not count if steps change state."""
     is_faithful: bool = False
     "Whether each round began with all that the refresh had done before."
     checks: tuple[Check, ...] = ()

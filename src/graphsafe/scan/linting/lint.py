@@ -23,7 +23,7 @@ from graphsafe.scan.linting import declared_support
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.linting.regions import Regions
 from graphsafe.scan.linting.selection import Selection
-from graphsafe.scan.linting.unnamed import Namings, UnnamedCode
+from graphsafe.scan.linting.unnamed import UnnamedCode
 from graphsafe.scan.roots.candidate_files import Candidates
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Source, Unreadable
@@ -40,6 +40,7 @@ _ONLY_IN_GRAPHS = frozenset(
 "Events that are faults only inside a graph."
 _AROUND_GRAPHS = frozenset("input-rebound output-kept refilled host-refilled read-early given-early".split())
 "Events that are faults in the code around a graph."
+_UNNAMED = ", which nothing in the project names"
 LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
 "Matches the line number in the name of a lambda, counted in the surrounding function."
 
@@ -71,6 +72,8 @@ class Linter:
         self._sites: dict[Edge, CallSite] = {}
         self._texts: dict[tuple[str, int], str] = {}
         "Path as shown, and line -> the source code of the line, for each finding."
+        self._unnamed: set[str] = set()
+        "Functions to which only code leads that nothing in the project names."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
         """Path -> first line, last line and code of each match that is not reported. Such a match is too uncertain, or
         in a region that is not selected."""
@@ -87,11 +90,15 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
-        unnamed = self._unnamed(calls)
+        unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls)
+        # A library's users name its code; an application's own scripts do.
+        is_application = self._candidates.is_application
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(place.ref))
-            if place.path in wanted and event.confidence != "possible" and unnamed.holds(place.ref):
+            is_asked = is_application and place.path in wanted and self._is_above_note(event)
+            if is_asked and unnamed.holds(place.ref):
                 event = replace(event, confidence="possible")
+                self._unnamed.add(place.ref)
             self._match(place, event, wanted, found, hazards)
         for place, event in declared_support.events(self._project, calls, hazards, told):
             self._match(place, event, wanted, found, hazards)
@@ -177,12 +184,12 @@ class Linter:
         yield from ((change.place, change.event) for change in seen_by_graphs.events(record.state, regions))
         yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
 
-    def _unnamed(self, calls: CallGraph) -> UnnamedCode:
-        """Return the code that nothing names. A library's code is named by its users, so only applications have any."""
-        files = self._project.files
-        if not self._candidates.is_application or files.documents is None:
-            return UnnamedCode({}, calls, None)
-        return UnnamedCode(self._record.roots, calls, Namings(files, files.documents))
+    def _is_above_note(self, event: Event) -> bool:
+        """Return whether an event certainly or likely breaks a rule, as a warning or an error."""
+        if event.confidence == "possible" or event.guard is not None:
+            return False
+        matches = self._rulebook.matching(event.kind, event.how)
+        return any(rule.level_of(event.level or match.level) != "note" for rule, match in matches)
 
     def _is_compiled(self, ref: str) -> bool:
         """Return whether a function runs under torch.compile, by its decorators, its class or the configuration."""
@@ -228,7 +235,7 @@ class Linter:
         chain = chains.get(ref, ())
         root = chain[0].caller if chain else ref
         if root in self._record.roots:
-            data["root"] = self._record.roots[root]
+            data["root"] = self._record.roots[root] + (_UNNAMED if ref in self._unnamed else "")
         line, column, end_line, end_column = event.span
         source = self._project.files.source(place.path)
         shown = self.display(place.path)

@@ -63,7 +63,6 @@ MEASURING = re.compile(r"(^|[._])metrics?$")
 BY_LIBRARY = "a method that a base calls in every step, around graphs"
 "The reason for hooks of trainers and environments."
 COLD_PATHS = "cold-paths names it"
-MARKED_HOT = "marked hot"
 HOT_PATH = "named in hot-paths"
 HOT_PATH_AROUND = "named in hot-paths, around graphs"
 COLD_ENDINGS = ("weight_loader", "_load_weights")
@@ -161,7 +160,7 @@ class HotnessRules:
     def hot_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
         """Return the mark or setting by which a function runs in every step, or None."""
         if facts.mark == "hot":
-            return MARKED_HOT
+            return "marked hot"
         named = [
             pattern.region
             for pattern in self._config.hot_paths

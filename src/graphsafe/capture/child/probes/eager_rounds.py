@@ -73,6 +73,8 @@ class Rounds:
 
     put_back: Sequence[str]
     "State that steps change in place, and integers that the refresh changes. It is put back before each round."
+    steps_write: bool = True
+    "Whether steps change state or inputs in place on the device, so that state is not what the refresh alone made it."
     is_faithful: bool = False
     "Whether putting state back undoes nothing that the refresh did, so that each round shows all that it did before."
     steps: Sequence[StepResult] = ()
@@ -193,6 +195,7 @@ def run(job: Job, channel: Channel) -> None:
         inputs = inputs_of_rounds(session, kept)
         rounds.steps, rounds.is_whole = _rounds(session, inputs, kept.refresh)
         rounds.is_faithful = not kept.is_refreshed
+        rounds.steps_write = bool(written) or any(step.written for step in (*reference.steps, *rounds.steps))
         # Several ranks would have to agree before each refresh.
         if rounds.is_whole and len(rounds.steps) < MOST_ROUNDS and session.ranks.size == 1:
             rounds.skipped, rounds.last = _skipping(session, inputs)

@@ -80,7 +80,11 @@ class _Compared:
             goes = rounds.is_whole and can_compare_continued(self._session, self._reference) and not self._differs
             if goes and wait_for_file(self._session, GOING_ON, EAGER_ROUNDS):
                 steps = load_values(self._session.channel.folder / GOING_ON)
+                before = self._result.number
                 self._compare(steps, inputs_of_continued_rounds(kept))
+                if not rounds.steps_write and not varied:
+                    # These rounds differ by the work of the refresh alone.
+                    self._result = replace(self._result, varied=_varied(steps[: self._result.number - before]))
         except TargetError as error:
             failure = Error(f"after replays {error.line}", frames=error_frames(error.__cause__))
             self._result = replace(self._result, error=failure)
@@ -135,7 +139,7 @@ class _Compared:
 
 def _varied(steps: Sequence[StepResult]) -> int:
     """Return the number of steps whose outputs differ from those of the first step."""
-    found = [step.outputs for step in steps]
+    found = [step.outputs for step in steps] or [{}]
     return sum(any(not difference(one.get(name), value).equal for name, value in found[0].items()) for one in found[1:])
 
 

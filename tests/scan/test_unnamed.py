@@ -1,0 +1,116 @@
+"""Code of an application that nothing names: its findings are only possible."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+LOSS = """
+import torch
+from torch import nn
+
+class Loss(nn.Module):
+    def forward(self, x):
+        return x[x > 0].sum()
+"""
+TRAIN = "import torch\n\nif __name__ == '__main__':\n    print('trains')\n"
+README = "# A project\n"
+
+
+def confidences(folder: Path, files: Mapping[str, str]) -> dict[str, str]:
+    """Return the confidence of each finding in models/loss.py of a project with these files, by function."""
+    for name, text in {"models/loss.py": LOSS, "train.py": TRAIN, "README.md": README, **files}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+    report = scan_paths([folder], Config(root=folder), confidence="possible")
+    found = [one for one in report.findings if one.location.path.endswith("loss.py") and one.code == "GS202"]
+    return {one.location.function or "": one.confidence for one in found}
+
+
+NOTHING: dict[str, dict[str, str]] = {
+    "nothing": {},
+    "an import": {"models/__init__.py": "", "train.py": f"from models.loss import Loss\n{TRAIN}"},
+    "a test": {"tests/test_loss.py": "from models.loss import Loss\ndef test_loss():\n    Loss()\n"},
+    "a comment": {"train.py": f"# Loss() is slower\n{TRAIN}"},
+    "a longer name": {"README.md": "FocalLoss and Loss-free balancing\n"},
+    "code that is itself unnamed": {"models/more.py": "from .loss import Loss\ndef made():\n    return Loss()\n"},
+    "a circle": {
+        "models/loss.py": LOSS + "\ndef made():\n    return Loss()\n",
+        "models/more.py": "from .loss import made\nclass Loss:\n    def build(self):\n        return made()\n",
+    },
+}
+NAMED: dict[str, dict[str, str]] = {
+    "a call in a script": {"train.py": "from models.loss import Loss\n\nif __name__ == '__main__':\n    Loss()\n"},
+    "another name for it": {
+        "train.py": "from models.loss import Loss as Criterion\n\nif __name__ == '__main__':\n    Criterion()\n"
+    },
+    "code that is named": {
+        "models/more.py": "from .loss import Loss\ndef made():\n    return Loss()\n",
+        "train.py": "from models.more import made\n\nif __name__ == '__main__':\n    made()\n",
+    },
+    "an export": {"models/__init__.py": "from .loss import Loss\n"},
+    "a list of exports": {"models/loss.py": LOSS + "\n__all__ = ['Loss']\n"},
+    "a table": {"models/loss.py": LOSS + "\nLOSSES = {'hard': Loss}\n"},
+    "a configuration": {"configs/base.yaml": "loss:\n  _target_: models.loss.Loss\n"},
+    "a script of the shell": {"run.sh": "python train.py --loss Loss\n"},
+    "a document": {"README.md": "Use `Loss` for hard examples.\n"},
+    "the name in a registry": {
+        "models/loss.py": LOSS.replace("class Loss", "@LOSSES.register('hard-loss')\nclass Loss"),
+        "configs/base.json": '{"loss": "hard-loss"}\n',
+    },
+    "a document that is too large to be searched": {"README.md": README * 100_000},
+    "a project without scripts": {"train.py": "print('trains')\n"},
+}
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_code_that_nothing_names_has_only_possible_findings(tmp_path: Path, case: str) -> None:
+    found = confidences(tmp_path, NOTHING[case])
+    assert found["Loss.forward"] == "possible"
+
+
+def test_the_reason_is_said(tmp_path: Path) -> None:
+    confidences(tmp_path, {})
+    findings = scan_paths([tmp_path], Config(root=tmp_path), confidence="possible").findings
+    assert {one.data["root"] for one in findings} == {"forward of a torch module, which nothing in the project names"}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_named_code_keeps_its_findings(tmp_path: Path, case: str) -> None:
+    assert confidences(tmp_path, NAMED[case])["Loss.forward"] == "likely"
+
+
+def test_a_base_is_used_through_its_subclasses(tmp_path: Path) -> None:
+    files = {
+        "models/more.py": "from .loss import Loss\nclass Hard(Loss):\n    pass\n",
+        "train.py": "from models.more import Hard\n\nif __name__ == '__main__':\n    Hard()\n",
+    }
+    assert confidences(tmp_path, files)["Loss.forward"] == "likely"
+
+
+def test_a_mark_names_code(tmp_path: Path) -> None:
+    files = {"models/loss.py": LOSS.replace("forward(self, x):", "forward(self, x):  # graphsafe: hot")}
+    assert confidences(tmp_path, files)["Loss.forward"] == "likely"
+
+
+def test_a_changed_document_is_noticed_by_the_cache(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    confidences(project, {})
+    readme = project / "README.md"
+
+    def hidden() -> int:
+        report = scan_paths([project], Config(root=project), cache=tmp_path / "cache")
+        assert report.reach is not None
+        return report.reach.hidden
+
+    before = hidden()
+    assert before and hidden() == before
+    readme.write_text("Use `Loss`.\n", encoding="utf-8")
+    assert hidden() < before
