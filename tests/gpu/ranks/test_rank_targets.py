@@ -1,6 +1,7 @@
 """What capture says of targets in two ranks; labels.yaml says what is true.
 
-On the simulated device each takes some seconds, so there only those made by torch.distributed are asked about.
+On the simulated device each takes some seconds, so there only those made by torch.distributed are asked about, and one
+whose ranks do not run the same Python code.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LABELS: Mapping[str, tuple[str, list[str]]] = {
     for verdict, names in yaml.safe_load((HERE / "labels.yaml").read_text(encoding="utf-8")).items()
     for name, words in names.items()
 }
-FEW = ("tensor_parallel", "fully_sharded")
+FEW = ("tensor_parallel", "fully_sharded", "counts_on_rank_one")
 needs_gpus = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")]
 
 

@@ -57,7 +57,8 @@ class StepEvents:
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        decides_later = observe(session).changes_host or session.subject.refresh is not None
+        # All ranks run equally many further steps, or one would wait for the others in a collective.
+        decides_later = session.ranks.any(observe(session).changes_host or session.subject.refresh is not None)
         channel.send(held_by_step(session))
         if session.device.evidence == "predicted":
             channel.send(traced_step(session))
