@@ -41,6 +41,20 @@ def read_regular(path: str | Path, most: int) -> bytes:
         os.close(descriptor)
 
 
+def beginning(path: str | Path, most: int = 200) -> bytes:
+    """Return the first bytes of a regular file; nothing if it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.read(descriptor, most) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
 def saved(path: str | Path, most: int) -> bytes | None:
     """Return the content of a regular file of at most `most` bytes, or None if it cannot be read."""
     try:

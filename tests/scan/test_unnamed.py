@@ -38,6 +38,7 @@ NOTHING: dict[str, dict[str, str]] = {
     "nothing": {},
     "an import": {"models/__init__.py": "", "train.py": f"from models.loss import Loss\n{TRAIN}"},
     "a test": {"tests/test_loss.py": "from models.loss import Loss\ndef test_loss():\n    Loss()\n"},
+    "a report of graphsafe": {"old.json": '{"schema": "graphsafe/report/1", "findings": ["Loss.forward"]}'},
     "a comment": {"train.py": f"# Loss() is slower\n{TRAIN}"},
     "a longer name": {"README.md": "FocalLoss and Loss-free balancing\n"},
     "code that is itself unnamed": {"models/more.py": "from .loss import Loss\ndef made():\n    return Loss()\n"},
@@ -114,3 +115,11 @@ def test_a_changed_document_is_noticed_by_the_cache(tmp_path: Path) -> None:
     assert before and hidden() == before
     readme.write_text("Use `Loss`.\n", encoding="utf-8")
     assert hidden() < before
+
+
+def test_many_names_on_one_line_end(tmp_path: Path) -> None:
+    """Each search takes time that grows with the file, not with its square."""
+    hostile = "from a import (\n" * 20_000 + "x = '" + "Loss " * 100_000 + "'\n"
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "more.py").write_text(f"def made():\n    {hostile}", encoding="utf-8")
+    assert confidences(tmp_path, {"models/loss.py": LOSS + "\n@registry(" + "'x', " * 50_000 + ")\ndef f(): ...\n"})

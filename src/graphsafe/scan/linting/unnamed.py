@@ -24,15 +24,23 @@ from graphsafe.scan.symbols.project_files import Files
 
 Definition = tuple[str, str]
 "The path of a file, and the name of a function or class at its top."
-_NOBODY = "", ""
+_NOBODY: Definition = "", ""
+"Stands for the end of a search."
 _TOP_LINE = re.compile(rb"^(?:(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|(@)|[^\s#)\]}])", re.M)
 "Matches the beginning of a statement at the top of a file: a definition, a decorator, or any other statement."
+_REST = rb"(?:[^\n\\]|\\\n)*"
 _IMPORT = re.compile(
-    rb"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]*(?:\([^)]*\)|(?:[^\n\\]|\\\n)*)|import[ \t](?:[^\n\\]|\\\n)*)", re.M
+    rb"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]*(?:\([^)]{0,10000}\)|%s)|import[ \t]%s)" % (_REST, _REST), re.M
 )
+"Matches an import, also over several lines."
 _EXPORTS = re.compile(rb"^__all__\b[^\n]*?=[ \t]*(?:[\[(][^\])]*)?", re.M)
+"Matches a list of exports, up to its end."
 _IN_TESTS = re.compile(r"(^|/)((unit_?)?tests?|testing)/|(^|/)(test_\w+|\w+_test|conftest)\.\w+$")
 _STRING = re.compile(rb"""["']([\w./-]+)["']""")
+_MOST_STRINGS = 8
+"Number of strings in the decorators of a definition that may be its names in registries."
+_MOST_BEFORE = 500
+"Number of bytes before a name that are searched for the beginning of a comment."
 _NAMED_ELSEWHERE = (ENTRY_POINT, AROUND_GRAPHS, BY_LIBRARY, OPERATOR, ENTRY)
 "Reasons for roots that a library or an engine calls by a known name, or that are entered in a table."
 
@@ -103,7 +111,8 @@ class Namings:
             word = waiting.pop()
             for match in _whole((word,)).finditer(data):
                 at = match.start()
-                line = data[data.rfind(b"\n", 0, at) + 1 : at]
+                before = max(0, at - _MOST_BEFORE)
+                line = data[max(data.rfind(b"\n", before, at) + 1, before) : at]
                 if b"#" in line and b'"' not in line and b"'" not in line:
                     continue  # a comment
                 if _within(at, layout.exports):
@@ -147,7 +156,7 @@ class Namings:
                 first = number
                 while first and names[first - 1] == b"@":
                     first -= 1
-                yield from _STRING.findall(data[layout.starts[first] : layout.starts[number]])
+                yield from _STRING.findall(data[layout.starts[first] : layout.starts[number]])[:_MOST_STRINGS]
 
     def _nearest_first(self, path: str) -> Iterator[str]:
         """Yield all files that count, beginning with those in the same folder: most definitions are used there."""
@@ -161,7 +170,8 @@ def _whole(words: Iterable[bytes]) -> re.Pattern[bytes]:
 
 
 def _within(at: int, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(first <= at < end for first, end in spans)
+    number = bisect_right(spans, at, key=lambda span: span[0]) - 1
+    return number >= 0 and at < spans[number][1]
 
 
 class UnnamedCode:

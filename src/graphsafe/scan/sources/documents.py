@@ -7,18 +7,19 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 
-from graphsafe.files import saved
+from graphsafe.files import beginning, saved
 
 MAX_BYTES = 1_000_000
 "The largest document that is searched. Larger ones are data: vocabularies, tables of measurements."
-
-
 MAX_DOCUMENTS = 10_000
+"With more of them, most are data as well, and none is searched."
+_OWN = b'"graphsafe/'
+"Begins the name of the schema in graphsafe's own reports."
 
 
 class Documents:
     def __init__(self, paths: Iterable[str]) -> None:
-        self.paths = tuple(filter(_is_small, paths))
+        self.paths = tuple(filter(_is_document, paths))
         self._contents: dict[str, bytes] = {}
 
     def any_contains(self, pattern: re.Pattern[bytes], words: Iterable[bytes]) -> bool:
@@ -35,7 +36,10 @@ class Documents:
         return self._contents[path]
 
 
-def _is_small(path: str) -> bool:
+def _is_document(path: str) -> bool:
+    """Return whether a file is small enough, and no report of graphsafe: such a report names code, and changes with
+    each scan that writes it."""
     with suppress(OSError):
-        return os.stat(path).st_size <= MAX_BYTES
+        if os.stat(path).st_size <= MAX_BYTES:
+            return not path.endswith(".json") or _OWN not in beginning(path)
     return False

@@ -16,9 +16,7 @@ ALWAYS_SKIPPED = frozenset(
         ".ipynb_checkpoints site-packages"
     ).split()
 )
-DOCUMENTS = tuple(
-    ".yaml .yml .json .toml .cfg .ini .gin .jsonnet .sh .bash .bat .ps1 .md .rst .txt .ipynb .html".split()
-)
+DOCUMENTS = tuple(".yaml .yml .json .toml .cfg .ini .gin .jsonnet .sh .bash .bat .ps1 .md .rst .txt .ipynb".split())
 "Suffixes of configurations, scripts and documents, which may name code."
 OUTSIDE = "points outside the project; not read"
 "The reason for the limit `outside-link`."
