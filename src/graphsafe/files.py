@@ -11,6 +11,7 @@ import shutil
 import stat
 import sys
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 MAX_HANDWRITTEN = 4_000_000
@@ -23,7 +24,26 @@ CHUNK = 65_536
 
 def read_regular(path: str | Path, most: int) -> bytes:
     """Return the content of a regular file of at most `most` bytes. Raises OSError, whose `strerror` says what is
-    wrong.
+    wrong."""
+    with _opened(path) as (descriptor, size):
+        if size > most:
+            raise OSError(errno.EFBIG, f"larger than {most // 1_000_000} MB", str(path))
+        # Read until the end of the file. For most files, one read is enough.
+        return b"".join(iter(lambda: os.read(descriptor, max(size + 1, CHUNK)), b""))
+
+
+def beginning(path: str | Path, most: int = 200) -> bytes:
+    """Return the first bytes of a regular file; nothing if it cannot be read."""
+    try:
+        with _opened(path) as (descriptor, _):
+            return os.read(descriptor, most)
+    except (OSError, ValueError):
+        return b""
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path) -> Iterator[tuple[int, int]]:
+    """Open a regular file, and give its descriptor and its size in bytes. Raises OSError.
 
     Reading a FIFO could block forever, and a device may have no end. The file is opened without blocking and checked
     after that, so that it cannot be replaced in between.
@@ -33,24 +53,7 @@ def read_regular(path: str | Path, most: int) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if status.st_size > most:
-            raise OSError(errno.EFBIG, f"larger than {most // 1_000_000} MB", str(path))
-        # Read until the end of the file. For most files, one read is enough.
-        return b"".join(iter(lambda: os.read(descriptor, max(status.st_size + 1, CHUNK)), b""))
-    finally:
-        os.close(descriptor)
-
-
-def beginning(path: str | Path, most: int = 200) -> bytes:
-    """Return the first bytes of a regular file; nothing if it cannot be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    except (OSError, ValueError):
-        return b""
-    try:
-        return os.read(descriptor, most) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    except OSError:
-        return b""
+        yield descriptor, status.st_size
     finally:
         os.close(descriptor)
 

@@ -90,13 +90,12 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
-        unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls)
-        # A library's users name its code; an application's own scripts do.
-        is_application = self._candidates.is_application
+        # The users of a library name its code. The code of an application is named by its own scripts.
+        documents = self._project.files.documents if self._candidates.is_application else None
+        unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls, documents)
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(place.ref))
-            is_asked = is_application and place.path in wanted and self._is_above_note(event)
-            if is_asked and unnamed.holds(place.ref):
+            if place.path in wanted and self._is_above_note(event) and unnamed.holds(place.ref):
                 event = replace(event, confidence="possible")
                 self._unnamed.add(place.ref)
             self._match(place, event, wanted, found, hazards)

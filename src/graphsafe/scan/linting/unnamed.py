@@ -4,6 +4,8 @@ A definition is a function or class at the top of a file. Imports alone do not c
 exports what it imports. Tests do not count, because they are no steps. If a definition is named only by definitions
 that are themselves unnamed, it is unnamed too. Names are compared as text, so two definitions with the same name count
 as one.
+
+The search works on text: only files that may hold a root have an index, and a definition may be named in any other.
 """
 
 from __future__ import annotations
@@ -177,19 +179,24 @@ def _within(at: int, spans: Sequence[tuple[int, int]]) -> bool:
 class UnnamedCode:
     """The functions to which only unnamed definitions lead."""
 
-    def __init__(self, project: Project, paths: HotnessRules, roots: Mapping[str, str], calls: CallGraph) -> None:
-        """`roots` gives the reason for each root."""
+    def __init__(
+        self,
+        project: Project,
+        paths: HotnessRules,
+        roots: Mapping[str, str],
+        calls: CallGraph,
+        documents: Documents | None,
+    ) -> None:
+        """`roots` gives the reason for each root. Without documents, nothing is known to be unnamed."""
         self._project = project
         self._paths = paths
         self._roots = roots
         self._calls = calls
-        documents = project.files.documents
         self._namings = Namings(project.files, documents) if documents is not None else None
         self._known: dict[str, bool] = {}
 
     def holds(self, ref: str) -> bool:
-        """Return whether every root that leads to a function is in an unnamed definition. Without documents, nothing is
-        known to be unnamed."""
+        """Return whether every root that leads to a function is in an unnamed definition."""
         if self._namings is None:
             return False
         if ref not in self._known:

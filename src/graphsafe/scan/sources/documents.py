@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from graphsafe.files import beginning, saved
@@ -22,18 +22,21 @@ class Documents:
         self.paths = tuple(filter(_is_document, paths))
         self._contents: dict[str, bytes] = {}
 
-    def any_contains(self, pattern: re.Pattern[bytes], words: Iterable[bytes]) -> bool:
-        """Return whether a document has a match of a pattern. Each match must contain one of the words: searching for
-        words is much faster. Documents that cannot be read have no match."""
-        return any(
-            any(word in data for word in words) and pattern.search(data) is not None
-            for data in map(self._data, self.paths)
-        )
+    def any_contains(self, pattern: re.Pattern[bytes], words: Collection[bytes]) -> bool:
+        """Return whether a document has a match of a pattern, as the function `any_contains` does. Documents that
+        cannot be read have no match."""
+        return any_contains(map(self._data, self.paths), pattern, words)
 
     def _data(self, path: str) -> bytes:
         if path not in self._contents:
             self._contents[path] = saved(path, MAX_BYTES) or b""
         return self._contents[path]
+
+
+def any_contains(contents: Iterable[bytes], pattern: re.Pattern[bytes], words: Collection[bytes]) -> bool:
+    """Return whether some content has a match of a pattern. Each match must contain one of the words: searching for
+    words is much faster."""
+    return any(any(word in data for word in words) and pattern.search(data) is not None for data in contents)
 
 
 def _is_document(path: str) -> bool:

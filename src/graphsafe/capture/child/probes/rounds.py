@@ -139,7 +139,9 @@ class _Compared:
 
 def _varied(steps: Sequence[StepResult]) -> int:
     """Return the number of steps whose outputs differ from those of the first step."""
-    found = [step.outputs for step in steps] or [{}]
+    if not steps:
+        return 0
+    found = [step.outputs for step in steps]
     return sum(any(not difference(one.get(name), value).equal for name, value in found[0].items()) for one in found[1:])
 
 
