@@ -6,34 +6,34 @@ ATOMS, STEPS, REBUILD, CUT, DT = 96, 160, 10, 1.2, 0.01
 
 
 class Pairs:
-    """Which atoms are near each other; unused places hold the pair (0, 0), which has no force."""
+    """Which atoms are near each other, a pair in one number; unused places hold the pair (0, 0), which has no force."""
 
     def __init__(self, place: torch.Tensor) -> None:
         near = self.find(place)
-        self.room = 2 * near.shape[1]
-        self.first = torch.zeros(self.room, dtype=torch.long, device=place.device)
-        self.second = torch.zeros(self.room, dtype=torch.long, device=place.device)
+        self.room = 2 * len(near)
+        self.codes = torch.zeros(self.room, dtype=torch.long, device=place.device)
         self.fill(near)
 
     @staticmethod
     def find(place: torch.Tensor) -> torch.Tensor:
         distance = torch.cdist(place, place)
-        return (distance < CUT).triu(diagonal=1).nonzero().t()
+        first, second = (distance < CUT).triu(diagonal=1).nonzero().unbind(1)
+        return first * ATOMS + second
 
     def fill(self, near: torch.Tensor) -> None:
-        count = near.shape[1]
-        for mine, new in zip((self.first, self.second), near, strict=True):
-            mine.zero_()
-            mine[:count].copy_(new)
+        self.codes.zero_()
+        self.codes[: len(near)].copy_(near)
+
+    def both(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return (self.codes // ATOMS) % ATOMS, self.codes % ATOMS
 
     def rebuild(self, place: torch.Tensor) -> bool:
         """Whether the old memory was too small."""
         near = self.find(place)
-        grown = near.shape[1] > self.room
+        grown = len(near) > self.room
         if grown:
-            self.room = 2 * near.shape[1]
-            self.first.resize_(self.room)
-            self.second.resize_(self.room)
+            self.room = 2 * len(near)
+            self.codes.resize_(self.room)
         self.fill(near)
         return grown
 
@@ -47,7 +47,7 @@ class Gas:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def move(self) -> None:
-        first, second = self.pairs.first, self.pairs.second
+        first, second = self.pairs.both()
         apart = self.place[first] - self.place[second]
         square = apart.square().sum(-1, keepdim=True)
         real = (first != second)[:, None]
