@@ -4,6 +4,7 @@ observed."""
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,10 @@ from graphsafe.report.fingerprint import same_cause
 from graphsafe.report.model import LEVELS, Finding, JoinStatus, Level, Limit, Location, Suppression
 from graphsafe.scan.sources.source import MAX_BYTES, Unreadable, read
 from graphsafe.scan.sources.suppress import Comment, comments
+
+_SEEN_BY_REPLAY = ("GS608",)
+"""Rules whose faults always show in a comparison of replays with eager steps. If the step is ready, the prediction is
+refuted."""
 
 _SEEN_BY_STEP = ("GS1", "GS2", "GS3", "GS401", "GS402", "GS701", "GS702", "GS703")
 """Families of rules whose faults always show in a step that runs. If capture does not see such a fault, the prediction
@@ -49,10 +54,10 @@ def joined(
     ready: bool,
     predictions: Predictions,
 ) -> tuple[list[Finding], list[Limit]]:
-    """Return capture's findings with their status, then the findings that only scan has. `lines` maps each file to its
-    lines that ran."""
+    """Return capture's findings with their status, then the findings that only scan has. `lines` maps each file of the
+    project to its lines that ran."""
     ran = {shown(file): set(numbers) for file, numbers in lines.items()}
-    files = [Path(file) for file in lines if _is_of_project(file)]
+    files = [Path(file) for file in lines]
     if not files:
         return list(findings), []
     try:
@@ -110,14 +115,30 @@ def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ..
     """Return the lines of the project that ran. A later scan compares its hot lines with them."""
     found = []
     for file, numbers in sorted(lines.items()):
-        if _is_of_project(file):
-            with contextlib.suppress(OSError):
-                found.append(ExecutedFile(shown(file), digest(read_regular(file, MAX_BYTES)), runs_of(numbers)))
+        with contextlib.suppress(OSError):
+            found.append(ExecutedFile(shown(file), digest(read_regular(file, MAX_BYTES)), runs_of(numbers)))
     return tuple(found)
 
 
-def _is_of_project(file: str) -> bool:
-    return not shown(file).startswith("..") and "site-packages" not in Path(file).parts
+def of_project(lines: Mapping[str, set[int]], target: str) -> dict[str, set[int]]:
+    """Return the lines of files that belong to the project: files below the working directory, and files below the
+    folder from which the target's file is imported. Installed libraries do not belong to it."""
+    file = Path(target.rpartition(":")[0])
+    folder = _import_folder(file) if file.suffix == ".py" else Path()
+    below = tuple(f"{os.path.abspath(one)}{os.sep}" for one in (Path(), folder))
+    return {
+        file: numbers
+        for file, numbers in lines.items()
+        if os.path.abspath(file).startswith(below) and "site-packages" not in Path(file).parts
+    }
+
+
+def _import_folder(file: Path) -> Path:
+    """Return the folder of a file, or of the outermost package around it."""
+    folder = Path(os.path.abspath(file)).parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
 
 
 def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
@@ -136,9 +157,10 @@ def _judged(prediction: Finding, ran: Mapping[str, set[int]], ready: bool) -> Fi
     most: Level
     if not executed:
         status, most = "not-executed", "note" if ready else "warning"
-    elif prediction.code.startswith(_SEEN_BY_STEP):
+    elif prediction.code.startswith(_SEEN_BY_STEP) or (ready and prediction.code in _SEEN_BY_REPLAY):
         status, most = "refuted", "note"
     else:
-        status, most = None, prediction.level
+        # Replays have proved that the fault is harmless in this step.
+        status, most = None, "warning" if ready else prediction.level
     level: Level = min(prediction.level, most, key=LEVELS.index)
     return replace(prediction, status=status, level=level)

@@ -17,7 +17,7 @@ from graphsafe.capture.parent.buckets.support import BucketResult, mismatch, sup
 from graphsafe.capture.parent.device_proof import DeviceProof
 from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.parent.finding_table import merged
-from graphsafe.capture.parent.join import Predictions, executed_files, joined
+from graphsafe.capture.parent.join import Predictions, executed_files, joined, of_project
 from graphsafe.capture.parent.lookup import what_is_missing
 from graphsafe.capture.parent.probes import DeviceAnswers
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
@@ -195,11 +195,12 @@ class Proof:
         return [seen for device in self._devices for _, seen in device.runs]
 
     def _lines(self) -> dict[str, set[int]]:
+        """Return the lines of the project that ran, by file."""
         lines: dict[str, set[int]] = {}
         for seen in self._seen:
             for file, numbers in seen.answers[Ran].lines.items():
                 lines.setdefault(file, set()).update(numbers)
-        return lines
+        return of_project(lines, self._request.target)
 
     def _report(self, findings: Sequence[Finding], limits: Sequence[Limit]) -> Report:
         devices = tuple(device.result() for device in self._devices)
