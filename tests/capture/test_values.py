@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 
-from graphsafe.capture.child.compare import Difference, Spread, difference, worse_check  # noqa: E402
+from graphsafe.capture.child.compare import EQUAL, Difference, Spread, difference, worse_check  # noqa: E402
 from graphsafe.capture.child.vary import proposals  # noqa: E402
 from graphsafe.capture.device.bits import nudge  # noqa: E402
 from graphsafe.report.probes.replay import Check  # noqa: E402
@@ -95,14 +95,29 @@ def spread(left: torch.Tensor, right: torch.Tensor) -> Spread:
 
 def test_what_chance_does_to_one_output_bounds_all_of_them_by_their_size() -> None:
     found = spread(torch.tensor([100.0]), torch.tensor([100.00002]))
-    assert found.bound("y", torch.tensor([1.0])) == pytest.approx(9.2e-7, rel=0.1)
-    assert found.bound("y", torch.tensor([1, 2])) == 0.0
+    assert found.bound("y", torch.tensor([1.0]), EQUAL) == pytest.approx(9.2e-7, rel=0.1)
+    assert found.bound("y", torch.tensor([1, 2]), EQUAL) == 0.0
 
 
 def test_chance_in_small_elements_allows_a_unit_in_the_largest_one() -> None:
     values = torch.tensor([1.0, 1e-3])
     found = spread(values, torch.tensor([1.0, 1.0000002e-3]))
-    assert torch.finfo(torch.float32).eps <= (found.bound("y", values) or 0.0) < 1e-6
+    assert torch.finfo(torch.float32).eps <= (found.bound("y", values, EQUAL) or 0.0) < 1e-6
+
+
+@pytest.mark.parametrize("fill", [-1e9, -1e4, torch.finfo(torch.float32).min], ids=["-1e9", "-1e4", "lowest"])
+def test_the_value_of_masked_places_hides_no_difference(fill: float) -> None:
+    found = Spread(units=2.0)
+    logits = torch.tensor([fill, 3.0, -2.0, fill])
+    assert found.is_exceeded("y", logits, torch.tensor([fill, 3.001, -2.0, fill]))
+    assert found.is_exceeded("y", logits, torch.tensor([3.0, 3.0, -2.0, fill]))
+    assert not found.is_exceeded("y", logits, torch.tensor([fill, 3.0000002, -2.0, fill]))
+
+
+def test_a_large_element_may_differ_by_a_unit_of_its_own() -> None:
+    found = Spread(units=1.0)
+    assert not found.is_exceeded("y", torch.tensor([1e6, 1.0]), torch.tensor([1e6 + 0.0625, 1.0]))
+    assert found.is_exceeded("y", torch.tensor([1e6, 1e6, 1.0]), torch.tensor([1e6, 1e6, 1.001]))
 
 
 @pytest.mark.parametrize(
@@ -117,8 +132,8 @@ def test_chance_in_small_elements_allows_a_unit_in_the_largest_one() -> None:
 )
 def test_what_rounding_does_not_explain_has_no_bound(left: torch.Tensor, right: torch.Tensor) -> None:
     found = spread(left, right)
-    assert found.bound("x", left) is None
-    assert found.bound("another", torch.tensor([1.0])) == 0.0
+    assert found.bound("x", left, EQUAL) is None
+    assert found.bound("another", torch.tensor([1.0]), EQUAL) == 0.0
 
 
 def test_a_check_keeps_the_worst_of_its_comparisons() -> None:

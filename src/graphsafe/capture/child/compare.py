@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from graphsafe.capture.device.bits import last_place
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.probes.replay import Check, Outcome
 
@@ -20,6 +19,11 @@ _MARGIN = 4.0
 """A further run may differ by this many times the largest difference seen, because a few runs show only part of what
 chance and rounding can do."""
 
+_FILL = 256.0
+"A value that several elements have, and that is more than this many times larger than all others, fills masked places."
+_LONE_FILL = 2.0**20
+"The same for a value that only one element has."
+
 _WORSE: tuple[Outcome | None, ...] = ("equal", "rounding", None, "different")
 
 
@@ -28,11 +32,12 @@ class Difference:
     """The difference of two results.
 
     `equal` means equal bit for bit, with NaN equal to NaN. `largest` is None if no number expresses the difference (of
-    shape, dtype, NaN or infinity).
+    shape, dtype, NaN or infinity). `size` is the magnitude of the largest element that differs.
     """
 
     equal: bool
     largest: float | None
+    size: float = 0.0
 
     def exceeds(self, floor: float | None) -> bool:
         """Return whether the difference is larger than `floor`, the most that chance explains; False if it is None."""
@@ -56,8 +61,11 @@ def difference(left: torch.Tensor | None, right: torch.Tensor | None) -> Differe
         if bool(same.all()):
             return EQUAL
         wide = torch.complex128 if left.is_complex() else torch.float64
-        largest = float((left[~same].to(wide) - right[~same].to(wide)).abs().max())
-        return Difference(False, largest if math.isfinite(largest) else None)
+        ours, theirs = left[~same].to(wide), right[~same].to(wide)
+        largest = float((ours - theirs).abs().max())
+        if not math.isfinite(largest):
+            return INCOMPARABLE
+        return Difference(False, largest, float(torch.maximum(ours.abs(), theirs.abs()).max()))
 
 
 def same_elements(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -73,7 +81,8 @@ class Spread:
 
     It is pooled because chance does not show every time: with float atomics, three runs give the same output in a third
     of the cases. Results have different sizes and dtypes, so differences are counted in units in the last place of the
-    largest value.
+    largest value. A value that fills masked places does not count, unless it differs itself: a unit of -1e9 is 119,
+    which would hide any difference of logits.
     """
 
     units: float = 0.0
@@ -84,7 +93,7 @@ class Spread:
         apart = difference(left, right)
         if apart.equal:
             return
-        unit = 0.0 if left is None else _unit(left)
+        unit = 0.0 if left is None else _unit(left, apart)
         if left is None or apart.largest is None or not unit:
             self.unbounded.add(name)
             return
@@ -94,19 +103,40 @@ class Spread:
         else:
             self.units = max(self.units, units)
 
-    def bound(self, name: str, values: torch.Tensor | None) -> float | None:
-        """Return how far a further run of this result may differ from `values`; None if there is no bound."""
+    def bound(self, name: str, values: torch.Tensor | None, apart: Difference) -> float | None:
+        """Return how far a further run of this result may differ from `values`; None if there is no bound. `apart` is
+        the difference to judge."""
         if name in self.unbounded:
             return None
         if values is None or not self.units:
             return 0.0
         # Where small elements differ by chance, larger ones may differ by a unit of their own.
-        return _MARGIN * max(self.units, 1.0) * _unit(values)
+        return _MARGIN * max(self.units, 1.0) * _unit(values, apart)
+
+    def is_exceeded(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> bool:
+        """Return whether two results differ by more than chance explains."""
+        apart = difference(left, right)
+        return apart.exceeds(self.bound(name, left, apart))
 
 
-def _unit(values: torch.Tensor) -> float:
+def _unit(values: torch.Tensor, apart: Difference) -> float:
+    """Return one unit in the last place of the largest value, or of the largest element that differs; 0.0 for dtypes
+    that do not round."""
     with outside_modes():
-        return last_place(values) or 0.0
+        if not (values.is_floating_point() or values.is_complex()):
+            return 0.0
+        return torch.finfo(values.dtype).eps * max(apart.size, _largest_result(values.abs().double()))
+
+
+def _largest_result(sizes: torch.Tensor) -> float:
+    """Return the largest finite size, without the value that fills masked places, which is far larger than all
+    others."""
+    finite = sizes[torch.isfinite(sizes)]
+    largest = float(finite.max()) if finite.numel() else 0.0
+    others = finite[finite < largest]
+    second = float(others.max()) if others.numel() else 0.0
+    is_repeated = finite.numel() - others.numel() > 1
+    return second if largest > (_FILL if is_repeated else _LONE_FILL) * second > 0.0 else largest
 
 
 def worse_check(

@@ -198,7 +198,7 @@ class _LongRun:
     def _compare(self, number: int, ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> None:
         for name, value in theirs.items():
             apart = difference(ours.get(name), value)
-            bounds = [spread.bound(name, value) for spread in (self._noise, self._rounding)]
+            bounds = [spread.bound(name, value, apart) for spread in (self._noise, self._rounding)]
             bound = None if None in bounds else max(bound or 0.0 for bound in bounds)
             if apart.exceeds(bound):
                 self._drifts.setdefault(name, Drift(name, number, apart.largest, bound))

@@ -1,5 +1,7 @@
-"""Works on the bits of tensors: returns their bytes and digests, computes one unit in the last place, and moves values
-by one unit. It does not need numpy, because torch works without numpy too."""
+"""Works on the bits of tensors: returns their bytes and digests, and moves values by one unit in the last place.
+
+It does not need numpy, because torch works without numpy too.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,6 @@ import torch
 
 NAN_BYTE = 0xFF
 "A byte that gives NaN in every floating-point dtype when it is repeated."
-
-
-def last_place(values: torch.Tensor) -> float | None:
-    """Return one unit in the last place of the largest finite value; None for dtypes that do not round."""
-    if not (values.is_floating_point() or values.is_complex()):
-        return None
-    sizes = values.abs().double()
-    finite = sizes[torch.isfinite(sizes)]
-    largest = float(finite.max()) if finite.numel() else 0.0
-    return torch.finfo(values.dtype).eps * largest
 
 
 def nudge(tensor: torch.Tensor, up: bool) -> None:

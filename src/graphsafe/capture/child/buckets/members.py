@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.compare import Spread, difference
+from graphsafe.capture.child.compare import Spread
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected
 from graphsafe.capture.child.session import Session, host_values, load_values
 from graphsafe.capture.child.state import Bindings, ReachableState, inputs_of, reachable_state
@@ -118,8 +118,7 @@ class Member:
         """Return the repeatable outputs that differ by more than `noise`, by default the bucket's own noise."""
         differing = []
         for name, value in theirs.items():
-            floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
-            if difference(ours.get(name), value).exceeds(floor):
+            if name not in self.noise.unbounded and (noise or self.noise).is_exceeded(name, value, ours.get(name)):
                 differing.append(name)
         return differing
 

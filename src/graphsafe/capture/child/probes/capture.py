@@ -300,8 +300,10 @@ class Replays:
         """Add a comparison. A difference is a fault if chance does not explain it. If the reference consists of plain
         eager steps, which may use other kernels, rounding may explain it too."""
         path, spread = name.removeprefix("state "), self.reference.rounding
-        floor = self.reference.noise.bound(path, value)
-        rounding = spread.bound(path, value) if self._plain and spread is not None and value is not None else None
+        floor = self.reference.noise.bound(path, value, apart)
+        rounding = None
+        if self._plain and spread is not None and value is not None:
+            rounding = spread.bound(path, value, apart)
         self._checks[name] = worse_check(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:

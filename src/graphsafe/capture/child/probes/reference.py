@@ -252,10 +252,10 @@ def compared(path: Series, plain: Series, noise: Spread, rounding: Spread) -> li
 
     def add(name: str, step: int, apart: Difference, value: torch.Tensor | None) -> None:
         plain_name = name.removeprefix("state ")
-        floor = noise.bound(plain_name, value)
+        floor = noise.bound(plain_name, value, apart)
         # A value that changes without bound if inputs move by one unit in the last place (an argmax) cannot show a
         # difference between the two paths.
-        moved = None if value is None else rounding.bound(plain_name, value)
+        moved = None if value is None else rounding.bound(plain_name, value, apart)
         floor = None if plain_name in rounding.unbounded else floor
         checks[name] = worse_check(checks.get(name, _check(name)), step, apart, floor, moved)
 
@@ -293,10 +293,9 @@ def _moved(first: Series, second: Series, at: int, noise: Spread, inputs: frozen
     varied, control = first.steps[at], second.steps[at]
     written = set(varied.written) & set(control.written)
     for path, value in varied.outputs.items():
-        if path in control.outputs and difference(value, control.outputs[path]).exceeds(noise.bound(path, value)):
+        if path in control.outputs and noise.is_exceeded(path, value, control.outputs[path]):
             return True
     for path in _apart(varied.state, control.state) & (first.stepped - inputs | written) - noise.unbounded:
-        ours = varied.values.get(path)
-        if difference(ours, control.values.get(path)).exceeds(noise.bound(path, ours)):
+        if noise.is_exceeded(path, varied.values.get(path), control.values.get(path)):
             return True
     return bool(_apart(varied.hosts, control.hosts) - noise.unbounded)

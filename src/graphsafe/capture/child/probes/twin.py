@@ -21,7 +21,7 @@ from functools import partial
 import torch
 
 from graphsafe.capture.answers.events import CaptureFailure
-from graphsafe.capture.child.compare import Spread, difference
+from graphsafe.capture.child.compare import Spread
 from graphsafe.capture.child.probes.before import PreCaptureState, changes_between
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, host_values
 from graphsafe.capture.child.state import (
@@ -215,7 +215,7 @@ class Twins:
         return frozenset(
             name
             for name, (ours, theirs) in self._unlike(one, other).items()
-            if ours is not None and difference(ours, theirs).exceeds(noise.bound(name, ours))
+            if ours is not None and noise.is_exceeded(name, ours, theirs)
         )
 
     def _unlike(self, one: _Result, other: _Result) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
