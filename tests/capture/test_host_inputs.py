@@ -18,9 +18,10 @@ UNSOUND = (
     "rarely_binding",
     "lagged_flag",
     "namespace",
+    "left_alone",
 )
 IN_OBJECTS = ("settings",)
-SOUND = ("sigma", "guidance", "logged_flag", "request")
+SOUND = ("sigma", "guidance", "logged_flag", "request", "written")
 SLOW = (
     *("as_float", "threshold", "buffers", "list", "lagged_flag", "namespace", "queue", "records", "control"),
     *("logged_flag", "request"),

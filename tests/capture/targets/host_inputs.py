@@ -11,6 +11,8 @@ from typing import Any
 import numpy
 import torch
 
+import graphsafe
+
 Built = tuple[Any, tuple[Any, ...]]
 
 
@@ -171,3 +173,23 @@ def build_share(device: torch.device) -> Built:
         return x.add(x.roll(1), alpha=float((weights / weights.sum())[0]))
 
     return step, (torch.randn(8, device=device), numpy.array([0.6]))
+
+
+def build_left_alone(device: torch.device) -> Any:
+    """Faulty: the refresh leaves the lengths alone, but the step cuts at their values."""
+    layer = torch.nn.Linear(8, 8).to(device).requires_grad_(False)
+
+    def step(packed: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return torch.stack([rows.mean(0) for rows in layer(packed).split(lengths.tolist())])
+
+    args = (torch.randn(24, 8, device=device), torch.tensor([5, 9, 3, 7]))
+    return graphsafe.Step(step, args, refresh=lambda args, kwargs, k: args[0].normal_())
+
+
+def build_written(device: torch.device) -> Built:
+    """Sound: the step returns nothing and writes its result into an argument."""
+
+    def step(x: torch.Tensor, out: torch.Tensor) -> None:
+        torch.mul(x, torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6), out=out)
+
+    return step, (torch.randn(4, 8, device=device), torch.empty(4, 8, device=device))

@@ -33,8 +33,13 @@ class StepResult:
     "The values of state that changed after the warm-up."
     advance: int | None = None
     "How far the step advanced the random number generator."
-    written: Sequence[str] = ()
-    "The inputs that the step changed."
+    given: Mapping[str, str] = field(default_factory=dict)
+    "Input -> digest before the step."
+
+    @property
+    def written(self) -> list[str]:
+        """The inputs that the step changed."""
+        return [path for path, digest in self.given.items() if self.state.get(path) != digest]
 
 
 @dataclass

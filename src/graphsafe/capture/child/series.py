@@ -23,7 +23,7 @@ class Series:
     "0 or 1 if parameters and inputs are moved by one unit in the last place, up and down in turn; else None."
     _is_first: bool = False
     "Whether to note the state that step 1 makes or fills. For later series this would only read all state again."
-    _warm: dict[str, str] = field(default_factory=dict)
+    warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
     steps: list[StepResult] = field(default_factory=list)
     born: dict[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Series:
                 self._note_first_step(before)
         session.warm_up(done=1)
         session.channel.phase(name)
-        self._warm = warm = session.device.digests(reachable_state(session.subject).tensors)
+        self.warm = warm = session.device.digests(reachable_state(session.subject).tensors)
         for k in range(1, REPLAYS + 1):
             self._inputs(k, vary)
             self._step(warm)
@@ -69,7 +69,7 @@ class Series:
 
     def after_event(self, k: int) -> None:
         self._inputs(k, vary=True)
-        self._step(self._warm)
+        self._step(self.warm)
 
     def _inputs(self, k: int, vary: bool) -> None:
         if vary:
@@ -105,7 +105,7 @@ class Series:
                 state=state,
                 values=host_values(session.device, moved),
                 advance=None if before is None or after is None else after - before,
-                written=[path for path, digest in given.items() if state.get(path) != digest],
+                given=given,
             )
         )
 

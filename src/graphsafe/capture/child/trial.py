@@ -215,15 +215,17 @@ class _Trial:
         for path, values in new.items():
             session.device.store(inputs[path], values)
         session.seed(0)
-        given = session.device.digests(inputs)
+        given, versions = session.device.digests(inputs), _versions(inputs)
         returned = session.step()
         outputs = session.outputs_of(returned)
         is_plain = issubclass(type(returned), (*SCALARS, dict, list, tuple))
         self._opaque = None if is_plain or outputs.tensors else kind_of(returned)
         with users_code("step", "the step failed"):
             state = session.device.digests(reachable_state(session.subject).tensors)
-            # An input that the step does not change is not a result of the step.
-            changed = {path: digest for path, digest in state.items() if given.get(path) != digest}
+            # An input that the step does not change is not a result of the step. The step may write the same values
+            # again.
+            written = {path for path, version in _versions(inputs).items() if versions[path] != version}
+            changed = {path: digest for path, digest in state.items() if given.get(path) != digest or path in written}
             digests = {**session.device.digests(outputs.tensors), **outputs.hosts, **changed}
             results = list(host_values(session.device, outputs.tensors).values())
         with outside_modes():
@@ -231,3 +233,8 @@ class _Trial:
             is_zero = bool(results) and not any(bool((value != 0).any()) for value in results)
             self._all_zero = self._all_zero and is_zero
         return digests, nan
+
+
+def _versions(inputs: Mapping[str, torch.Tensor]) -> dict[str, int]:
+    """Return the number of writes to each input. An inference tensor does not count them."""
+    return {path: 0 if one.is_inference() else one._version for path, one in inputs.items()}

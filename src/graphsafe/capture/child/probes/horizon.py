@@ -21,7 +21,14 @@ from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.files_read import files_read_seen
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import copies_of, generators_of, reachable_state, tensors_kept_by, with_objects
+from graphsafe.capture.child.state import (
+    copies_of,
+    generators_of,
+    inputs_of,
+    reachable_state,
+    tensors_kept_by,
+    with_objects,
+)
 from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
@@ -93,6 +100,9 @@ class _Ahead:
         self._put_back: dict[str, torch.Tensor] = {}
         self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         "Path -> a host tensor, and the values that are put into it before a step."
+        self._host_inputs = {
+            path: one.detach().clone() for path, one in inputs_of(session.subject).items() if not self._is_on_gpu(one)
+        }
         self._unnamed = Unnamed()
         self._random_source = session.device.random_source()
         "The random state that a capture registers."
@@ -208,14 +218,21 @@ class _Ahead:
 
     def _change_host_values(self) -> None:
         """Change inputs on the host, and host memory into which the step's device operations write."""
-        session = self._session
-        if session.subject.refresh is None:
-            # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too.
-            found = with_objects(session.subject)
-            on_host = {path: one for path, one in found.items() if not self._is_on_gpu(one)}
-            self._change("other inputs on the host", on_host)
+        self._change("other inputs on the host", self._unvaried_host_inputs())
         if self._departure is None:
             self._change("other values in host memory", {str(at): one for at, one in enumerate(self._host_written)})
+
+    def _unvaried_host_inputs(self) -> dict[str, torch.Tensor]:
+        """Return the inputs on the host. If there is a refresh, return only arguments that it has left as they were."""
+        subject = self._session.subject
+        # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. A
+        # refresh may count in such objects.
+        found = with_objects(subject) if subject.refresh is None else inputs_of(subject)
+        on_host = {path: one for path, one in found.items() if not self._is_on_gpu(one)}
+        if subject.refresh is None:
+            return on_host
+        given = self._host_inputs
+        return {path: one for path, one in on_host.items() if path in given and difference(one, given[path]).equal}
 
     def _change(self, under: Under, tensors: Mapping[str, torch.Tensor]) -> None:
         self._under = under

@@ -289,9 +289,11 @@ def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
 
 def _moved(first: Series, second: Series, at: int, noise: Spread, inputs: frozenset[str]) -> bool:
     """Return whether new inputs changed an output or state of a step more than chance does. State that only the
-    refresh writes does not count. An input that the step writes counts as state."""
+    refresh writes does not count. An input that the step writes counts as state, for example `out`."""
     varied, control = first.steps[at], second.steps[at]
-    written = set(varied.written) & set(control.written)
+    before = first.steps[at - 1].state if at else first.warm
+    left_alone = {path for path, digest in varied.given.items() if before.get(path) == digest}
+    written = set(varied.written) & {*control.written, *left_alone}
     for path, value in varied.outputs.items():
         if path in control.outputs and noise.is_exceeded(path, value, control.outputs[path]):
             return True
