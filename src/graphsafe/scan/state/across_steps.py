@@ -250,11 +250,12 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     read_first = write.reads_self or write.place in log.read_before
     if write.resets and write.key in log.readers and write.key not in log.read_old:
         return None  # each step reads only what it has set
-    # If an attribute is None between steps, a step usually sets and resets it. If a step first reads such an attribute
-    # of its own object, another step has left the value there.
+    # If an attribute is None between steps, a step usually sets and resets it, or keeps an activation for other code.
+    # If a step first reads such an attribute of its own object, another step has left the value there.
     empty_before = write.before is not None and may_be_none(write.before) is not False
     left_by_another = write.reads_self or (read_first and write.lasting)
-    if before is None and not (write.reads_self or (empty_before and left_by_another)):
+    is_kept = empty_before and (left_by_another or not read_first)
+    if before is None and not (write.reads_self or is_kept):
         return None
     confidence: Confidence = "possible" if empty_before and not left_by_another else _confidence(write.value)
     return event_of(write, "AttrWrite", "rebound", confidence, "error" if read_first else "warning")
