@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
-from graphsafe.capture.shared.frames import frames_under, is_user_file, user_frames
+from graphsafe.capture.shared.frames import frames_under, is_user_file, message_of, user_frames
 
 
 def test_what_runs_on_another_thread_stands_under_the_frames_of_the_one_that_waits() -> None:
@@ -68,3 +70,10 @@ def test_what_a_branch_asks_is_the_operand_and_not_the_statement() -> None:
         assert found is not None
     assert (chosen, kept) == (1, 3)
     assert seen == ["yes()", "no()", "yes()", "no()", "no()", "yes()", "no()", "no()", "yes()", "yes()"]
+
+
+def test_messages_of_errors_are_the_same_in_each_run() -> None:
+    error = ValueError(f"no {object()} in process pid {os.getpid()}, see {tempfile.gettempdir()}/tmpab12_x9z/log")
+    found = message_of(error)
+    assert "<object object at 0x...>" in found and "pid ...," in found and "/tmp.../log" in found
+    assert message_of(ValueError("mask 0xff of 4 rows in tmp_buffer")) == "mask 0xff of 4 rows in tmp_buffer"

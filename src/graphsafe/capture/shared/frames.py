@@ -12,6 +12,7 @@ import dis
 import functools
 import itertools
 import os
+import re
 import sys
 import sysconfig
 import threading
@@ -31,6 +32,12 @@ _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 _KEEPS = ("COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG", "STORE_")
 """Beginnings of the names of instructions that produce no value, so that they may be between an instruction that makes
 a value and its test."""
+_CHANGING = {
+    re.compile(r"\b0x[0-9a-fA-F]{6,16}\b"): "0x...",
+    re.compile(r"(?<=[/\\])tmp[a-z0-9_]{8}\b"): "tmp...",
+    re.compile(r"(?i)\b(pid[ =:]+)\d+\b"): r"\1...",
+}
+"Patterns of addresses, of folders that `tempfile` makes and of process numbers -> their symbolic names."
 _MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py", "typing_extensions.py")
 
 
@@ -194,13 +201,18 @@ def root_error(error: BaseException, handled: int = 0) -> tuple[BaseException, t
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error. It is empty if the error itself raises when its message is requested. Lone
-    surrogates become escapes."""
+    """Return the message of an error. It is empty if the error itself raises when its message is requested.
+
+    Lone surrogates become escapes. Names that differ from run to run become symbolic: `<Cache object at 0x...>`.
+    """
     try:
         text = str(error)
     except Exception:
         return ""
-    return text.encode("utf-8", "backslashreplace").decode()
+    text = text.encode("utf-8", "backslashreplace").decode()
+    for pattern, name in _CHANGING.items():
+        text = pattern.sub(name, text)
+    return text
 
 
 def error_frames(error: BaseException | None, root: BaseException | None = None) -> tuple[CallSite, ...]:
