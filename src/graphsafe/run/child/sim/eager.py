@@ -49,7 +49,8 @@ class Derived:
 
     An example is a merged weight. A tensor counts if a graph only reads it, if it was computed only from other
     attributes of its object (its sources), and if the graph uses none of these sources. Copies and tensors that are
-    updated in place do not count, because they are meant to keep old values. A tensor that the program computes again
+    updated in place do not count, because they are meant to keep old values; a packed weight (`w.t().contiguous()`)
+    counts. A tensor that the program computes again
     after the capture does not count either, because the program decides when to refresh it.
     """
 
@@ -68,7 +69,8 @@ class Derived:
         is_updated = bool(wrote) and op.endswith("_") and op not in _COPIES
         has_no_values = op.endswith("_like") or op.startswith("aten::new_")
         read_from = () if is_updated or has_no_values else read - wrote
-        sources = self._origins(read_from, copied=op in _COPIES) - set(map(weakref.ref, wrote))
+        is_copy = op in _COPIES and not any(map(_is_rearranged, inputs))
+        sources = self._origins(read_from, copied=is_copy) - set(map(weakref.ref, wrote))
         for tag in wrote | (set(tags_of(outputs)) - read):
             self._sources.pop(tag, None)
             if sources:
@@ -126,6 +128,11 @@ class Derived:
     def facts(self) -> tuple[OutdatedTensor, ...]:
         found = [one for one in self._all if one.replays and not one.again]
         return tuple(OutdatedTensor(one.what, one.source, one.frames, one.replays) for one in found)
+
+
+def _is_rearranged(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is a view of all elements of its memory in another order, such as a transposed weight."""
+    return not tensor.is_contiguous() and tensor.nbytes == tensor.untyped_storage().nbytes()
 
 
 def _beside(names: Sequence[Name], others: Sequence[Name]) -> str | None:
