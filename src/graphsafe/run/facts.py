@@ -104,6 +104,16 @@ class DroppedGradients:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeState:
+    """State of an optimizer that its first step made in a capture, so that each replay makes it again."""
+
+    optimizer: str
+    tensors: int
+    frames: Calls
+    "The calls that led to the step."
+
+
+@dataclass(frozen=True, slots=True)
 class Rotated:
     """Buffers whose names the program exchanges."""
 
@@ -176,6 +186,7 @@ class GraphFacts:
     drawn: CallSite | None = None
     "A captured line that drew from a random generator of the host."
     gradients: DroppedGradients = DroppedGradients()
+    made: MadeState | None = None
     rotated: Rotated | None = None
     generators: GeneratorFacts = GeneratorFacts()
     draws_from: tuple[str, ...] | None = None

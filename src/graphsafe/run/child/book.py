@@ -31,7 +31,7 @@ from graphsafe.run.child.names import (
     storage_number,
     storage_numbers,
 )
-from graphsafe.run.child.optimizer_options import SteppedOptimizers
+from graphsafe.run.child.optimizers import SteppedOptimizers
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.later_replay import Results
@@ -134,7 +134,8 @@ class Book:
         record.key = Key(frames)
         for number in record.key.frozen if self.sight.evidence == "predicted" else ():
             self._frozen.setdefault(number.place[0], []).append(number)
-        record.options = [] if record.stepped is None else record.stepped.end()
+        if record.stepped is not None:
+            record.optimizers = record.stepped.end()
         record.drawn = None if drawn_so_far() == record.drawn_before else record.key.drawn
         record.drawn_before = ()  # free the memory: the states are large
         with torch._C.DisableTorchFunction():
@@ -249,7 +250,7 @@ class Book:
 
     def checking_values(self, record: GraphRecord) -> None:
         """Compare, before a replay, the values that the graph froze with the program's present values."""
-        if record.options or record.key.has_values:
+        if record.optimizers.frozen or record.key.has_values:
             with torch._C.DisableTorchFunction():
                 if self._is_stale(record):
                     self._tell(False)
@@ -369,7 +370,7 @@ class Book:
         """Return whether the program's values differ from the graph's values at this replay for the first time."""
         if record.stale is not None:
             return False
-        options = (option.changed() for option in record.options)
+        options = (one.changed() for one in record.optimizers.frozen)
         others = (one.key for one in self.graphs if one is not record and one.frames == record.frames)
         frames = user_frames_now(sys._getframe(1))
         found = record.key.differs(frames, others) or next(filter(None, options), None)

@@ -20,7 +20,7 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.book import Book
 from graphsafe.run.child.failures.handlers import is_watched
 from graphsafe.run.child.generators import register
-from graphsafe.run.child.optimizer_options import state_of
+from graphsafe.run.child.optimizers import state_of
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
 
 _SOMETIMES = 15

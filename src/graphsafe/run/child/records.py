@@ -14,7 +14,7 @@ from graphsafe.run.child.generators import Draws
 from graphsafe.run.child.gradients import Gradients
 from graphsafe.run.child.keys import Key
 from graphsafe.run.child.names import Name
-from graphsafe.run.child.optimizer_options import OptimizerOption, SteppedOptimizers
+from graphsafe.run.child.optimizers import Stepped, SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.rotations import Rotation
@@ -81,8 +81,8 @@ class GraphRecord:
     "Records the steps of optimizers while the capture runs."
     names: dict[int, list[Name]] = field(default_factory=dict)
     "Storage number -> the names that its tensors had when the capture began. It is empty after the capture."
-    options: Sequence[OptimizerOption] = ()
-    "Numbers of the optimizers whose step was captured."
+    optimizers: Stepped = field(default_factory=Stepped)
+    "The optimizers whose step was captured."
     draws: Draws = field(default_factory=Draws)
     gradients: Gradients = field(default_factory=Gradients)
     rotation: Rotation = field(default_factory=Rotation)
@@ -145,6 +145,7 @@ class GraphRecord:
             stale=self.stale,
             drawn=self.drawn,
             gradients=DroppedGradients(self.gradients.let_go, self.gradients.skipped),
+            made=self.optimizers.made,
             rotated=self._rotated(),
             generators=self.draws.facts(self.key.seeded),
             draws_from=None if self.draws.names is None else tuple(self.draws.names),

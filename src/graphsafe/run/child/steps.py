@@ -138,7 +138,8 @@ class Steps:
                 self._without(seen, shapes, frames)
             return
         # An evaluation begins with the same operation as the captured training step, but autograd does not record it.
-        if seen.recorded and not recorded:
+        # In the same way, a training step begins like the captured step of an actor.
+        if seen.recorded is not recorded:
             return
         known = seen.eager.get(shapes)
         if known is None and len(seen.eager) < _MOST_SHAPES:

@@ -10,7 +10,13 @@ from graphsafe.run.parent.failed_captures import failed_captures
 from graphsafe.run.parent.fed_memory import growing_tensors, refills
 from graphsafe.run.parent.held_results import kept_results, overwritten_results
 from graphsafe.run.parent.lost_memory import lost_memory
-from graphsafe.run.parent.old_values import dropped_gradients, exchanged_buffers, old_arguments, outdated_tensors
+from graphsafe.run.parent.old_values import (
+    dropped_gradients,
+    exchanged_buffers,
+    old_arguments,
+    outdated_tensors,
+    state_made_in_captures,
+)
 from graphsafe.run.parent.random_numbers import generators, host_draws
 from graphsafe.run.parent.ranks import parted_ranks, partings
 from graphsafe.run.parent.repeated_waits import repeated_waits
@@ -27,6 +33,7 @@ _KINDS = (
     host_draws,
     exchanged_buffers,
     dropped_gradients,
+    state_made_in_captures,
     outdated_tensors,
     growing_tensors,
     refills,

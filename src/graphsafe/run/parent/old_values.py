@@ -55,6 +55,22 @@ def dropped_gradients(writer: Writer) -> None:
         writer.about(graph, "GS703", one.let_go[-1], {}, {"weights": one.skipped}, text=text)
 
 
+def state_made_in_captures(writer: Writer) -> None:
+    """Add findings at steps of optimizers that made their state in the capture."""
+    told = [(one, one.facts.made) for one in writer.process.graphs if one.count.replays > 1]
+    made = [(graph, one) for graph, one in told if one is not None and one.frames]
+    for (graph, one), *_ in grouped(made, lambda pair: last(pair[1].frames)):
+        state = f"{count(one.tensors, 'tensor')} of state"
+        text = {
+            "message": f"the first step of `{one.optimizer}` is captured, so each replay of {named(graph)} makes "
+            f"{state} anew",
+            "why": "An optimizer makes its state (momentum, averages) in its first step. If that step is captured, its "
+            "initialisation is part of the graph, and replays lose what earlier steps have collected.",
+            "fix": "call the optimizer's step at least once in the warm-up, before the capture",
+        }
+        writer.about(graph, "GS701", one.frames[-1], {}, {"optimizer": one.optimizer}, text=text)
+
+
 def outdated_tensors(writer: Writer) -> None:
     """Add findings at writes after which a graph still reads tensors that were computed from the old values."""
     for same in grouped(writer.process.facts.device.outdated, lambda one: last(one.frames)):

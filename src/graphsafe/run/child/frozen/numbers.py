@@ -135,7 +135,7 @@ class Walk:
         test = scope.origin(node.test)
         if test.value is MISSING or not isinstance(test.value, PLAIN):
             return arms
-        if isinstance(node, ast.IfExp) or any(_works(one) for arm in arms for one in arm):
+        if isinstance(node, ast.IfExp) or any(_works(one) or _fills(one, scope) for arm in arms for one in arm):
             self._add(node.test, test, "flag", (scope.path, node.lineno, node.test.end_lineno or node.lineno))
         return arms[:1] if test.value else arms[1:]
 
@@ -266,3 +266,11 @@ def _works(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return isinstance(node.value.func, ast.Attribute) and node.value.func.attr.endswith("_")
     return any(_works(one) for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt))
+
+
+def _fills(node: ast.AST, scope: Scope) -> bool:
+    """Return whether a statement calls a function of the program that writes into tensors: `self.fill_cache()`."""
+    inner = scope.bound(node.value) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+    return inner is not None and any(
+        isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and _works(one) for one in inner[0]
+    )

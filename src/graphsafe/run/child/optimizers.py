@@ -1,0 +1,140 @@
+"""Finds what the captured step of an optimizer froze, and the state that it first made in the capture.
+
+A schedule writes a new learning rate into `optimizer.param_groups`, but replays do not read it there, unless it is a
+tensor. A weight that the program freezes or thaws after the capture is trained as before. Steps are recorded only while
+a capture runs, so that eager steps cost nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.names import storage_numbers
+from graphsafe.run.facts import Changed, MadeState
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerOption:
+    """A number in a parameter group of an optimizer whose step was captured."""
+
+    optimizer: weakref.ref[torch.optim.Optimizer]
+    group: int
+    name: str
+    value: Any
+    frames: tuple[CallSite, ...]
+    "The calls that led to the captured step."
+
+    def changed(self) -> Changed | None:
+        """Return the option with its value at the capture and its present value, or None if they are equal."""
+        optimizer = self.optimizer()
+        groups = [] if optimizer is None else optimizer.param_groups
+        now = groups[self.group].get(self.name) if self.group < len(groups) else self.value
+        if type(now) is not type(self.value) or now == self.value:
+            return None
+        name = f"{type(optimizer).__name__}.param_groups[{self.group}]['{self.name}']"
+        return Changed(name, repr(self.value), repr(now), self.frames[-1] if self.frames else None)
+
+
+class TrainedWeights:
+    """Which weights of an optimizer its captured step trains: those that required a gradient.
+
+    Captured code may set `requires_grad` itself, which a replay does not repeat. So a change counts only if the weights
+    were as in the captured step at an earlier replay.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> None:
+        self._frames = frames
+        self._weights = [
+            (f"{type(optimizer).__name__}.param_groups[{number}]['params'][{at}]", weakref.ref(one), one.requires_grad)
+            for number, group in enumerate(optimizer.param_groups)
+            for at, one in enumerate(group["params"])
+        ]
+        self._was_same = False
+
+    def changed(self) -> Changed | None:
+        """Return the first weight that is frozen or thawed now, or None."""
+        for name, reference, before in self._weights:
+            weight = reference()
+            if weight is not None and weight.requires_grad is not before:
+                at = self._frames[-1] if self._frames else None
+                return Changed(f"{name}.requires_grad", str(before), str(not before), at) if self._was_same else None
+        self._was_same = True
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The first step of an optimizer in a capture."""
+
+    optimizer: torch.optim.Optimizer
+    frames: tuple[CallSite, ...]
+    weights: TrainedWeights
+    state: int
+    "The number of tensors in the optimizer's state before the step."
+
+    @property
+    def made(self) -> int:
+        return len(state_of(self.optimizer)) - self.state
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The optimizers that were stepped during a capture."""
+
+    frozen: Sequence[OptimizerOption | TrainedWeights] = ()
+    "Values that the captured steps froze."
+    made: MadeState | None = None
+    "State that the first of these steps made in the capture."
+
+
+class SteppedOptimizers:
+    """Records the optimizers that are stepped during a capture, with the calls that led to the step.
+
+    It records from its creation until `end` is called.
+    """
+
+    def __init__(self) -> None:
+        self._steps: dict[int, _Step] = {}
+        self._thread = threading.get_ident()
+        self._end = register_optimizer_step_pre_hook(self._stepping).remove
+
+    def _stepping(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if threading.get_ident() == self._thread and id(optimizer) not in self._steps:
+            frames = user_frames()[0]
+            weights = TrainedWeights(optimizer, frames)
+            self._steps[id(optimizer)] = _Step(optimizer, frames, weights, len(state_of(optimizer)))
+
+    def end(self) -> Stepped:
+        """Stop recording, and return what the steps froze and made."""
+        self._end()
+        steps = list(self._steps.values())
+        self._steps.clear()
+        frozen: list[OptimizerOption | TrainedWeights] = [step.weights for step in steps]
+        frozen += [option for step in steps for option in _options(step.optimizer, step.frames)]
+        made = (MadeState(type(one.optimizer).__name__, one.made, one.frames) for one in steps if one.made > 0)
+        return Stepped(frozen, next(made, None))
+
+
+def _options(optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> Iterator[OptimizerOption]:
+    for number, group in enumerate(optimizer.param_groups):
+        for name, value in group.items():
+            if type(value) is float or (type(value) is tuple and all(type(one) is float for one in value)):
+                yield OptimizerOption(weakref.ref(optimizer), number, name, value, frames)
+
+
+def state_of(optimizer: torch.optim.Optimizer) -> Collection[int]:
+    """Return the numbers of the storages of an optimizer's state."""
+    with suppress(Exception), torch._C.DisableTorchFunction():  # an invalid state raises the program's own error later
+        states = [one for each in optimizer.state.values() for one in each.values()]
+        return storage_numbers(one for one in states if isinstance(one, torch.Tensor))
+    return ()
