@@ -101,6 +101,14 @@ def test_a_request_without_a_target_leaves_no_report(tmp_path: Path, command: Ca
     assert answer.code == 2 and answer.report is None
 
 
+def test_a_death_in_a_capture_is_named_at_its_line(command: Callable[..., Answer]) -> None:
+    answer = command(f"{BAD}:dies_in_capture", "--device", "sim")
+    assert answer.report is not None and answer.report["verdict"] == "not-ready"
+    [finding] = answer.report["findings"]
+    line = next(at for at, text in enumerate(BAD.read_text().splitlines(), start=1) if "SIGSEGV" in text)
+    assert (finding["code"], finding["location"]["line"]) == ("GS607", line)
+
+
 def test_an_error_shows_the_calls_that_led_to_it(command: Callable[..., Answer]) -> None:
     answer = command(f"{BAD}:raises_deep", "--device", "sim")
     calls = [line.strip() for line in answer.out.splitlines() if line.strip().startswith("at ")]

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import signal
 import sys
 import time
 
@@ -162,3 +163,12 @@ def without_group(device):
 def second_group(device):
     for _ in range(2):
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+
+
+def dies_in_capture(device):
+    def step(x):
+        if torch.cuda.is_current_stream_capturing():
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return x * 2
+
+    return step, (torch.ones(4, device=device),)

@@ -124,6 +124,8 @@ class Ended:
 
     how: Ending
     why: str = ""
+    at: CallSite | None = None
+    "The line of the user's code in which the child died, if it is known."
 
     @property
     def by_itself(self) -> bool:

@@ -228,7 +228,8 @@ class _Writer:
     def failed_capture(self) -> None:
         if self._probes.capture.empty:
             self.add("GS602", self._entry, expr="it has no nodes")
-        if self._probes.capture.status != "fail":
+        died = self._probes.capture.status == "crashed" and self._probes.capture.phase == "capture"
+        if self._probes.capture.status != "fail" and not died:
             return
         error = self._probes.capture.first_error
         says = {"broke_the_capture": None if error is None else error.message}

@@ -103,6 +103,8 @@ def capture_of(answers: Answers, end: Ended, phase: str) -> Capture:
     if end.how == "target":
         return replace(capture, status="skipped", reason=end.why)
     phase = "capture" if phase == "capture" else "warm-up" if "warm-up" in phase else "build"
+    if end.how == "crashed" and end.at is not None:
+        capture = replace(capture, first_error=Error(end.why, frames=(end.at,)))
     return replace(capture, status=end.status, phase=phase, reason=end.why)
 
 

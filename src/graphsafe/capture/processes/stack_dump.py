@@ -14,25 +14,28 @@ from pathlib import Path
 from graphsafe.capture.processes.originals import open_file, read_text
 from graphsafe.capture.shared.frames import is_user_file
 from graphsafe.files import from_here
+from graphsafe.report.model import CallSite
 
 _SIGNAL = getattr(signal, "SIGRTMIN", 0) and signal.SIGRTMIN + 9
 "The signal that requests a stack. It has no other use. 0 on systems that have no such signal."
 _PATIENCE = 0.5
-_FRAME = re.compile(r'  File "(?P<path>.*)", line (?P<line>\d+) in ')
+_FRAME = re.compile(r'  File "(?P<path>.*)", line (?P<line>\d+) in (?P<function>.*)')
 _COLLECTIVES = f"torch{os.sep}distributed{os.sep}"
 
 
 @dataclass(frozen=True, slots=True)
 class StackTop:
-    line: str | None
-    "The innermost line of the user's code: `model.py:12`."
-    in_collective: bool
+    line: CallSite | None = None
+    "The innermost line of the user's code."
+    in_collective: bool = False
     "Whether that line is waiting in a call of torch.distributed."
 
     def text(self) -> str:
         if self.line is None:
             return ""
-        return f", at {self.line}" + (", which waits for other ranks" if self.in_collective else "")
+        return f", at {from_here(self.line.path)}:{self.line.line}" + (
+            ", which waits for other ranks" if self.in_collective else ""
+        )
 
 
 def write_when_asked(folder: Path, child: str) -> None:
@@ -49,7 +52,7 @@ def ask_stack(pid: int, folder: Path, child: str) -> StackTop:
     """Ask a child for its stack and read it. The parent calls this before it ends the child."""
     text = ""
     if not _SIGNAL:
-        return StackTop(None, False)
+        return StackTop()
     with suppress(OSError):
         os.kill(pid, _SIGNAL)
         deadline = time.monotonic() + _PATIENCE
@@ -64,7 +67,7 @@ def written_stack(folder: Path, child: str) -> StackTop:
     try:
         return _read(read_text(_path(folder, child)))
     except OSError:
-        return StackTop(None, False)
+        return StackTop()
 
 
 def _read(text: str) -> StackTop:
@@ -72,9 +75,9 @@ def _read(text: str) -> StackTop:
     for frame in _FRAME.finditer(text):
         path = frame["path"]
         if is_user_file(path):
-            return StackTop(f"{from_here(path)}:{frame['line']}", in_collective)
+            return StackTop(CallSite(path, int(frame["line"]), frame["function"]), in_collective)
         in_collective = in_collective or _COLLECTIVES in path
-    return StackTop(None, in_collective)
+    return StackTop(in_collective=in_collective)
 
 
 def _path(folder: Path, child: str) -> str:

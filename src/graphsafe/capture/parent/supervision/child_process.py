@@ -111,7 +111,7 @@ class Child:
             return Ended("timeout", f"not finished after {self.seconds:.0f} s, {self._where()}")
         if killed_as == "stopped":
             return Ended("stopped", f"ended because {self.why_stopped}, {self._where()}")
-        return Ended("crashed", self._why_it_died())
+        return Ended("crashed", self._why_it_died(), self._top().line)
 
     def _why_it_died(self) -> str:
         if self.status is not None and self.status < 0:
@@ -126,8 +126,11 @@ class Child:
         if self.pid is not None and self.end is None:
             self._stack = ask_stack(self.pid, self.folder, self.name)
 
+    def _top(self) -> StackTop:
+        return self._stack or written_stack(self.folder, self.name)
+
     def _where(self) -> str:
-        top = self._stack or written_stack(self.folder, self.name)
+        top = self._top()
         where = f"in phase: {self.phase}{top.text()}"
         issued = read_issued(self.folder, self.name) if top.line is None else []
         return f"{where}, after {call_text(issued[-1])}" if issued else where
