@@ -9,12 +9,9 @@ from collections.abc import Container, Iterable, Iterator
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import NONE, RuntimeObject, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import captures_in, functions_in, own_nodes
-from graphsafe.scan.sources.source import parse
+from graphsafe.scan.hazards.graph_syntax import own_nodes
+from graphsafe.scan.hazards.stream_waits import RECORDS, WAITS, waits_elsewhere
 from graphsafe.scan.symbols.index import dotted
-
-WAITS = frozenset(("wait_stream", "wait_event", "wait"))
-RECORDS = frozenset(("record", "record_event"))
 
 
 def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
@@ -41,7 +38,7 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
                 if tensor is not None and certain and tensor.fresh and tensor.where != "host":
                     frame.emit("StreamOp", "made-late", made)
         else:
-            confidence: Confidence = "possible" if _waits_elsewhere(frame, frame.node, argument) else "likely"
+            confidence: Confidence = "possible" if waits_elsewhere(frame, frame.node, side.stream) else "likely"
             frame.emit("StreamOp", "unjoined", expression, confidence)
 
 
@@ -53,37 +50,6 @@ def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[
         for value in (stream, *given)
     ):
         frame.emit("StreamOp", "foreign-stream", node)
-
-
-def _waits_elsewhere(frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, stream: ast.expr) -> bool:
-    """Return whether another function of the file waits for the stream. The missing wait may be there.
-
-    A wait next to a capture, as after a warm-up, does not count: it does not join streams that the captured step forks.
-    """
-    text = ast.unparse(stream)
-    lines = frame.project.files.source(frame.path).lines
-    waiting = {number for number, line in enumerate(lines, 1) if text in line and "wait_" in line}
-    if not waiting:
-        return False
-    beside = frame.engine.queries.ask(
-        ("beside-captures", frame.path), lambda: _beside_captures("\n".join(lines)), frozenset
-    )
-    return not waiting <= beside | set(range(function.lineno, (function.end_lineno or function.lineno) + 1))
-
-
-def _beside_captures(text: str) -> frozenset[int]:
-    """Return the lines of capturing functions outside their captured blocks."""
-    found: set[int] = set()
-    for function in functions_in(parse(text)):
-        blocks = captures_in(function)
-        if blocks:
-            found |= _span(function)
-            found -= set().union(*map(_span, blocks))
-    return frozenset(found)
-
-
-def _span(node: ast.stmt) -> set[int]:
-    return set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
 class _Side:
@@ -101,7 +67,7 @@ class _Side:
             for target in inner.targets
             if isinstance(target, ast.Name)
         }
-        self._stream = self._text(stream)
+        self.stream = self._text(stream)
         first, last = block.lineno, block.end_lineno or block.lineno
         calls = [inner for inner in ast.walk(function) if isinstance(inner, ast.Call)]
         self._before = [call for call in calls if call.lineno < first]
@@ -111,13 +77,13 @@ class _Side:
     def is_forked(self) -> bool:
         """Return whether the side stream waits for the step's stream before its first work, or whether a called
         function may make it wait."""
-        own = any(self._calls(WAITS, self._stream))
+        own = any(self._calls(WAITS, self.stream))
         return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
 
     def made_after_fork(self) -> Iterator[tuple[ast.Assign, str]]:
         """Yield the assignments, with their names, whose values the block reads. They run on the step's stream after
         the point for which the side stream waits."""
-        order = [*self._calls(WAITS, self._stream)]
+        order = [*self._calls(WAITS, self.stream)]
         if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
             return
         points = [self._recorded_at(call) if name == "wait_event" else call.lineno for call, name in order]
@@ -180,7 +146,7 @@ class _Side:
     def _handed_over(self, calls: list[ast.Call]) -> bool:
         """Return whether the stream is passed to a call that may do anything with it."""
         return any(
-            self._text(argument) == self._stream and not (dotted(call.func) or "").endswith("cuda.stream")
+            self._text(argument) == self.stream and not (dotted(call.func) or "").endswith("cuda.stream")
             for call in calls
             for argument in (*call.args, *(keyword.value for keyword in call.keywords))
             if not (isinstance(call.func, ast.Attribute) and call.func.attr in WAITS and call in self._before)
