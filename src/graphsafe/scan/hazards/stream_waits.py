@@ -6,12 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.domain.values import ClassValue, Instance
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import Function, called_name, captures_in, own_names
+from graphsafe.scan.hazards.one_object import functions_of, may_be_one_object, may_hold_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters
-from graphsafe.scan.symbols.index import FunctionFacts
 
 WAITS = frozenset(("wait_stream", "wait_event", "wait"))
 RECORDS = frozenset(("record", "record_event"))
@@ -36,7 +35,7 @@ def waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
         ("beside-captures", frame.path), lambda: _beside_captures(frame), frozenset
     )
     named = {number for number in waiting - near if re.search(_word(stream), lines[number - 1])}
-    for _, other in _functions(frame):
+    for _, other in functions_of(frame):
         for alias in _aliases(other, stream):
             named |= {number for number in _span(other) & waiting - near if re.search(_word(alias), lines[number - 1])}
     attribute = _ATTRIBUTE.match(stream)
@@ -47,7 +46,7 @@ def waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
             return True
     if not named or _is_shared(frame, function, stream):
         return bool(named)
-    return attribute is not None and any(_is_of_one_object(frame, number) for number in named)
+    return attribute is not None and any(may_hold_object(frame, number) for number in named)
 
 
 def _word(name: str) -> str:
@@ -64,7 +63,7 @@ def _aliases(function: Function, stream: str) -> Iterator[str]:
 def _beside_captures(frame: Frame) -> frozenset[int]:
     """Return the lines of capturing functions outside their captured blocks."""
     found: set[int] = set()
-    for _, function in _functions(frame):
+    for _, function in functions_of(frame):
         blocks = captures_in(function)
         if blocks:
             found |= _span(function)
@@ -77,20 +76,6 @@ def _span(node: ast.stmt) -> set[int]:
 
 
 # streams of other classes
-
-
-def may_be_one_object(frame: Frame, other: str) -> bool:
-    """Return whether an object of the current method's class may also be of another class: one of the two derives from
-    the other, or a class of the file, or the receiver's class, derives from both."""
-    receiver = [frame.self_value.ref] if isinstance(frame.self_value, (Instance, ClassValue)) else []
-    classes = [other, *receiver, *(f"{frame.path}::{name}" for name in frame.project.classes(frame.path))]
-    return frame.owner is None or any({frame.owner, other} <= {*frame.project.mro(cls)} for cls in classes)
-
-
-def _is_of_one_object(frame: Frame, line: int) -> bool:
-    """Return whether a line may be in a method of the object whose method is being read."""
-    owners = {facts.owner for facts, _ in _functions(frame) if facts.owner is not None and facts.holds(line)}
-    return not owners or any(may_be_one_object(frame, f"{frame.path}::{owner}") for owner in owners)
 
 
 def _is_shared(frame: Frame, function: Function, stream: str) -> bool:
@@ -125,18 +110,9 @@ def _is_shared(frame: Frame, function: Function, stream: str) -> bool:
 
 def _methods(frame: Frame) -> Iterator[Function]:
     """Yield the functions of the file whose `self` may be the object whose method is being read."""
-    for facts, node in _functions(frame):
+    for facts, node in functions_of(frame):
         if facts.owner is not None and may_be_one_object(frame, f"{frame.path}::{facts.owner}"):
             yield node
-
-
-def _functions(frame: Frame) -> Iterator[tuple[FunctionFacts, Function]]:
-    """Yield the functions of the file that is being read."""
-    file = frame.project.files.index(frame.path)
-    for facts in file.functions.values() if file is not None else ():
-        node = frame.project.function_node(f"{frame.path}::{facts.name}")
-        if node is not None:
-            yield facts, node
 
 
 def _makes_streams(value: ast.expr) -> bool:
