@@ -13,7 +13,7 @@ from graphsafe.scan.domain.values import Lib
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.failure_handlers import catches, swallows
 from graphsafe.scan.hazards.graph_syntax import Function, own_nodes, place, stored_names
-from graphsafe.scan.hazards.one_object import may_hold_object
+from graphsafe.scan.hazards.owners.one_object import may_hold_object
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters

@@ -21,7 +21,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     stored_names,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables
-from graphsafe.scan.hazards.stream_waits import RECORDS, WAITS
+from graphsafe.scan.hazards.side_stream import RECORDS, WAITS
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted
