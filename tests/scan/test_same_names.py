@@ -177,3 +177,48 @@ def test_an_output_of_the_object_whose_method_gives_one(scan: Scan, name: str, c
     source = runner().replace("self.y.clone()", "self.y") + OTHER.format(base="", method="offload")
     codes = [code for code, _ in scan(source + "\n\n" + KEEPS.format(name=name, cls=cls))]
     assert ("GS706" in codes) is found
+
+
+CAPTURED = """\
+class Captured:
+    def __init__(self, model):
+        self.model = model
+        self.graphs = {}
+
+    def capture(self, x, scale: float):
+        self.model(x)
+        graph = torch.cuda.CUDAGraph()
+        stream = torch.cuda.Stream()
+        with torch.cuda.graph(graph, stream=stream):
+            y = self.model(x) * scale
+        return graph, y
+
+    def run(self, x, scale: float):
+        if x.shape[0] not in self.graphs:
+            self.graphs[x.shape[0]] = self.capture(x, scale)
+        graph, y = self.graphs[x.shape[0]]
+        graph.replay()
+        return y.clone()
+
+    def rounds(self, batches):
+        for x in batches:
+            graph, _ = self.capture(x, 1.0)
+            graph.replay()
+"""
+RECORDED = """\
+class Recorded:
+    def capture(self, x, scale: float):
+        return scale, x
+
+    def frames(self, batches):
+        for x in batches:
+            graph, _ = self.capture(x, 2.0)
+            graph.replay()
+"""
+
+
+@pytest.mark.parametrize("source", [f"{RECORDED}\n\n{CAPTURED}", f"{CAPTURED}\n\n{RECORDED}"], ids=["before", "after"])
+def test_a_method_of_another_class_captures_nothing(scan: Scan, source: str) -> None:
+    found = scan(source)
+    assert "GS713" in [code for code, _ in found]
+    assert [line for code, line in found if code == "GS617"] == ["graph, _ = self.capture(x, 1.0)"]
