@@ -20,7 +20,17 @@ from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.queries import Queries
 from graphsafe.scan.domain.state_log import UseKind
 from graphsafe.scan.domain.summary import Effects, Item, Summary
-from graphsafe.scan.domain.values import UNKNOWN, Function, Instance, Passed, Value, as_tensor, confidence_of, describe
+from graphsafe.scan.domain.values import (
+    UNKNOWN,
+    Function,
+    Instance,
+    Passed,
+    Unknown,
+    Value,
+    as_tensor,
+    confidence_of,
+    describe,
+)
 from graphsafe.scan.execution.budget import CallBudget
 from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import FileIndex
@@ -173,11 +183,15 @@ class Frame:
     def emit_if_on_device(
         self, kind: EventKind, how: str, node: ast.AST, value: Value, shown: str | None = None
     ) -> bool:
-        """Emit an event about a value that is, or may be, a tensor of the device. Return False for any other value.
+        """Emit an event about a value that is, or may be, a tensor of the device. Return False for a value that is
+        not known to be a tensor.
 
-        `shown` is the text for the message, if it does not describe the value.
+        Inside a capture, the result of an unknown call with device tensors may be one of them. `shown` is the text for
+        the message, if it does not describe the value.
         """
         tensor, certain = as_tensor(value)
+        if self.captured and type(value) is Unknown and (value.device or value.compared):
+            self.emit(kind, how, node, "possible", value=shown or describe(value))
         if tensor is None or tensor.where == "host":
             return False
         self.emit(kind, how, node, confidence_of(tensor, certain), value=shown or describe(value))

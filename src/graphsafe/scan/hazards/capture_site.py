@@ -7,13 +7,16 @@ import re
 from collections.abc import Iterator
 
 from graphsafe.report.model import Confidence
+from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.domain.values import Function as FunctionValue
 from graphsafe.scan.domain.values import Lib
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.failure_handlers import catches, swallows
-from graphsafe.scan.hazards.graph_syntax import Function, stored_names
+from graphsafe.scan.hazards.graph_syntax import Function, own_nodes, place, stored_names
+from graphsafe.scan.hazards.owners.one_object import may_hold_object
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted
 
 AUTOCAST = frozenset(
@@ -24,6 +27,8 @@ _MOVES = frozenset("to cuda eval train half float double bfloat16 requires_grad_
 "Methods of a module that return the module itself and run no kernel of its `forward`."
 TEST = re.compile(r"(^|\.)test_")
 "Matches the names of test modules and test functions. Tests capture on one known device."
+_MODEL = re.compile(rf"(?:\w+_)?(?:{MODEL}|module)")
+"Matches the name of a model that a function receives."
 WARM_UP = re.compile("warm", re.IGNORECASE)
 COMMENTED_OUT = re.compile(r"\s*#\s*(?:[\w, ]+ = )?([\w.]+)\(.*\)\s*$")
 "Matches a commented-out call. The group is the called name."
@@ -119,8 +124,8 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     """Return the confidence that the block calls a function that has not run before, or None if it may have run.
 
     A caller may have warmed the function up. So any mention of a warm-up in the file counts, unless the warm-up is
-    commented out. Callables among the arguments count as warm, unless this function warms up something else, or warms
-    up after the capture.
+    commented out; in the methods of an unrelated class, it only lowers the confidence. Callables among the arguments
+    count as warm, unless this function warms up something else, or warms up after the capture.
     """
     captured = list(_calls(frame, node.body))
     if frame.node is None or not captured:
@@ -129,7 +134,8 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
         return "likely"
     names = {dotted(call.func) for call in captured}
     disabled = not names.isdisjoint(_commented_out(frame, node.lineno))
-    if not disabled and frame.project.files.search(frame.path, WARM_UP):
+    warming = [] if disabled else _lines_with(frame, WARM_UP)
+    if any(may_hold_object(frame, line) for line in warming):
         return None
     others = [inner for inner in ast.walk(frame.node) if isinstance(inner, ast.Call)]
     before = [call for call in others if call.lineno < node.lineno]
@@ -140,7 +146,8 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     another = any(tuple(map(ast.unparse, call.args)) in arguments for call in before)
     made_here = stored_names(ast.walk(frame.node))
     alone = all(_is_called_once(frame, name) for name in names)
-    return "likely" if late or another or names & made_here or alone or disabled else "possible"
+    certain = late or another or names & made_here or alone or disabled
+    return "likely" if certain and not warming else "possible"
 
 
 def _commented_out(frame: Frame, line: int) -> set[str]:
@@ -152,11 +159,30 @@ def _commented_out(frame: Frame, line: int) -> set[str]:
 
 def _is_new(function: Function, called: ast.expr, line: int) -> bool:
     """Return whether the function has made `called` as a new object, and has not used it before this line. Any use may
-    call the object. An example is `net = Net().cuda()` directly before the capture."""
-    uses = [one for one in inside(function, ast.Name) if isinstance(called, ast.Name) and one.id == called.id]
-    made = [one.value for one in inside(function, ast.Assign) if [one.targets[0]] == uses[:1] and one.lineno < line]
-    before = [one for one in uses if one.lineno < line]
-    return len(before) == 1 and len(made) == 1 and _makes_object(made[0])
+    call the object, and for `self.net` also any method of `self`. An example is `net = Net().cuda()` directly before
+    the capture."""
+    text = place(called) or ""
+    uses = [one for kind in (ast.Name, ast.Attribute) for one in inside(function, kind) if place(one) == text]
+    made = [one for one in inside(function, ast.Assign) if [one.targets[0]] == uses[:1] and one.lineno < line]
+    if len(made) != 1 or sum(one.lineno < line for one in uses) > 1 or not _makes_object(made[0].value):
+        return False
+    handed = {one.arg for one in parameters(function) if _MODEL.fullmatch(one.arg)}
+    if any(one.id in handed for one in inside(made[0].value, ast.Name)):
+        return False  # the caller may have warmed up the model in `Wrapper(model)`
+    return "." not in text or (
+        text.startswith("self.") and text.count(".") == 1 and not _uses_self(function, made[0].lineno, line)
+    )
+
+
+def _uses_self(function: Function, first: int, last: int) -> bool:
+    """Return whether code between two lines calls a method of `self` or passes `self` on."""
+    for parent, node in own_nodes(function):
+        if first < getattr(node, "lineno", 0) < last:
+            if isinstance(node, ast.Name) and node.id == "self" and not isinstance(parent, ast.Attribute):
+                return True
+            if isinstance(node, ast.Call) and (place(node.func) or "").startswith("self."):
+                return True
+    return False
 
 
 def _makes_object(value: ast.expr) -> bool:
@@ -174,10 +200,20 @@ def _is_called_once(frame: Frame, name: str | None) -> bool:
     private method."""
     owner, _, attribute = (name or "").rpartition(".")
     lines = frame.project.files.source(frame.path).lines
-    if owner != "self" or sum(f".{attribute}(" in line for line in lines) != 1:
+    if owner != "self":
         return False
-    made = re.compile(rf"self\.{re.escape(attribute)} = [A-Z]\w*\(")
-    return attribute.startswith("_") or any(made.search(line) for line in lines)
+    calls = _lines_with(frame, re.compile(rf"\.{attribute}\("))
+    own = [line for line in calls if f"self.{attribute}(" not in lines[line - 1] or may_hold_object(frame, line)]
+    made = _lines_with(frame, re.compile(rf"self\.{attribute} = (?:\w+\.)*[A-Z]\w*\((?!(?:self\.)?{_MODEL.pattern}\b)"))
+    if len(own) != 1:
+        return False
+    return attribute.startswith("_") or any(may_hold_object(frame, line) for line in made)
+
+
+def _lines_with(frame: Frame, pattern: re.Pattern[str]) -> list[int]:
+    """Return the lines of the file that match a pattern."""
+    lines = frame.project.files.source(frame.path).lines
+    return [number for number, line in enumerate(lines, 1) if pattern.search(line)]
 
 
 def _calls(frame: Frame, body: list[ast.stmt]) -> Iterator[ast.Call]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from graphsafe.scan.hazards.failure_handlers import Called, catches, swallows
@@ -24,12 +24,15 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.outputs.givers import called_objects
+from graphsafe.scan.hazards.owners.own_methods import class_of, meant_in, of_one_object
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
 
 FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
 _BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 _OPTIMIZERS = ("opt", "optim")
+Owned = tuple[str, str]
+"The class of an attribute of `self`, or an empty string for any other name, and the name."
 
 
 def lines(found: Tables) -> Iterator[Line]:
@@ -38,7 +41,7 @@ def lines(found: Tables) -> Iterator[Line]:
         yield from _other_memory(found, table)
         yield from _dropped_gradients(found, table)
     capturing = {name: node for name, node, _ in found.functions if captures_in(node)}
-    if any(_steps_optimizer(found, node) for node in capturing.values()):
+    if any(_steps_optimizer(found, name, node) for name, node in capturing.items()):
         yield from _other_rates(found, set(capturing))
     yield from _swallowed(found, capturing)
 
@@ -101,7 +104,10 @@ def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> 
     if holding[name]:
         return name in table.replaying and all(node.lineno < line.lineno for node in holding[name])
     last = name.rpartition(".")[2]
-    if (name in table.preparing and name not in table.replaying) or found.functions_called(last) > 1:
+    classes = of_one_object(found.tree, class_of(found.tree, name))
+    same = [one for one, _, _ in found.functions if one.rpartition(".")[2] == last]
+    overridden = sum(class_of(found.tree, one) in classes for one in same) > 1
+    if (name in table.preparing and name not in table.replaying) or overridden:
         return False
     capturing = {one.rpartition(".")[2] for one, nodes in holding.items() if nodes}
     calling = {
@@ -112,7 +118,9 @@ def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> 
     if not calling <= capturing | CONSTRUCTORS:
         return False  # another method captures again
     replaying = {one.rpartition(".")[2] for one in table.replaying}
-    return name in table.replaying or bool(calling & CONSTRUCTORS) or runs_beside(found.tree, last, replaying)
+    if name in table.replaying or calling & CONSTRUCTORS:
+        return True
+    return len(same) == 1 and runs_beside(found.tree, last, replaying)
 
 
 @memoize_on_node
@@ -226,9 +234,9 @@ def _is_false(given: ast.keyword | ast.expr) -> bool:
 # learning rates
 
 
-def _steps_optimizer(found: Tables, function: Function) -> bool:
+def _steps_optimizer(found: Tables, name: str, function: Function) -> bool:
     """Return whether the captured block of a function steps an optimizer, itself or through a function of the file."""
-    by_name = {name.rpartition(".")[2]: node for name, node, _ in found.functions}
+    by_name = {**{name.rpartition(".")[2]: node for name, node, _ in found.functions}, **_meant_in(found, name)}
     for block in captures_in(function):
         calls = calls_in(block.body)
         called = [by_name[last] for call in calls if (last := called_name(call)) in by_name]
@@ -245,13 +253,15 @@ def _is_optimizer_step(call: ast.Call) -> bool:
 def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
     """Yield lines that change the learning rate of an optimizer's groups:
     `for group in opt.param_groups: group["lr"] = rate`."""
-    schedules = {f"{name}.step" for name in _schedules(found)}
+    schedules = {*_schedules(found)}
     for name, function, _ in found.functions:
         if name in capturing:
             continue
         nodes = [node for _, node in own_nodes(function)]
-        for call in [node for node in nodes if isinstance(node, ast.Call) and dotted(node.func) in schedules]:
-            yield Line(name, "rate-changed", call, ast.unparse(call.func))
+        for call in [node for node in nodes if isinstance(node, ast.Call)]:
+            holder, _, method = (dotted(call.func) or "").rpartition(".")
+            if method == "step" and not schedules.isdisjoint(_owned(found, name, holder)):
+                yield Line(name, "rate-changed", call, ast.unparse(call.func))
         loops = [node for node in nodes if isinstance(node, ast.For) and _is_groups(node.iter)]
         groups = {place(loop.target) for loop in loops} - {None}
         for node in nodes:
@@ -266,20 +276,30 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
                 yield Line(name, "rate-changed", node, ast.unparse(target))
 
 
-def _schedules(found: Tables) -> Iterator[str]:
+def _schedules(found: Tables) -> Iterator[Owned]:
     """Yield the names of schedulers whose optimizer's learning rate is not a tensor:
     `decay = ExponentialLR(opt, 0.9)`."""
-    made = {
-        place(node.targets[0]): node.value
-        for node in ast.walk(found.tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-    }
-    for name, call in made.items():
-        optimizer = made.get(place(call.args[0])) if call.args else None
-        if name is None or optimizer is None or ".lr_scheduler." not in f".{dotted(call.func)}":
+    made: dict[Owned, ast.Call] = {}
+    for function, body in [("", found.tree), *((name, node) for name, node, _ in found.functions)]:
+        for _, node in own_nodes(body):
+            text = place(node.targets[0]) if isinstance(node, ast.Assign) else None
+            if text is not None and isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                made[_owned(found, function, text)[0]] = node.value
+    for (cls, name), call in made.items():
+        text = place(call.args[0]) if call.args else None
+        optimizer = next((made[one] for one in _owned(found, cls, text or "") if one in made), None)
+        if optimizer is None or ".lr_scheduler." not in f".{dotted(call.func)}":
             continue
         if not any(word.arg == "lr" and "ensor" in ast.unparse(word.value) for word in optimizer.keywords):
-            yield name
+            yield cls, name
+
+
+def _owned(found: Tables, function: str, name: str) -> Sequence[Owned]:
+    """Return a name in a function with its owner. An attribute of `self` may belong to several classes, of which the
+    function's own class is the first."""
+    if not name.startswith("self."):
+        return [("", name)]
+    return [(cls, name) for cls in of_one_object(found.tree, class_of(found.tree, function))]
 
 
 def _is_groups(node: ast.expr) -> bool:
@@ -295,16 +315,23 @@ def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Line]:
     names = {name.rpartition(".")[2] for name in capturing}
     unique = {name for name in names if found.functions_called(name) == 1}
     by_name = {name: function for name, function, _ in found.functions}
-    for name, function, _ in found.functions:
+    for name, function, _ in found.functions if capturing else ():
         owner = name.rpartition(".")[0]
+        methods = _meant_in(found, name)
+        own = {f"self.{last}" for last in names if methods.get(last) in capturing.values()}
         for _, node in own_nodes(function) if name not in capturing else ():
             if not isinstance(node, (ast.Try, ast.With)):
                 continue
-            call = next((call for call in calls_in(node.body) if called_name(call) in unique), None)
+            calls = (one for one in calls_in(node.body) if called_name(one) in unique or dotted(one.func) in own)
+            call = next(calls, None)
             ends = _ends(node, call, function, partial(_own, by_name, owner)) if call is not None else iter(())
             end = next(ends, None)
             if call is not None and end is not None:
                 yield Line(name, "swallowed", end, ast.unparse(call))
+
+
+def _meant_in(found: Tables, function: str) -> Mapping[str, Function]:
+    return meant_in(found.tree, ((name, node) for name, node, _ in found.functions), class_of(found.tree, function))
 
 
 def _own(functions: Mapping[str, Function], owner: str, call: ast.Call) -> Function | None:

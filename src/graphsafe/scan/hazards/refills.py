@@ -10,6 +10,7 @@ from graphsafe.scan.domain.values import Tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes
 from graphsafe.scan.hazards.graph_tensors import tables
+from graphsafe.scan.hazards.owners.one_object import may_hold_object
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 
@@ -30,7 +31,10 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
     path = ref.partition("::")[0]
     files = frame.project.files
     fills = re.compile(rf"\.{re.escape(name)}{_FILLS.pattern}")
-    writers = [line for line in files.source(path).lines if name in line and fills.search(line)]
+    lines = files.source(path).lines
+    written = [number for number, line in enumerate(lines, 1) if name in line and fills.search(line)]
+    own = f"self.{name}"
+    writers = [one for one in written if own not in lines[one - 1] or may_hold_object(frame, one, ref)]
     if writers and not any(_may_wait(frame, one) for one in sorted({path, frame.path})):
         frame.emit("AttrWrite", "host-refilled", node, value=f"`{source.name or name}`")
 

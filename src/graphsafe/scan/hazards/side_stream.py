@@ -4,17 +4,25 @@ joined."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Iterable, Iterator
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import NONE, RuntimeObject, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import captures_in, functions_in, own_nodes
-from graphsafe.scan.sources.source import parse
+from graphsafe.scan.hazards.graph_syntax import Function, called_name, captures_in, own_names, own_nodes
+from graphsafe.scan.hazards.owners.one_object import functions_of, may_be_one_object, may_hold_object
+from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted
 
 WAITS = frozenset(("wait_stream", "wait_event", "wait"))
 RECORDS = frozenset(("record", "record_event"))
+_ATTRIBUTE = re.compile(r"self\.(\w+)(\[.*\])?$")
+_TAKES = WAITS | RECORDS | {"stream", "record_stream"}
+"Calls that take a stream and do not keep it."
+_LOOKS = ast.Attribute, ast.withitem, ast.Compare, ast.BoolOp, ast.If, ast.For
+"Syntax around a stream that does not pass it on."
 
 
 def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
@@ -41,7 +49,7 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
                 if tensor is not None and certain and tensor.fresh and tensor.where != "host":
                     frame.emit("StreamOp", "made-late", made)
         else:
-            confidence: Confidence = "possible" if _waits_elsewhere(frame, frame.node, argument) else "likely"
+            confidence: Confidence = "possible" if _waits_elsewhere(frame, frame.node, side.stream) else "likely"
             frame.emit("StreamOp", "unjoined", expression, confidence)
 
 
@@ -55,26 +63,52 @@ def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[
         frame.emit("StreamOp", "foreign-stream", node)
 
 
-def _waits_elsewhere(frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, stream: ast.expr) -> bool:
+# waits in other functions
+
+
+def _waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
     """Return whether another function of the file waits for the stream. The missing wait may be there.
 
     A wait next to a capture, as after a warm-up, does not count: it does not join streams that the captured step forks.
+    A wait of an unrelated class for its own stream with the same name does not count either.
     """
-    text = ast.unparse(stream)
     lines = frame.project.files.source(frame.path).lines
-    waiting = {number for number, line in enumerate(lines, 1) if text in line and "wait_" in line}
+    waiting = {number for number, line in enumerate(lines, 1) if "wait_" in line}
     if not waiting:
         return False
-    beside = frame.engine.queries.ask(
-        ("beside-captures", frame.path), lambda: _beside_captures("\n".join(lines)), frozenset
+    near = _span(function) | frame.engine.queries.ask(
+        ("beside-captures", frame.path), lambda: _beside_captures(frame), frozenset
     )
-    return not waiting <= beside | set(range(function.lineno, (function.end_lineno or function.lineno) + 1))
+    named = {number for number in waiting - near if re.search(_word(stream), lines[number - 1])}
+    for _, other in functions_of(frame, frame.path):
+        for alias in _aliases(other, stream):
+            named |= {number for number in _span(other) & waiting - near if re.search(_word(alias), lines[number - 1])}
+    attribute = _ATTRIBUTE.match(stream)
+    if attribute is not None:
+        # Code that holds the object may wait for its stream: `main.wait_stream(layer.side)`.
+        held = re.compile(rf"(?<!\bself)\.{attribute[1]}(?!\w)")
+        if any(held.search(lines[number - 1]) for number in waiting - near):
+            return True
+    if not named or _is_shared(frame, function, stream):
+        return bool(named)
+    return attribute is not None and any(may_hold_object(frame, number) for number in named)
 
 
-def _beside_captures(text: str) -> frozenset[int]:
+def _word(name: str) -> str:
+    return rf"(?<![\w.]){re.escape(name)}(?!\w)"
+
+
+def _aliases(function: Function, stream: str) -> Iterator[str]:
+    """Yield the local names for a stream: `side = self.side`."""
+    for node in inside(function, ast.Assign):
+        if ast.unparse(node.value) == stream:
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def _beside_captures(frame: Frame) -> frozenset[int]:
     """Return the lines of capturing functions outside their captured blocks."""
     found: set[int] = set()
-    for function in functions_in(parse(text)):
+    for _, function in functions_of(frame, frame.path):
         blocks = captures_in(function)
         if blocks:
             found |= _span(function)
@@ -84,6 +118,58 @@ def _beside_captures(text: str) -> frozenset[int]:
 
 def _span(node: ast.stmt) -> set[int]:
     return set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def _is_shared(frame: Frame, function: Function, stream: str) -> bool:
+    """Return whether code outside the object, or outside the function of a local name, may have the stream, because the
+    stream is not made here or is passed on."""
+    attribute = _ATTRIBUTE.match(stream)
+    if attribute is not None and frame.owner is not None:
+        functions, name = [*_own_methods(frame)], f"self.{attribute[1]}"
+    elif stream in own_names(function) - {one.arg for one in parameters(function)}:
+        functions, name = [function], stream
+    else:
+        return True
+    made = False
+    for node in functions:
+        parents = {child: parent for parent in ast.walk(node) for child in ast.iter_child_nodes(parent)}
+        names = {name, *_aliases(node, name)}
+        for use in [one for one in parents if isinstance(one, (ast.Name, ast.Attribute)) and ast.unparse(one) in names]:
+            parent = parents[use]
+            while isinstance(parent, ast.Subscript):
+                parent = parents[parent]
+            if isinstance(parent, ast.Assign) and use in parent.targets:
+                made = made or ast.unparse(use) == name
+                if not _makes_streams(parent.value) and ast.unparse(parent.value) != name:
+                    return True
+            elif isinstance(parent, ast.Call):
+                if called_name(parent) not in _TAKES:
+                    return True
+            elif not isinstance(parent, _LOOKS) and not (isinstance(parent, ast.Assign) and parent.value is use):
+                return True
+    return not made
+
+
+def _own_methods(frame: Frame) -> Iterator[Function]:
+    """Yield the functions of the file whose `self` may be the object whose method is being read."""
+    for facts, node in functions_of(frame, frame.path):
+        if facts.owner is not None and may_be_one_object(frame, f"{frame.path}::{facts.owner}"):
+            yield node
+
+
+def _makes_streams(value: ast.expr) -> bool:
+    """Return whether a value is a new stream, a list of new streams, or None: `torch.cuda.Stream()`,
+    `[Stream(d) for d in devices]`, `Stream() if cuda else None`."""
+    if isinstance(value, ast.IfExp):
+        return _makes_streams(value.body) and _makes_streams(value.orelse)
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return all(map(_makes_streams, value.elts))
+    if isinstance(value, ast.ListComp):
+        return _makes_streams(value.elt)
+    return isinstance(value, ast.Constant) or (isinstance(value, ast.Call) and called_name(value).endswith("Stream"))
+
+
+# waits in the same function
 
 
 class _Side:
@@ -101,7 +187,7 @@ class _Side:
             for target in inner.targets
             if isinstance(target, ast.Name)
         }
-        self._stream = self._text(stream)
+        self.stream = self._text(stream)
         first, last = block.lineno, block.end_lineno or block.lineno
         calls = [inner for inner in ast.walk(function) if isinstance(inner, ast.Call)]
         self._before = [call for call in calls if call.lineno < first]
@@ -111,13 +197,13 @@ class _Side:
     def is_forked(self) -> bool:
         """Return whether the side stream waits for the step's stream before its first work, or whether a called
         function may make it wait."""
-        own = any(self._calls(WAITS, self._stream))
+        own = any(self._calls(WAITS, self.stream))
         return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
 
     def made_after_fork(self) -> Iterator[tuple[ast.Assign, str]]:
         """Yield the assignments, with their names, whose values the block reads. They run on the step's stream after
         the point for which the side stream waits."""
-        order = [*self._calls(WAITS, self._stream)]
+        order = [*self._calls(WAITS, self.stream)]
         if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
             return
         points = [self._recorded_at(call) if name == "wait_event" else call.lineno for call, name in order]
@@ -180,7 +266,7 @@ class _Side:
     def _handed_over(self, calls: list[ast.Call]) -> bool:
         """Return whether the stream is passed to a call that may do anything with it."""
         return any(
-            self._text(argument) == self._stream and not (dotted(call.func) or "").endswith("cuda.stream")
+            self._text(argument) == self.stream and not (dotted(call.func) or "").endswith("cuda.stream")
             for call in calls
             for argument in (*call.args, *(keyword.value for keyword in call.keywords))
             if not (isinstance(call.func, ast.Attribute) and call.func.attr in WAITS and call in self._before)

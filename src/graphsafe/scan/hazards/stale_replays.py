@@ -29,6 +29,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys import bucket_inputs
+from graphsafe.scan.hazards.owners.own_methods import class_of, of_one_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted, elements
@@ -177,8 +178,9 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
 def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield replays of functions that get a new value for an input, and for others beside it, but fill only the others:
     the parameter `lens` beside `self.lens`, into which no line writes."""
-    written_to = {key for node in ast.walk(found.tree) if (key := _key_written(node)) is not None}
-    for function in sorted(table.replaying - table.capturing - table.preparing):
+    functions = sorted(table.replaying - table.capturing - table.preparing)
+    written_to = {_end(text) for text in _written_in(found, class_of(found.tree, functions[0]))} if functions else set()
+    for function in functions:
         node = table.functions[function]
         # Other callers may leave out an argument that has a default.
         optional = len(node.args.defaults)
@@ -203,12 +205,32 @@ def _end(name: str) -> str:
     return name.rpartition("[")[2].strip("']") if name.endswith("']") else name.rpartition(".")[2]
 
 
-def _key_written(node: ast.AST) -> str | None:
-    """Return the end of the name of a tensor into which a line writes."""
-    target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
-    text = viewed(target) if target is not None else None
-    is_fill = isinstance(node, ast.Call) or (target is not None and text != place(target))
-    return _end(text) if text is not None and is_fill else None
+def _written_in(found: Tables, cls: str) -> Iterator[str]:
+    """Yield the names of the tensors into which a file writes, except those that an unrelated class makes itself."""
+    related = of_one_object(found.tree, cls) if cls else ()
+    for function, body in [("", found.tree), *((name, node) for name, node, _ in found.functions)]:
+        other = class_of(found.tree, function)
+        made = _made_by(found, other) if cls and other and other not in related else frozenset()
+        for _, node in own_nodes(body):
+            target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+            text = viewed(target) if target is not None else None
+            is_fill = isinstance(node, ast.Call) or (target is not None and text != place(target))
+            if text is not None and is_fill and text not in made:
+                yield text
+
+
+def _made_by(found: Tables, cls: str) -> Set[str]:
+    """Return the attributes to which the methods of a class assign only tensors that they make."""
+    bound = [
+        (text, node.value)
+        for name, function, _ in found.functions
+        if class_of(found.tree, name) == cls
+        for _, node in own_nodes(function)
+        if isinstance(node, ast.Assign)
+        for text in map(place, targets(node))
+        if text is not None and text.startswith("self.")
+    ]
+    return {text for text, _ in bound} - {text for text, value in bound if not _makes_tensor(value)}
 
 
 def _used_for_values(function: Function) -> set[str]:

@@ -62,9 +62,12 @@ def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | 
     if isinstance(owner, Tensor):
         if name == "_version" and owner.step and isinstance(node, ast.expr):
             return host_clock.read(frame, node, host_clock.VERSION)
-        return (
-            spelled_out.items_of(frame, node, owner) if name == "__getitem__" else _of_tensor(frame.engine, owner, name)
-        )
+        if name == "__getitem__":
+            return spelled_out.items_of(frame, node, owner)
+        found = _of_tensor(frame.engine, owner, name)
+        # No tensor has such an attribute, so the captured call returned an object that may hold tensors.
+        is_object = frame.captured and type(found) is Unknown and owner.where != "host"
+        return Unknown(owner.step, device=True) if is_object else found
     if isinstance(owner, Instance):
         return of_instance(frame, node, owner, name, text or f"….{name}")
     if isinstance(owner, ProjectModule):

@@ -55,8 +55,8 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     for value in arguments.positional:
         if protocols.called(frame, node, value, f"__{name}__", "__index__", "__len__") is not None:
             return NUMBER
+        frame.emit_if_on_device("HostRead", "cast", node, value)
         if as_tensor(value)[0] is not None:
-            frame.emit_if_on_device("HostRead", "cast", node, value)
             return NUMBER
     if len(arguments.positional) == 1 and type(arguments.positional[0]) is Number:
         return _cast_number(arguments.positional[0], node)

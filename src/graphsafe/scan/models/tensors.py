@@ -33,7 +33,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
-from graphsafe.scan.models import named_calls, numpy_reads, operations
+from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
 
 _SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
@@ -90,7 +90,8 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
         # work.
         for value in arguments.values():
             frame.use_number(value, "argument", node)
-    return replace(after, step=after.step or unknown.step, device=after.device or unknown.device)
+    made = replace(after, step=after.step or unknown.step, device=after.device or unknown.device)
+    return captured_calls.of_unknown(frame, made, arguments)
 
 
 def _suggested(

@@ -20,17 +20,14 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables
-from graphsafe.scan.hazards.keys.graph_keys import Functions, capturing_in
+from graphsafe.scan.hazards.owners.capturing import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    functions = {name: node for name, node, _ in found.functions}
-    capturing = capturing_in(functions)
-    for name, function in functions.items() if capturing else ():
+    for name, function, capturing in with_captures(found):
         yield from _in_each_round(name, function, capturing)
-    once = {last for last, node in capturing.items() if _replays_once(node) and found.functions_called(last) == 1}
-    for name, function in functions.items() if once else ():
+        once = {last for last, node in capturing.items() if _replays_once(node) and found.functions_called(last) == 1}
         yield from _calls_in_each_round(name, function, once)
 
 

@@ -25,6 +25,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys.key_names import is_covered, names_in
+from graphsafe.scan.hazards.owners.capturing import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters, with_defaults
 from graphsafe.scan.symbols.index import dotted
@@ -32,39 +33,18 @@ from graphsafe.scan.symbols.index import dotted
 _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
 "Matches a test that is true only for the first call, which is the call that captures."
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
-Functions = Mapping[str, Function]
 
 
 def lines(found: Tables) -> Iterator[Line]:
     functions = {name: node for name, node, _ in found.functions}
-    capturing = capturing_in(functions)
-    if not capturing:
-        return
-    fields = _number_names(found.tree)
-    for name, function in functions.items():
+    callers = [*with_captures(found)]
+    fields = _number_names(found.tree) if callers else frozenset()
+    for name, function, capturing in callers:
         yield from _lacking(name, function, capturing, functions, fields)
         yield from _lacking_where_stored(name, function, capturing, functions, fields)
         yield from _without_key(name, function, capturing, functions, fields)
-    for table in found.all:
+    for table in found.all if callers else ():
         yield from _other_numbers(table)
-
-
-def capturing_in(functions: Functions) -> Functions:
-    """Return the functions that capture, and the functions that call one of these, by the last part of their names."""
-    by_last: dict[str, Function] = {}
-    for name, node in functions.items():
-        last = name.rpartition(".")[2]
-        by_last.setdefault(last, node)
-    found = {last: node for last, node in by_last.items() if captures_in(node)}
-    while True:
-        more = {
-            last: node
-            for last, node in by_last.items()
-            if last not in found and any(called_name(call) in found for call in calls_in([node]))
-        }
-        if not more:
-            return found
-        found |= more
 
 
 # keys

@@ -91,17 +91,24 @@ def is_stored(node: ast.AST) -> bool:
 
 def names_of(found: Tables, giving: Mapping[str, Given]) -> dict[str, str]:
     """Map the last part of a called name to the full name of the function that gives outputs. For a method of an
-    imported class, the name of the object precedes it: `runner.step`."""
+    imported class, or of one of several classes with a method of this name, the name of the object precedes it:
+    `runner.step`."""
     names = {
         end_of(name): name
         for name in giving.keys() - found.imported.keys()
         if name.startswith(_GRAPHED) or found.functions_called(end_of(name)) == 1
     }
     names.update(called_objects(found, giving))
-    classes = {name.rpartition(".")[0] for name in found.imported}
-    for held, made in called_objects(found, [f"{name}.__call__" for name in sorted(classes)]):
-        cls = made.rpartition(".")[0]
-        names.update({f"{held}.{end_of(name)}": name for name in found.imported if name.rpartition(".")[0] == cls})
+    methods = {name for name in giving if "." in name and name not in names.values() and not name.startswith(_GRAPHED)}
+    ends = {end_of(name) for name in methods}
+    known = methods | {name for name, _, _ in found.functions if end_of(name) in ends}
+    classes: dict[str, set[str]] = {}
+    for held, made in called_objects(found, sorted(f"{name.rpartition('.')[0]}.__call__" for name in known)):
+        classes.setdefault(held, set()).add(made.rpartition(".")[0])
+    # A name for objects of several classes does not show whose method a call runs.
+    for held, (cls, *others) in classes.items():
+        if not others:
+            names.update({f"{held}.{end_of(name)}": name for name in methods if name.rpartition(".")[0] == cls})
     return names
 
 

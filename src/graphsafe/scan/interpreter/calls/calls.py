@@ -42,6 +42,7 @@ from graphsafe.scan.interpreter.calls import constructors, handed_to_loops, hook
 from graphsafe.scan.interpreter.calls.fitting import able, fits
 from graphsafe.scan.interpreter.calls.parameters import result_declared_for
 from graphsafe.scan.models import (
+    captured_calls,
     containers,
     distributions,
     library,
@@ -138,24 +139,25 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     if isinstance(value, Instance):
         return _call_instance(frame, node, value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "module":
-        return _beside_inputs(runtime_objects.method(frame, node, value, "forward", arguments), arguments)
+        result = runtime_objects.method(frame, node, value, "forward", arguments)
+        return captured_calls.of_module(frame, _beside_inputs(result, arguments), arguments)
     if isinstance(value, RuntimeObject) and value.kind == named_tuples.KIND:
         return named_tuples.made(value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "library":
         return runtime_objects.method(frame, node, value, "forward", arguments)
     if isinstance(value, Sequence) and arguments.positional:
         # `nn.Sequential` calls each module with the result of the module before.
-        result: Value = arguments.positional[0]
+        result = arguments.positional[0]
         modules = value.items if value.items is not None else (value.elem,)
         for module in modules:
             result = call_value(frame, node, module, replace(arguments, positional=(result,), keywords={}))
         return result
     _note_arguments(frame, node, arguments)
     result = unknown_result(arguments)
-    if _MODEL.search(dotted(node.func) or "") is None:
-        return result
-    # A step continues with its model's result.
-    return replace(result, step=True) if result.device else _beside_inputs(result, arguments)
+    if _MODEL.search(dotted(node.func) or "") is not None:
+        # A step continues with its model's result.
+        result = replace(result, step=True) if result.device else _beside_inputs(result, arguments)
+    return captured_calls.of_unknown(frame, result, arguments)
 
 
 def _beside_inputs(result: Value, arguments: Arguments) -> Value:
@@ -202,8 +204,9 @@ def _call_instance(frame: Frame, node: ast.Call, instance: Instance, arguments: 
     if chosen is not None and any(isinstance(option, Function) for option in options(chosen)):
         return call_value(frame, node, chosen, arguments)
     if frame.attributes.is_module(instance.ref):
-        return Tensor(where="any", step=any(map(depends_on_step, arguments.values())), certain=False, fresh=True)
-    return unknown_result(arguments)
+        made = Tensor(where="any", step=any(map(depends_on_step, arguments.values())), certain=False, fresh=True)
+        return captured_calls.of_module(frame, made, arguments)
+    return captured_calls.of_unknown(frame, unknown_result(arguments), arguments)
 
 
 def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Value, arguments: Arguments) -> Value:

@@ -1,0 +1,1 @@
+"""Classes of a file whose methods and attributes have the same names."""
