@@ -48,6 +48,8 @@ TAG_EFFECTS = {
     "data_dependent_output": {"kind": "reads-host", "rule": "GS101", "how": "method"},
     "nondeterministic_seeded": {"kind": "random", "rule": None, "how": "draw"},
 }
+DRAWS_IF = {"train", "training", "dropout", "dropout_p"}
+"Arguments with which an op draws only in training, or only if some elements are to be dropped."
 PRIVATE_GENERATOR = {"kind": "random", "rule": "GS502", "how": "private-generator", "when": {"given": ["generator"]}}
 DTYPE_CASE = {"when": {"literals": {"dtype": ["bool", "uint8"]}}, "result": "mask"}
 "PyTorch indexes with uint8 as with bool."
@@ -159,6 +161,8 @@ def schema_row(name: str, schemas: list[Any]) -> Row:
     widest = max([s for s in usual if "Tensor" in str(s)] or usual, key=lambda s: len(positional(s)))
     tags = {tag for schema in schemas for tag in tags_of(schema)}
     effects = [dict(effect) for tag, effect in TAG_EFFECTS.items() if tag in tags]
+    if any(argument.name in DRAWS_IF for schema in schemas for argument in schema.arguments):
+        effects = [{**effect, "sometimes": True} if effect["how"] == "draw" else effect for effect in effects]
     if "nondeterministic_seeded" in tags and any("generator" in str(schema) for schema in schemas):
         effects.append(PRIVATE_GENERATOR)
     numbers = number_parameters(schemas)

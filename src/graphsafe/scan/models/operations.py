@@ -219,8 +219,8 @@ class _Called:
             words["data"] = "a number"
         for hit in op.effects_of(self.call):
             effect = hit.effect
-            if effect.how == "draw" and self._where == "host" and op.placement == "argument":
-                frame.emit("Rng", "host-random", node)
+            if effect.how == "draw" and self._where == "host" and hit.certain:
+                frame.emit("Rng", "host-random", node, self._drawn_on_host())
             if effect.how == "private-generator" and draws.is_registered(frame, node):
                 continue
             if effect.rule is not None and effect.kind in EVENT_OF_EFFECT and self._happens(effect):
@@ -273,6 +273,11 @@ class _Called:
             is_given = may_be_none(self._arguments.keywords.get("generator", NONE)) is False
             return "likely" if is_given else "possible"
         return "likely"
+
+    def _drawn_on_host(self) -> Confidence:
+        """Return the confidence that a draw is on the host, which its device or its tensors show."""
+        shown_by = self.tensors if self._op.placement == "same" else ()
+        return "possible" if any(not one.certain or one.maybe_pinned for one in shown_by) else "likely"
 
     def _copies_unknown(self, effect: Effect) -> bool:
         """Return whether `torch.tensor(value, device=…)` receives a value about which nothing is known.
