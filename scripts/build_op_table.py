@@ -48,11 +48,16 @@ TAG_EFFECTS = {
     "data_dependent_output": {"kind": "reads-host", "rule": "GS101", "how": "method"},
     "nondeterministic_seeded": {"kind": "random", "rule": None, "how": "draw"},
 }
+DRAWS_IF = {"train", "training", "dropout", "dropout_p"}
+"Arguments with which an op draws only in training, or only if some elements are to be dropped."
 PRIVATE_GENERATOR = {"kind": "random", "rule": "GS502", "how": "private-generator", "when": {"given": ["generator"]}}
 DTYPE_CASE = {"when": {"literals": {"dtype": ["bool", "uint8"]}}, "result": "mask"}
 "PyTorch indexes with uint8 as with bool."
 NUMBERS = {"number", "int", "float", "Optional[number]", "Optional[int]", "Optional[float]", "List[int]", "List[float]"}
 "Schema types for which PyTorch's argument parser reads a 0-d tensor."
+SIZES = "size sizes output_size split_size split_sizes sections chunks steps start end step pad window_length".split()
+SIZES += ["row", "col", "num_samples", "num_classes"]
+"Names of numbers that say how long or how many: sizes, bounds and counts."
 PLAIN_FIELDS = ("placement", "mutates", "view", "pointwise", "valueless", "host_arguments", "host_results")
 PLAIN_FIELDS += (
     "no_kernel",
@@ -66,7 +71,7 @@ PLAIN_FIELDS += (
 )
 TRUE_FIELDS = ("launches", "takes_tensor")
 "Written where they are false."
-FIELDS = ("params", "numbers", "effects", "result", "cases", "evidence", *TRUE_FIELDS, *PLAIN_FIELDS)
+FIELDS = ("params", "numbers", "sizes", "effects", "result", "cases", "evidence", *TRUE_FIELDS, *PLAIN_FIELDS)
 "What a block of torch.yaml may set."
 
 Row = dict[str, Any]
@@ -156,14 +161,18 @@ def schema_row(name: str, schemas: list[Any]) -> Row:
     widest = max([s for s in usual if "Tensor" in str(s)] or usual, key=lambda s: len(positional(s)))
     tags = {tag for schema in schemas for tag in tags_of(schema)}
     effects = [dict(effect) for tag, effect in TAG_EFFECTS.items() if tag in tags]
+    if any(argument.name in DRAWS_IF for schema in schemas for argument in schema.arguments):
+        effects = [{**effect, "sometimes": True} if effect["how"] == "draw" else effect for effect in effects]
     if "nondeterministic_seeded" in tags and any("generator" in str(schema) for schema in schemas):
         effects.append(PRIVATE_GENERATOR)
+    numbers = number_parameters(schemas)
     row: Row = {
         "aten": f"aten::{name}",
         "overload": None,
         "python": [f"{space}.{short}" for space, short in python_names(name)],
         "params": ["input" if p == "self" else "dim|axis" if p == "dim" else p for p in positional(widest)],
-        "numbers": number_parameters(schemas),
+        "numbers": numbers,
+        "sizes": [name for name in numbers if name in SIZES],
         "effects": effects,
         "result": result_of(widest),
         "mutates": [a.name for a in widest.arguments if a.alias_info is not None and a.alias_info.is_write],
@@ -368,12 +377,16 @@ def finished(row: Row) -> Row:
         cases.append(DTYPE_CASE)
     done = {key: row[key] for key in ("aten", "overload", "python")}
     done["python"] = sorted(row["python"])
-    numbers = [] if row["result"] in ("host", "shape", "none") else numbers_left(row)
-    if row["params"] and (row["effects"] or cases or numbers):
+    read = [] if row["result"] in ("host", "shape", "none") else numbers_left(row)
+    sizes = [name for name in read if name in row.get("sizes", ())]
+    numbers = [name for name in read if name not in sizes]
+    if row["params"] and (row["effects"] or cases or read):
         # A dispatch mode knows arguments by the schema's names, where the first one is `self`.
         done["params"] = ["input|self" if name == "input" and row["aten"] else name for name in row["params"]]
     if numbers:
         done["numbers"] = numbers
+    if sizes:
+        done["sizes"] = sizes
     if row["effects"]:
         done["effects"] = row["effects"]
     done["result"] = result
@@ -392,10 +405,11 @@ def finished(row: Row) -> Row:
 
 
 def numbers_left(row: Row) -> list[str]:
-    """Without those whose reading torch.yaml describes better, and those that it gives another name."""
+    """The numbers, sizes included, without those whose reading torch.yaml describes better, and those that it gives
+    another name."""
     told = {param for effect in row["effects"] for param in effect.get("when", {}).get("kinds", {})}
     shared = {name for param in row["params"] if "|" in param for name in param.split("|")} - {"dim", "axis"}
-    return [name for name in row.get("numbers", ()) if name not in told | shared]
+    return sorted({*row.get("numbers", ()), *row.get("sizes", ())} - told - shared)
 
 
 def order(row: Row) -> tuple[bool, str, list[str]]:

@@ -85,6 +85,10 @@ DIRECT = [
     "kept = operator.itemgetter(x.argmax())([1.0, 2.0])",
     "kept = operator.getitem([1.0, 2.0], x.argmax())",
     "kept = operator.methodcaller('item')(x.sum())",
+    "read = x.sum().item; kept = read()",
+    "kept = getattr(x, 'tolist')()",
+    "kept = list(map(x.sum().add, [1.0]))[0].item()",
+    "kept = (x.cpu if x.dim() else x.numpy)()",
     "kept = x.sum().__float__()",
     "kept = x.sum().__bool__()",
     "kept = [1.0, 2.0][: x.argmax()]",
@@ -113,6 +117,21 @@ def test_what_the_step_does_not_use_is_not_read(tmp_path: Path, method: str, use
 @pytest.mark.parametrize("use", DIRECT)
 def test_functions_that_compare_for_the_caller_wait(tmp_path: Path, use: str) -> None:
     assert marks(tmp_path, "pass", use) == {"use"}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "read = torch.ones(3).sum().item; kept = read()",
+        "read = x.sum().item",
+        "scaled = x.mul; x = scaled(2)",
+        "length = x.size; kept = torch.ones(length(0), device=x.device)",
+        "kept = getattr(x, 'size')(0) > 2",
+        "kept = getattr(x, 'item', None) is None",
+    ],
+)
+def test_methods_that_are_not_called_or_read_nothing_do_not_wait(tmp_path: Path, use: str) -> None:
+    assert marks(tmp_path, "pass", use) == set()
 
 
 def test_operators_on_the_device_do_not_wait(tmp_path: Path) -> None:

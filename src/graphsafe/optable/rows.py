@@ -21,10 +21,10 @@ from graphsafe.optable.entries import (
     TensorHint,
 )
 
-ENTRY_KEYS: Final = {field.name for field in fields(Op)} | {"inside", "numbers"}
+ENTRY_KEYS: Final = {field.name for field in fields(Op)} | {"inside", "numbers", "sizes"}
 """`inside`: the aten operations that a dispatch mode sees instead of this operation.
 
-`numbers`: the parameters that take a Python number.
+`numbers`: the parameters that take a Python number. `sizes`: those that take a size, a bound or a count.
 """
 EFFECT_KEYS: Final = {field.name for field in fields(Effect)} - {"only_if_certain"}
 
@@ -47,8 +47,9 @@ def entry_of(row: Mapping[str, Any]) -> Op:
     _check_keys(row, ENTRY_KEYS)
     for key in _WORDS.keys() & row.keys():
         _one_of(row[key], _WORDS[key])
-    plain = {key: _frozen(row[key]) for key in row if key not in ("inside", "numbers")}
-    effects = (*map(_effect, row.get("effects", ())), *map(_number_read, row.get("numbers", ())))
+    plain = {key: _frozen(row[key]) for key in row if key not in ("inside", "numbers", "sizes")}
+    read = (*map(_number_read, row.get("numbers", ())), *map(_size_read, row.get("sizes", ())))
+    effects = (*map(_effect, row.get("effects", ())), *read)
     cases = tuple(ResultCase(_condition(case["when"]), _result(case["result"])) for case in row.get("cases", ()))
     return Op(**{**plain, "effects": effects, "cases": cases, "result": _result(row["result"])})
 
@@ -60,8 +61,15 @@ def _effect(row: Mapping[str, Any]) -> Effect:
 
 
 def _number_read(param: str) -> Effect:
-    given_a_tensor = Condition(kinds={param: ("tensor", "tensors")})
-    return Effect("reads-host", "GS101", "cast", when=given_a_tensor, only_if_certain=True)
+    return Effect("reads-host", "GS101", "cast", when=_given_a_tensor(param), only_if_certain=True)
+
+
+def _size_read(param: str) -> Effect:
+    return Effect("dynamic-shape", "GS203", "size", when=_given_a_tensor(param), only_if_certain=True)
+
+
+def _given_a_tensor(param: str) -> Condition:
+    return Condition(kinds={param: ("tensor", "tensors")})
 
 
 def _condition(row: Mapping[str, Any]) -> Condition:

@@ -113,10 +113,11 @@ class RuntimeObject:
 
 @dataclass(frozen=True, slots=True)
 class Lib:
-    """A name of a library outside the project, by its dotted path, and the keywords that `partial` binds to it."""
+    """A dotted name of a library, with the keywords that `partial` binds to it, or the tensor of a bound method."""
 
     name: str
     keywords: tuple[tuple[str, Value], ...] = ()
+    bound: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,6 @@ ON_CUDA = Number(True, overridable_by="platform", type="bool")
 "The answer of `x.is_cuda` for an unknown tensor, because a step for a graph runs on CUDA."
 ARRAY = Array()
 SIZE = Sequence("size", None, INT)
-
 
 _NUMBERS: Mapping[type, Literal["int", "float", "bool", "str"]] = {int: "int", float: "float", bool: "bool", str: "str"}
 

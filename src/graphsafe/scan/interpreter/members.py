@@ -111,9 +111,9 @@ def _of_tensor(engine: Engine, tensor: Tensor, name: str) -> Value:
         on_host = tensor.where == "host"
         return Tensor(where=tensor.where, dtype="float", pinned=tensor.pinned, step=tensor.step, certain=not on_host)
     op = engine.ops.method(name)
-    if op is None or not op.attribute:
-        return UNKNOWN
-    return replace(tensor, fresh=False) if op.view else NUMBER
+    if op is not None and op.attribute:
+        return replace(tensor, fresh=False) if op.view else NUMBER
+    return UNKNOWN if op is None or not tensor.certain else Lib(f"torch.Tensor.{name}", bound=tensor)
 
 
 def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: str) -> Value:

@@ -14,7 +14,7 @@ from graphsafe.scan.domain.joins import element_of
 from graphsafe.scan.domain.summary import RootSite
 from graphsafe.scan.domain.values import NONE, UNKNOWN, DeviceValue, Instance, RuntimeObject, Sequence, Unknown, Value
 from graphsafe.scan.execution.frame import Frame, LazyTest
-from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, side_stream
+from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, fixed_device, side_stream
 from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
@@ -300,6 +300,8 @@ def _with(frame: Frame, node: ast.With | ast.AsyncWith) -> bool | None:
 
 def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, value: Value) -> Value:
     """Enter `with value as name`. Record the conditions inside, and return the value of `name`."""
+    if type(value) is DeviceValue or (type(value) is RuntimeObject and value.kind == "device-context"):
+        fixed_device.entered(frame, expression)
     if type(value) is DeviceValue:
         frame.contexts.append("device" if value.where != "host" else "host")
     elif is_begin(expression) or (type(value) is RuntimeObject and value.kind in ("capture", "graph")):

@@ -68,7 +68,7 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
 """Effect in the op table -> the kind of event that scan emits for it."""
 
 SIZE_READS = frozenset(("size", "narrow", "split"))
-"Operations for which a host read concerns the size arguments, not the tensor itself."
+"Host reads that concern the size arguments, not the tensor itself."
 
 
 def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments) -> Value:
@@ -219,8 +219,8 @@ class _Called:
             words["data"] = "a number"
         for hit in op.effects_of(self.call):
             effect = hit.effect
-            if effect.how == "draw" and self._where == "host" and op.placement == "argument":
-                frame.emit("Rng", "host-random", node)
+            if effect.how == "draw" and self._where == "host" and hit.certain:
+                frame.emit("Rng", "host-random", node, self._drawn_on_host())
             if effect.how == "private-generator" and draws.is_registered(frame, node):
                 continue
             if effect.rule is not None and effect.kind in EVENT_OF_EFFECT and self._happens(effect):
@@ -230,17 +230,18 @@ class _Called:
                 frame.emit(EVENT_OF_EFFECT[effect.kind], effect.how, node, confidence, None, value=value, **words)
 
     def _subject(self, effect: Effect) -> Tensor | None:
-        """Return the tensor that an effect concerns: the first argument that may be on the device.
+        """Return the tensor that an effect concerns: the first argument that may be on the device."""
+        tensors = self._decisive(effect) or self.tensors
+        return next((tensor for tensor in tensors if tensor.where != "host"), None)
 
-        If the effect depends on the kinds of certain arguments, only these arguments are searched.
-        """
+    def _decisive(self, effect: Effect) -> list[Tensor]:
+        """Return the tensors among the arguments on whose kinds an effect depends."""
         call, keywords = self.call, self._arguments.keywords
         params = effect.when.kinds if effect.when is not None else ()
         asked = {id(one) for param in params for one in self._op.arguments(call, param)}
         passed = [*zip(call.positional, self._values, strict=False)]
         passed += [(call.keywords[name], value) for name, value in keywords.items() if name in call.keywords]
-        decisive = [tensor for one, value in passed if id(one) in asked for tensor in tensors_in(value)]
-        return next((tensor for tensor in decisive or self.tensors if tensor.where != "host"), None)
+        return [tensor for one, value in passed if id(one) in asked for tensor in tensors_in(value)]
 
     def _happens(self, effect: Effect) -> bool:
         """Return whether an effect happens with this call's placement. Most effects happen only on the device."""
@@ -261,7 +262,7 @@ class _Called:
         if not self.tensors and self._op.params == ("obj",):
             return "possible"  # `pickle.dumps` accepts any object
         if effect.how in SIZE_READS:
-            sizes = [tensor for tensor in self.tensors if tensor is not self._receiver]
+            sizes = self._decisive(effect)
             if sizes and (all_maybe_host(sizes) or not any(tensor.certain for tensor in sizes)):
                 return "possible"
         is_elsewhere = not self.tensors and self._op.placement == "same" and not effect.anywhere
@@ -272,6 +273,11 @@ class _Called:
             is_given = may_be_none(self._arguments.keywords.get("generator", NONE)) is False
             return "likely" if is_given else "possible"
         return "likely"
+
+    def _drawn_on_host(self) -> Confidence:
+        """Return the confidence that a draw is on the host, which its device or its tensors show."""
+        shown_by = self.tensors if self._op.placement == "same" else ()
+        return "possible" if any(not one.certain or one.maybe_pinned for one in shown_by) else "likely"
 
     def _copies_unknown(self, effect: Effect) -> bool:
         """Return whether `torch.tensor(value, device=…)` receives a value about which nothing is known.

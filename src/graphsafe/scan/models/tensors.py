@@ -186,6 +186,7 @@ def _says(node: ast.expr, word: str) -> bool:
 
 
 def _cuda(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    fixed_device.named(frame, node)
     return _moved(frame, node, tensor, DeviceValue("device"), arguments.get(1, "non_blocking"))
 
 

@@ -132,8 +132,11 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     if isinstance(value, Function):
         return _function(frame, node, value, arguments)
     if isinstance(value, Lib):
-        given = replace(arguments, keywords={**dict(value.keywords), **arguments.keywords})
-        return library.call(frame, node, value.name, given if value.keywords else arguments)
+        if value.keywords:
+            arguments = replace(arguments, keywords={**dict(value.keywords), **arguments.keywords})
+        if value.bound is not None:
+            return tensors.method(frame, node, value.bound, value.name.rpartition(".")[2], arguments)
+        return library.call(frame, node, value.name, arguments)
     if isinstance(value, ClassValue):
         return constructors.construct(frame, node, value, arguments)
     if isinstance(value, Instance):
