@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
 
@@ -38,6 +39,20 @@ def test_nodes_without_an_edge_are_no_chain() -> None:
 
     assert forms_chain(1, set()) and forms_chain(3, {(0, 1), (1, 2)})
     assert not forms_chain(2, set()) and not forms_chain(3, {(0, 1), (0, 2)})
+
+
+def test_views_overlap_only_if_they_share_an_element() -> None:
+    from graphsafe.capture.device.races import Work, access_of, races_in
+
+    matrix = torch.zeros(8, 8)
+
+    def race(one: torch.Tensor, other: torch.Tensor) -> bool:
+        work = [Work("", (), None, tuple(filter(None, [access_of(tensor, writes=True)]))) for tensor in (one, other)]
+        return bool(races_in(work, lambda ones, others: None if ones == others else (0, 1)))
+
+    assert race(matrix, matrix.t()) and race(matrix[2:4], matrix[3]) and race(matrix[:, :5], matrix[:, 4:])
+    assert not race(matrix[:, :4], matrix[:, 4:]) and not race(matrix[:4], matrix[4:])
+    assert access_of(torch.nested.nested_tensor([matrix, matrix[:2]]), writes=False) is None
 
 
 def test_memory_freed_while_another_stream_reads_it_is_nothing_the_simulated_device_vouches_for(prove: Prove) -> None:
