@@ -11,6 +11,7 @@ from graphsafe.run.parent.fed_memory import growing_tensors, refills
 from graphsafe.run.parent.held_results import kept_results, overwritten_results
 from graphsafe.run.parent.lost_memory import lost_memory
 from graphsafe.run.parent.old_values import dropped_gradients, exchanged_buffers, old_arguments, outdated_tensors
+from graphsafe.run.parent.races import races
 from graphsafe.run.parent.random_numbers import generators, host_draws
 from graphsafe.run.parent.ranks import parted_ranks, partings
 from graphsafe.run.parent.repeated_waits import repeated_waits
@@ -28,6 +29,7 @@ _KINDS = (
     exchanged_buffers,
     dropped_gradients,
     outdated_tensors,
+    races,
     growing_tensors,
     refills,
     kept_results,
