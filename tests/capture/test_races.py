@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+import torch
 
 from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
 
@@ -38,6 +42,36 @@ def test_nodes_without_an_edge_are_no_chain() -> None:
 
     assert forms_chain(1, set()) and forms_chain(3, {(0, 1), (1, 2)})
     assert not forms_chain(2, set()) and not forms_chain(3, {(0, 1), (0, 2)})
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_views_overlap_only_if_they_share_an_element() -> None:
+    from graphsafe.capture.device.races import Work, access_of, races_in
+
+    matrix = torch.zeros(8, 8)
+
+    def race(one: torch.Tensor, other: torch.Tensor) -> bool:
+        work = [Work("", (), None, tuple(filter(None, [access_of(tensor, writes=True)]))) for tensor in (one, other)]
+        return bool(races_in(work, lambda ones, others: None if ones == others else (0, 1)))
+
+    assert race(matrix, matrix.t()) and race(matrix[2:4], matrix[3]) and race(matrix[:, :5], matrix[:, 4:])
+    assert not race(matrix[:, :4], matrix[:, 4:]) and not race(matrix[:4], matrix[4:])
+    assert access_of(torch.nested.nested_tensor([matrix, matrix[:2]]), writes=False) is None
+
+
+def test_the_edges_of_a_cuda_graph_order_the_uses_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphsafe.capture.device.cuda import order
+    from graphsafe.capture.device.races import Access, Work
+
+    def races(*edges: tuple[int, int]) -> list[tuple[str, str]]:
+        monkeypatch.setattr(order, "graph_edges", lambda _: edges)
+        touched: Any = SimpleNamespace(work=work, nodes=[range(0, 1), range(1, 3), range(3, 4), range(4, 5)])
+        return [(race.other_op, race.op) for race in order.races_of(0, touched)]
+
+    write, read = (Access(64, 4, (8,), (1,), writes) for writes in (True, False))
+    work = [Work("fill", (), None, (write,)), *(Work("use", (), None, (read,)) for _ in range(3))]
+    assert races((0, 1), (0, 3), (3, 4)) == [], "reads need no order, and one of an operation's nodes is enough"
+    assert races((0, 1), (1, 2), (3, 4)) == [("fill", "use")]
 
 
 def test_memory_freed_while_another_stream_reads_it_is_nothing_the_simulated_device_vouches_for(prove: Prove) -> None:

@@ -15,6 +15,7 @@ from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.report.ledger.model import Access, OutsideStatus
 from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.order import Race
 
 Calls = tuple[CallSite, ...]
 Stage = Literal["refused", "broken", "left", "open"]
@@ -195,6 +196,8 @@ class GraphFacts:
     "The threads and streams of the replays."
     passed_over: int = 0
     "How often an input of this graph's size was given to another graph, if the device can see it."
+    races: tuple[Race, ...] = ()
+    "Pairs of operations on the same memory that the graph does not order, if the device can see them."
 
 
 @dataclass(eq=False, slots=True)

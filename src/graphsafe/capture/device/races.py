@@ -40,6 +40,16 @@ class Access:
         reach = sum((count - 1) * step for count, step in zip(self.size, self.stride, strict=True))
         return self.address + (reach + 1) * self.itemsize
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements lie side by side, in any order of the dimensions."""
+        expected = 1
+        for step, count in sorted(zip(self.stride, self.size, strict=True)):
+            if count > 1 and step != expected:
+                return False
+            expected *= count
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -54,7 +64,7 @@ class Work:
 def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
     """Return the memory of a tensor that an operation uses. Return None for a tensor without elements or without
     strided memory."""
-    if tensor.layout != torch.strided or tensor.numel() == 0:
+    if tensor.layout != torch.strided or tensor.is_nested or tensor.numel() == 0:
         return None
     try:
         address = tensor.data_ptr()
@@ -65,23 +75,34 @@ def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
     )
 
 
-def races_in(work: Sequence[Work], ordered: Callable[[int, int], bool]) -> tuple[Race, ...]:
-    """Return the races, each pair of places once. `ordered(i, j)` says whether `i` runs before `j` in every replay."""
-    touched = sorted(
-        ((access.address, access.end, number, access) for number, one in enumerate(work) for access in one.accesses),
-        key=lambda entry: entry[:3],
-    )
-    open_accesses: list[tuple[int, int, Access]] = []
+Unordered = Callable[[Sequence[int], Sequence[int]], "tuple[int, int] | None"]
+"""Returns a node of the first list and a node of the second list, the one that was captured first in front, between
+which there is no path. Returns None if there are no such nodes."""
+
+
+def races_in(work: Sequence[Work], unordered: Unordered) -> tuple[Race, ...]:
+    """Return the races, each pair of places once. `unordered` is given positions in `work`."""
+    users: dict[tuple[Access, str, tuple[CallSite, ...]], dict[int, None]] = {}
+    for number, one in enumerate(work):
+        for access in one.accesses:
+            users.setdefault((access, one.op, one.frames[-1:]), {})[number] = None
+    # A loop uses the same memory at the same place many times. These uses are compared all at once.
+    uses = sorted(((key[0], list(numbers)) for key, numbers in users.items()), key=lambda use: use[0].address)
+    reads: list[tuple[int, Access, list[int]]] = []
+    writes: list[tuple[int, Access, list[int]]] = []
     pairs: set[tuple[int, int]] = set()
-    for start, end, number, access in touched:
-        open_accesses = [entry for entry in open_accesses if entry[0] > start]
-        for _, other, known in open_accesses:
-            pair = (min(number, other), max(number, other))
-            if number == other or not (access.writes or known.writes) or pair in pairs or ordered(*pair):
-                continue
-            if _overlap(access, known):
+    for access, numbers in uses:
+        use = access.end, access, numbers
+        writes = [one for one in writes if one[0] > access.address]
+        if access.writes:
+            writes.append(use)
+            reads = [one for one in reads if one[0] > access.address]
+        else:
+            reads.append(use)
+        for _, known, others in (*writes, *reads) if access.writes else writes:  # two reads never race
+            pair = unordered(others, numbers)
+            if pair is not None and _overlap(access, known):
                 pairs.add(pair)
-        open_accesses.append((end, number, access))
     found: dict[tuple[object, ...], Race] = {}
     for first, second in sorted(pairs):
         earlier, later = work[first], work[second]
@@ -95,6 +116,8 @@ def races_in(work: Sequence[Work], ordered: Callable[[int, int], bool]) -> tuple
 def _overlap(one: Access, other: Access) -> bool:
     """Return whether two accesses share an element, although it is known only that their outer bounds overlap. Two
     columns of one matrix share no element."""
+    if one.is_dense and other.is_dense:
+        return True
     start, end = min(one.address, other.address), max(one.end, other.end)
     unit = one.itemsize
     alike = unit == other.itemsize and (one.address - other.address) % unit == 0

@@ -81,6 +81,14 @@ def sparse_parts(tensor: torch.Tensor) -> dict[str, torch.Tensor] | None:
 
 
 @functools.cache
+def reads_values(func: Any) -> bool:
+    """Return whether an operation reads memory of the tensors that it is given. `zeros_like` and `new_zeros` take only
+    the shape and the type."""
+    name = str(func._schema.name).rpartition("::")[2]
+    return not name.endswith("_like") and not name.startswith("new_")
+
+
+@functools.cache
 def takes_device(func: Any) -> bool:
     return any(argument.name == "device" for argument in func._schema.arguments)
 

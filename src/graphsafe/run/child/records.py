@@ -151,6 +151,7 @@ class GraphRecord:
             draws_from=None if self.draws.names is None else tuple(self.draws.names),
             replayed_by=tuple(self.replayers),
             passed_over=seen.passed_over(),
+            races=seen.races,
         )
 
     def _rotated(self) -> Rotated | None:

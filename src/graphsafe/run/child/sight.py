@@ -12,6 +12,7 @@ from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.bits import layout_text
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
+from graphsafe.report.probes.order import Race
 from graphsafe.run.child.names import Name, Place
 from graphsafe.run.child.refills import Unordered
 from graphsafe.run.child.steps import Key, Step, Steps
@@ -90,6 +91,8 @@ class Contents:
     "Returns whether a tensor is in memory of the graph's pool that its replays use, if the device knows it."
     passed_over: Callable[[], int] = int
     "Returns how often an input of this graph's size was given to another graph, if the device can see it."
+    races: tuple[Race, ...] = ()
+    "Pairs of operations on the same memory that the graph does not order, if the device can see them."
     collectives: bool = False
     pinned: Around | None = None
     """Watches the pinned memory that the graph copies from.

@@ -17,6 +17,7 @@ from graphsafe.run.parent.old_values import (
     outdated_tensors,
     state_made_in_captures,
 )
+from graphsafe.run.parent.races import races
 from graphsafe.run.parent.random_numbers import generators, host_draws
 from graphsafe.run.parent.ranks import parted_ranks, partings
 from graphsafe.run.parent.repeated_waits import repeated_waits
@@ -35,6 +36,7 @@ _KINDS = (
     dropped_gradients,
     state_made_in_captures,
     outdated_tensors,
+    races,
     growing_tensors,
     refills,
     kept_results,

@@ -16,7 +16,7 @@ from graphsafe.capture.device.cuda.nodes import count_in_capture, graph_edges
 from graphsafe.capture.device.cuda.runtime import node_counts
 from graphsafe.capture.device.modes import OperationMode
 from graphsafe.capture.device.races import Access, Work, access_of, races_in
-from graphsafe.capture.device.structures import by_schema, is_written, tensors_in
+from graphsafe.capture.device.structures import by_schema, is_written, reads_values, tensors_in
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.probes.order import Race
 
@@ -63,7 +63,11 @@ def races_of(raw_graph: int, touched: MemoryTouched) -> tuple[Race, ...]:
         # its kernel, NCCL adds event nodes for which nothing in the graph waits (torch 2.11, NCCL 2.28).
         return any(later in reached.get(one, ()) for one in nodes[first] for later in nodes[second])
 
-    return races_in(touched.work, ordered)
+    def unordered(ones: Sequence[int], others: Sequence[int]) -> tuple[int, int] | None:
+        pairs = ((min(one, other), max(one, other)) for one in ones for other in others if one != other)
+        return next((pair for pair in pairs if not ordered(*pair)), None)
+
+    return races_in(touched.work, unordered)
 
 
 def _reached(edges: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
@@ -83,6 +87,7 @@ def _reached(edges: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
 
 def _accesses(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> tuple[Access, ...]:
     given = [(value, is_written(argument)) for argument, value in by_schema(func, args, kwargs)]
+    given = [(value, writes) for value, writes in given if writes or reads_values(func)]
     found = [
         access_of(tensor, writes)
         for value, writes in [*given, (result, True)]

@@ -64,7 +64,9 @@ def _of_group(
     with world.unseen():
         for tensor in tensors_in((args, kwargs)):
             session.save(tensor)
-    _add(world, stream, collective, _frozen((group, *args)), _frozen(kwargs), ())
+    given = _frozen((group, *args))
+    written = () if name == "send" else tuple(tensors_in(given[1:2]))  # the results come first, and may be the inputs
+    _add(world, stream, collective, given, _frozen(kwargs), (), written)
     return SimWork(stream.record_event())
 
 
@@ -106,11 +108,18 @@ def _stream(world: World, index: int) -> Stream:
 
 
 def _add(
-    world: World, stream: Stream, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: tuple[Any, ...]
+    world: World,
+    stream: Stream,
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    outputs: tuple[Any, ...],
+    written: tuple[torch.Tensor, ...] = (),
 ) -> None:
     assert world.session is not None
     frames, span = user_frames()
-    world.session.add(stream.sim_stream, Node(func, args, kwargs, outputs, func.name, "kernel", None, frames, span))
+    node = Node(func, args, kwargs, outputs, func.name, "kernel", None, frames, span, written)
+    world.session.add(stream.sim_stream, node)
 
 
 @dataclass(frozen=True)

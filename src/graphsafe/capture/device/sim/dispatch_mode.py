@@ -386,4 +386,6 @@ def _node(
     args, kwargs = frozen
     frames, span = user_frames()
     results, changed = (tuple(tensor.detach() for tensor in some) for some in (outputs, written))
-    return Node(func, args, kwargs, results, op_name(func), kind, draw, frames, span, changed, is_recorded(inputs))
+    backward = torch._C._current_graph_task_id() >= 0
+    recorded = is_recorded(inputs)
+    return Node(func, args, kwargs, results, op_name(func), kind, draw, frames, span, changed, recorded, backward)

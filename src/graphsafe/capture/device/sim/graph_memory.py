@@ -8,16 +8,19 @@ graph's pool and is not given to others while the graph exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import torch
 
 from graphsafe.capture.device.bits import NAN_BYTE
 from graphsafe.capture.device.races import Access, Work, access_of, races_in
-from graphsafe.capture.device.sim.nodes import Node
+from graphsafe.capture.device.sim.nodes import Node, OrderedNode, SimStream
 from graphsafe.capture.device.sim.session import Graph
 from graphsafe.capture.device.sim.tags import holders, tag_of
-from graphsafe.capture.device.structures import tensors_in
+from graphsafe.capture.device.structures import reads_values, tensors_in
 from graphsafe.report.probes.order import Race
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -50,10 +53,41 @@ def races_of(graph: Graph) -> tuple[Race, ...]:
     """Return the races in a captured graph. Call it with torch functions and dispatch modes disabled."""
     placed = graph.placed
     work = [Work(one.node.op, one.node.frames, one.node.span, _accesses(one.node)) for one in placed]
-    return races_in(work, lambda first, second: placed[first].is_before(placed[second]))
+    return races_in(work, functools.partial(_unordered, placed))
+
+
+def _unordered(placed: Sequence[OrderedNode], ones: Sequence[int], others: Sequence[int]) -> tuple[int, int] | None:
+    """See `races.Unordered`."""
+    lanes: dict[SimStream, list[int]] = defaultdict(list)
+    for number in others:
+        lanes[placed[number].sim_stream].append(number)
+    for number in ones:
+        one = placed[number]
+        for sim_stream, lane in lanes.items():
+            if sim_stream == one.sim_stream:
+                continue
+            # A lane begins with the nodes that run before `one`, and ends with those that run after it.
+            start = bisect_right(lane, one.seen.get(sim_stream, 0), key=lambda other: placed[other].number)
+            for at in range(start, len(lane)):
+                if one.is_before(placed[lane[at]]):
+                    break
+                first, second = sorted((number, lane[at]))
+                if not _are_ordered_by_autograd(placed[first].node, placed[second].node):
+                    return first, second
+    return None
+
+
+def _are_ordered_by_autograd(first: Node, second: Node) -> bool:
+    """Return whether autograd makes a backward operation wait for an operation that it recorded.
+
+    Autograd runs the backward of an operation on the stream of that operation. The simulated device runs it on the
+    current stream.
+    """
+    return first.recorded and second.backward
 
 
 def _accesses(node: Node) -> tuple[Access, ...]:
-    reads = [access_of(tensor, writes=False) for tensor in tensors_in([node.args, dict(node.kwargs)])]
+    read = tensors_in([node.args, dict(node.kwargs)]) if reads_values(node.func) else []
+    reads = [access_of(tensor, writes=False) for tensor in read]
     writes = [access_of(tensor, writes=True) for tensor in (*node.written, *node.outputs)]
     return tuple(access for access in (*reads, *writes) if access is not None)

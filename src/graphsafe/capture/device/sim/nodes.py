@@ -62,6 +62,8 @@ class Node:
     "Detached aliases of the arguments that the operation writes."
     recorded: bool = False
     "Whether autograd recorded the operation."
+    backward: bool = False
+    "Whether a backward pass ran the operation."
 
     def arguments(self) -> tuple[torch.Tensor, ...]:
         """Return the tensors that the operation reads and writes."""

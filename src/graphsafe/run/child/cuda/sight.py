@@ -255,9 +255,11 @@ class CudaSight(Sight):
             return [("no-gpu", "this process", "the process has not used a GPU; `--device sim` simulates one")]
         kernels = "a kernel's arguments do not say whether it reads or writes: the access of its memory is `both`"
         eager = "only `--device sim` sees eager operations, the numbers that captured code read, and input sizes"
+        races = "only `--device sim` sees the memory of each operation; `graphsafe capture` examines a step on a GPU"
         found = [
             ("unseen", "what kernels do with memory", kernels),
             ("unseen", "old numbers, weights kept elsewhere, copies of pinned memory, shared buffers", eager),
+            ("unseen", "races between the operations of a graph", races),
         ]
         pinned = "what streams wait for is followed with `--waits`; pinned memory of graphs is compared at some replays"
         unordered = pinned if self._order is None else self._order.problem

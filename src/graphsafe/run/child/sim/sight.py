@@ -14,10 +14,12 @@ import torch
 
 from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.device.sim import random_source
 from graphsafe.capture.device.sim.effects import is_recorded, op_name, table_entry, written_by
 from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
+from graphsafe.capture.device.sim.graph_memory import races_of
 from graphsafe.capture.device.sim.graphs import CUDAGraph
 from graphsafe.capture.device.sim.nodes import Node
 from graphsafe.capture.device.sim.session import Graph
@@ -128,6 +130,8 @@ class SimSight(Sight):
         step = next((one for one in first if len(one.shapes) > 1), first[0] if first else None)
         if step is not None:
             step = replace(step, times=sum(map(step.is_repeated_by, first)))
+        with outside_modes():
+            races = races_of(graph)
         return Contents(
             nodes=graph.kinds(),
             touches=tuple(found.values()),
@@ -139,6 +143,7 @@ class SimSight(Sight):
             fills=_alone(filled, inputs),
             owns=lambda tensor: storage_number(tensor) in own,
             passed_over=passed_over,
+            races=races,
             collectives=any(is_collective(node.op) for node in graph.nodes),
         )
 
