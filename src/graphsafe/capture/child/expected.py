@@ -35,6 +35,8 @@ class StepResult:
     "How far the step advanced the random number generator."
     written: Sequence[str] = ()
     "The inputs that the step changed."
+    filled: Sequence[str] = ()
+    "The queues into which the step put tensors. A replay puts nothing there."
 
 
 @dataclass

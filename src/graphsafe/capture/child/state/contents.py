@@ -7,6 +7,7 @@ import functools
 import gc
 import itertools
 import operator
+import queue
 import types
 import weakref
 from array import array
@@ -32,6 +33,7 @@ from graphsafe.capture.child.state.containers import (
     referent_of,
 )
 from graphsafe.capture.child.state.generators import is_host_generator
+from graphsafe.capture.child.state.holders import holds_tensor, is_torch_data
 from graphsafe.capture.child.state.objects import (
     attributes_of,
     bases_of,
@@ -41,6 +43,7 @@ from graphsafe.capture.child.state.objects import (
     module_name,
     names_in,
 )
+from graphsafe.capture.child.state.sets import elements_of_set
 from graphsafe.capture.child.state.tensors import is_in_parts
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
 from graphsafe.capture.child.state.walk import Handler, Item, ObjectWalk, below
@@ -48,6 +51,9 @@ from graphsafe.capture.shared.frames import is_user_file
 
 _LONG = 1_000
 "If a container has more numbers and strings than this, they are compared by one digest."
+
+
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 def elements_of(path: str, value: Any) -> Iterator[Item]:
@@ -107,6 +113,8 @@ def handler_of(kind: type) -> Handler | None:
         (WEAK_TABLES, _take_other(operator.attrgetter("data"))),
         ((weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType), _take_other(referent_of)),
         (ContextVar, _take_context_variable),
+        (_VIEWS, _take_other(lambda view: gc.get_referents(view)[0])),
+        (types.MappingProxyType, _take_proxy),
     ):
         if issubclass(kind, base):
             return handler
@@ -118,12 +126,16 @@ def handler_of(kind: type) -> Handler | None:
         return _take_iterator
     if kind is itertools.repeat:
         return _take_repeat
+    if kind is queue.SimpleQueue:
+        return _take_queue
     if kind in OPAQUE:
         return lambda walk, path, value: walk.reach.opaque.append(path)
     numpy_kind = next((base.__name__ for base in bases_of(kind) if module_name(base) == "numpy"), None)
     if numpy_kind is not None:
         return _take_array if any(base.__name__ == "ndarray" for base in bases_of(kind)) else _take_numpy_scalar
-    return _take_object if holds_state(kind) else None
+    if holds_state(kind):
+        return _take_object
+    return _take_torch_data if is_torch_data(kind) else None
 
 
 def _take_value(text: Callable[[Any], str]) -> Handler:
@@ -148,11 +160,17 @@ def _member_text(value: Any) -> str:
     return f"{type(value).__name__}.{name if type(name) is str else '?'}"
 
 
+_TENSOR_HOOKS = [name for name in ("_backward_hooks", "_post_accumulate_grad_hooks") if hasattr(torch.Tensor, name)]
+
+
 def _take_tensor(walk: ObjectWalk, path: str, value: Any) -> None:
     walk.take_tensor(path, value)
     kind: Any = torch.Tensor
     if not is_in_parts(type(value)):
         _take_attributes(walk, path, value)
+    for name in _TENSOR_HOOKS:
+        if hooks := getattr(kind, name).__get__(value):
+            walk.later(_each(f"{below(path)}{name}", hooks))
     if not kind.is_leaf.__get__(value):
         return
     grad = kind.grad.__get__(value)
@@ -224,6 +242,8 @@ def _take_set(walk: ObjectWalk, path: str, value: Any) -> None:
     elements = list(base.__iter__(value))
     if are_scalars(elements):
         walk.reach.hosts[path] = digest(",".join(sorted(map(text_of, elements))))
+    else:
+        walk.last(elements_of_set(path, value))
 
 
 def _take_bytes(walk: ObjectWalk, path: str, value: Any) -> None:
@@ -261,6 +281,14 @@ def _take_iterator(walk: ObjectWalk, path: str, value: Any) -> None:
     position = position_of(value)
     walk.reach.hosts[path] = "an iterator at its end" if position is None else f"an iterator at {position}"
     walk.reach.containers.append(value)
+
+
+def _take_queue(walk: ObjectWalk, path: str, value: Any) -> None:
+    """Note the size, since the elements cannot be put back without waking the threads that wait for them."""
+    walk.reach.opaque.append(path)
+    walk.reach.lengths[path] = value.qsize()
+    if holds_tensor(value):
+        walk.reach.queues[path] = value.qsize()
 
 
 def _take_repeat(walk: ObjectWalk, path: str, value: Any) -> None:
@@ -323,6 +351,10 @@ _MACHINERY = frozenset(torch.nn.Module().__dict__)
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
+def _each(path: str, hooks: dict[int, Any]) -> list[Item]:
+    return [(f"{path}[{at}]", hook, None, None) for at, hook in enumerate(dict.values(hooks))]
+
+
 def _take_module(walk: ObjectWalk, path: str, value: Any) -> None:
     dot = below(path)
     attributes = attributes_of(value) or {}
@@ -333,7 +365,7 @@ def _take_module(walk: ObjectWalk, path: str, value: Any) -> None:
             walk.enqueue(variables_in(dot, store))
     for name in _HOOKS:
         if hooks := attributes.get(name):
-            walk.enqueue((f"{dot}{name}[{at}]", hook, None, None) for at, hook in enumerate(dict.values(hooks)))
+            walk.enqueue(_each(f"{dot}{name}", hooks))
     walk.enqueue(item for item in variables_in(dot, attributes) if item[3] not in _MACHINERY)
     walk.take_class(path, type(value))
 
@@ -360,10 +392,27 @@ def _take_script_module(walk: ObjectWalk, path: str, value: Any) -> None:
 
 
 def _take_object(walk: ObjectWalk, path: str, value: Any) -> None:
+    _note_places(walk, value)
+    walk.enqueue(stored_in(path, value))
+    walk.take_class(path, type(value))
+
+
+def _note_places(walk: ObjectWalk, value: Any) -> None:
     attributes = attributes_of(value)
     if attributes is not None:
         walk.reach.containers.append(attributes)
     for _, descriptor in layout_of(type(value)).slots:
         walk.reach.containers.append(Slot(value, descriptor))
-    walk.enqueue(stored_in(path, value))
-    walk.take_class(path, type(value))
+
+
+def _take_torch_data(walk: ObjectWalk, path: str, value: Any) -> None:
+    if holds_tensor(value):
+        _note_places(walk, value)
+        walk.later(stored_in(path, value))
+
+
+def _take_proxy(walk: ObjectWalk, path: str, value: Any) -> None:
+    """Visit the dict behind a read-only view, unless it has the variables of a class."""
+    [inner] = gc.get_referents(value)
+    if type(inner) is not dict or "__module__" not in inner:
+        walk.enqueue([(path, inner, None, None)])
