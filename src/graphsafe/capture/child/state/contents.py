@@ -12,7 +12,7 @@ import types
 import weakref
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -44,8 +44,9 @@ from graphsafe.capture.child.state.objects import (
     names_in,
 )
 from graphsafe.capture.child.state.sets import elements_of_set
+from graphsafe.capture.child.state.stored import elements_of, stored_in, variables_in
 from graphsafe.capture.child.state.tensors import is_in_parts
-from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
+from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, text_of
 from graphsafe.capture.child.state.walk import Handler, Item, ObjectWalk, below
 from graphsafe.capture.shared.frames import is_user_file
 
@@ -54,38 +55,6 @@ _LONG = 1_000
 
 
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-
-
-def elements_of(path: str, value: Any) -> Iterator[Item]:
-    """Yield the elements of a dict, a list, a tuple or a deque, without calling methods that its class overrides."""
-    if issubclass(type(value), dict):
-        taken: set[str] = set()
-        for index, (key, item) in enumerate(list(dict.items(value))):
-            name = key_text(key)
-            if name is None or name in taken:
-                name = f"#{index}"
-            taken.add(name)
-            yield f"{path}[{name}]", item, value, key
-        return
-    base: Any = next(base for base in (list, tuple, deque) if issubclass(type(value), base))
-    for index, item in enumerate(list(base.__iter__(value))):
-        yield f"{path}[{index}]", item, value, index
-
-
-def stored_in(path: str, value: Any) -> Iterator[Item]:
-    dot = below(path)
-    attributes = attributes_of(value)
-    if attributes is not None:
-        yield from variables_in(dot, attributes)
-    for name, descriptor in layout_of(type(value)).slots:
-        slot = Slot(value, descriptor)
-        if (item := slot.read()) is not MISSING:
-            yield f"{dot}{name}", item, slot, name
-
-
-def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
-    for name, item in list(variables.items()):
-        yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
 
 
 @cached_per_class

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.state.containers import OPAQUE, OVER_SEQUENCES
-from graphsafe.capture.child.state.contents import handler_of, stored_in
+from graphsafe.capture.child.state.contents import handler_of
 from graphsafe.capture.child.state.holders import holds_tensor
 from graphsafe.capture.child.state.objects import cached_per_class
 from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.reachable import walk
+from graphsafe.capture.child.state.stored import stored_in
 from graphsafe.capture.child.state.walk import Handler, ObjectWalk
 
 _OPAQUE: tuple[Any, ...] = (torch._C.Future, torch.ScriptObject, concurrent.futures.Future, asyncio.Future)
