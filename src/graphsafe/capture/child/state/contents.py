@@ -12,7 +12,7 @@ import types
 import weakref
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -43,7 +43,7 @@ from graphsafe.capture.child.state.objects import (
     module_name,
     names_in,
 )
-from graphsafe.capture.child.state.sets import elements_of_set
+from graphsafe.capture.child.state.sets import in_order
 from graphsafe.capture.child.state.stored import elements_of, stored_in, variables_in
 from graphsafe.capture.child.state.tensors import is_in_parts
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, text_of
@@ -212,7 +212,13 @@ def _take_set(walk: ObjectWalk, path: str, value: Any) -> None:
     if are_scalars(elements):
         walk.reach.hosts[path] = digest(",".join(sorted(map(text_of, elements))))
     else:
-        walk.last(elements_of_set(path, value))
+        walk.last(_in_order(path, elements))
+
+
+def _in_order(path: str, elements: list[Any]) -> Iterator[Item]:
+    ordered, _ = in_order(elements, handler_of)
+    for index, element in enumerate(ordered):
+        yield f"{path}[#{index}]", element, None, None
 
 
 def _take_bytes(walk: ObjectWalk, path: str, value: Any) -> None:

@@ -1,59 +1,54 @@
-"""Gives the elements of sets paths that are the same in each process, although sets are ordered by address."""
+"""Gives the elements of sets the same order in each process, although Python orders them by address."""
 
 from __future__ import annotations
 
-import types
+import functools
 import weakref
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
-import torch
+from graphsafe.capture.child.state.objects import module_name
+from graphsafe.capture.child.state.values import SCALARS
+from graphsafe.capture.child.state.walk import Handler, ObjectWalk
 
-from graphsafe.capture.child.state.objects import attributes_of, module_name
-from graphsafe.capture.child.state.values import SCALARS, key_text, text_of
-from graphsafe.capture.child.state.walk import Item
-
+_MOST_OBJECTS = 200
 _keys: dict[int, tuple[Any, str]] = {}
-"""Address of an element -> a weak reference to it, and its key when a walk first saw it. A key that followed the
-attributes of the element would change with them."""
+"""Address of an element -> a weak reference to it, and its key when a walk first saw it. Later its values differ from
+those in other processes, for example because Python counts only eager steps."""
 
 
-def elements_of_set(path: str, value: Any) -> Iterator[Item]:
-    """Yield the elements. They are ordered by their classes and by their attributes right after construction, so
-    elements that these do not tell apart are in no certain order."""
-    base: Any = set if issubclass(type(value), set) else frozenset
-    for index, element in enumerate(sorted(base.__iter__(value), key=_key)):
-        if not issubclass(type(element), SCALARS):
-            yield f"{path}[#{index}]", element, None, None
+def in_order(elements: Any, handler_of: Callable[[type], Handler | None]) -> tuple[list[Any], bool]:
+    """Return the elements that are not numbers or strings, ordered by what they held right after construction, and
+    whether this tells all of them apart."""
+    objects = [element for element in elements if not issubclass(type(element), SCALARS)]
+    if len(objects) < 2:
+        return objects, True
+    keyed = [(_key(element, handler_of), element) for element in objects]
+    keyed.sort(key=lambda one: one[0])
+    return [element for _, element in keyed], len({key for key, _ in keyed}) == len(keyed)
 
 
-def _key(element: Any) -> str:
+def _key(element: Any, handler_of: Callable[[type], Handler | None]) -> str:
     seen = _keys.get(id(element))
     if seen is not None and seen[0]() is element:
         return seen[1]
-    key = _described(element)
-    with suppress(TypeError):  # objects of some classes cannot have weak references
-        _keys[id(element)] = weakref.ref(element), key
+    kind = type(element)
+    name = f"{module_name(kind)}.{kind.__name__}"
+    try:
+        reference = weakref.ref(element, functools.partial(_forget, id(element)))
+    except TypeError:  # objects of some classes, such as tuples, cannot have weak references
+        return name
+    # The element may refer to the set, so sets are left out.
+    reach = ObjectWalk(_MOST_OBJECTS).run(
+        {"": element}, lambda kind: None if issubclass(kind, (set, frozenset)) else handler_of(kind)
+    )
+    layouts = {path: f"{tensor.dtype} {list(tensor.shape)}" for path, tensor in reach.tensors.items()}
+    key = f"{name} {sorted(reach.hosts.items())} {sorted(layouts.items())} {sorted(reach.lengths.items())}"
+    _keys[id(element)] = reference, key
     return key
 
 
-def _described(element: Any) -> str:
-    kind = type(element)
-    name = f"{module_name(kind)}.{kind.__name__}"
-    if issubclass(kind, torch.Tensor):
-        return f"{name} {_part(element)}"
-    if kind is types.MethodType:
-        return f"{name} {_described(element.__func__)} {_key(element.__self__)}"
-    if kind in (type, types.FunctionType):
-        return f"{name} {element.__module__}.{element.__qualname__}"
-    parts = sorted(
-        (held_as, _part(held)) for held_as, held in (attributes_of(element) or {}).items() if type(held_as) is str
-    )
-    return f"{name} {key_text(element)} {parts}"
-
-
-def _part(held: Any) -> str:
-    if issubclass(type(held), torch.Tensor):
-        return f"{held.dtype} {list(held.shape)}"
-    return text_of(held) if issubclass(type(held), SCALARS) else type(held).__name__
+def _forget(address: int, reference: Any) -> None:
+    seen = _keys.get(address)
+    if seen is not None and seen[0] is reference:
+        del _keys[address]

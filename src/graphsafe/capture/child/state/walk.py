@@ -41,7 +41,8 @@ def below(path: str) -> str:
 class ObjectWalk:
     """The objects found so far, and the objects still to visit."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = MOST_OBJECTS if most is None else most
         self.reach = ReachableState()
         self.todo: deque[Item] = deque()
         self._later: deque[Iterable[Item]] = deque()
@@ -60,8 +61,8 @@ class ObjectWalk:
             handler = handler_of(type(value))
             if handler is None or id(value) in seen:
                 continue
-            if len(seen) >= MOST_OBJECTS:
-                reach.unreadable["objects further away"] = f"the step reaches more than {MOST_OBJECTS} objects"
+            if len(seen) >= self._most:
+                reach.unreadable["objects further away"] = f"the step reaches more than {self._most} objects"
                 break
             seen.add(id(value))
             self.alive.append(value)
