@@ -345,6 +345,12 @@ def test_elements_of_a_set_that_hold_it_and_each_other() -> None:
     assert sorted(int(text) for path, text in hosts.items() if path.endswith(".number")) == list(range(300))
 
 
+def test_keys_of_a_dict_hold_state() -> None:
+    meter, shared = Holder(mean=torch.ones(2)), torch.ones(1)
+    reach = walk({"x": {meter: 1, Mode.DECODE: 2, (1, 2): 3, int: 4, shared: 5}, "y": shared})
+    assert set(reach.tensors) == {"x.keys()[0].mean", "y"}
+
+
 def test_a_set_names_only_what_has_no_other_name() -> None:
     weight = torch.ones(2)
     reach = walk({"group": frozenset({weight, Holder(far=torch.ones(3))}), "x": Holder(y=Holder(z=weight))})

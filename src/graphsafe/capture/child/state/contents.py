@@ -44,7 +44,7 @@ from graphsafe.capture.child.state.objects import (
     names_in,
 )
 from graphsafe.capture.child.state.sets import in_order
-from graphsafe.capture.child.state.stored import elements_of, stored_in, variables_in
+from graphsafe.capture.child.state.stored import elements_of, objects_among_keys, stored_in, variables_in
 from graphsafe.capture.child.state.tensors import is_in_parts
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, text_of
 from graphsafe.capture.child.state.walk import Handler, Item, ObjectWalk, below
@@ -129,7 +129,11 @@ def _member_text(value: Any) -> str:
     return f"{type(value).__name__}.{name if type(name) is str else '?'}"
 
 
-_TENSOR_HOOKS = [name for name in ("_backward_hooks", "_post_accumulate_grad_hooks") if hasattr(torch.Tensor, name)]
+_TENSOR_HOOKS: list[tuple[str, Any]] = [
+    (name, getattr(torch.Tensor, name).__get__)
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
+    if hasattr(torch.Tensor, name)
+]
 
 
 def _take_tensor(walk: ObjectWalk, path: str, value: Any) -> None:
@@ -137,8 +141,8 @@ def _take_tensor(walk: ObjectWalk, path: str, value: Any) -> None:
     kind: Any = torch.Tensor
     if not is_in_parts(type(value)):
         _take_attributes(walk, path, value)
-    for name in _TENSOR_HOOKS:
-        if hooks := getattr(kind, name).__get__(value):
+    for name, read in _TENSOR_HOOKS:
+        if hooks := read(value):
             walk.later(_each(f"{below(path)}{name}", hooks))
     if not kind.is_leaf.__get__(value):
         return
@@ -180,6 +184,8 @@ def _take_dict(walk: ObjectWalk, path: str, value: Any) -> None:
         walk.reach.hosts[path] = digest(dict.__repr__(value))
         return
     walk.enqueue(elements_of(path, value))
+    if not are_scalars(dict.keys(value)):
+        walk.later(objects_among_keys(path, value))
 
 
 def _take_list(walk: ObjectWalk, path: str, value: Any) -> None:

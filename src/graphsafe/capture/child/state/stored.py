@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import enum
 from collections import deque
 from collections.abc import Iterator
+from types import FunctionType
 from typing import Any
 
 from graphsafe.capture.child.state.containers import MISSING, Slot
 from graphsafe.capture.child.state.objects import attributes_of, layout_of
-from graphsafe.capture.child.state.values import dotted, key_text
+from graphsafe.capture.child.state.values import SCALARS, dotted, key_text
 from graphsafe.capture.child.state.walk import Item, below
 
 
@@ -26,6 +28,13 @@ def elements_of(path: str, value: Any) -> Iterator[Item]:
     base: Any = next(base for base in (list, tuple, deque) if issubclass(type(value), base))
     for index, item in enumerate(list(base.__iter__(value))):
         yield f"{path}[{index}]", item, value, index
+
+
+def objects_among_keys(path: str, value: dict[Any, Any]) -> Iterator[Item]:
+    """Yield the keys of a dict that may hold state, as the elements of a set may."""
+    for index, key in enumerate(list(dict.keys(value))):
+        if not issubclass(type(key), (*SCALARS, tuple, type, FunctionType, enum.Enum)):
+            yield f"{path}.keys()[{index}]", key, None, None
 
 
 def stored_in(path: str, value: Any) -> Iterator[Item]:
