@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import enum
 import functools
 import itertools
+import queue
 import random
 from array import array
 from collections import OrderedDict, UserDict, deque
 from dataclasses import dataclass
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,16 @@ import pytest
 torch = pytest.importorskip("torch")
 numpy = pytest.importorskip("numpy")
 
-from graphsafe.capture.child.state import MISSING, Snapshot, StateError, inputs_of, put_back_host, reachable_state, walk  # noqa: E402
+from graphsafe.capture.child.state import (  # noqa: E402
+    MISSING,
+    Snapshot,
+    StateError,
+    inputs_of,
+    put_back_host,
+    reachable_state,
+    results_in,
+    walk,
+)
 from graphsafe.capture.child.targets import Subject  # noqa: E402
 from graphsafe.capture.device.bits import tensor_bytes  # noqa: E402
 
@@ -313,6 +324,100 @@ def test_everything_that_holds_is_put_back() -> None:
     assert after.hosts == before.hosts and after.lengths == before.lengths and list(held["ordered"]) == ["a", "b"]
     assert "x.lengths" in before.hosts and held["lengths"].tolist() == [0, 1, 2]
     assert cached.cache_info().currsize == 0
+
+
+# Objects that are not of the user's classes.
+
+
+def test_elements_of_a_set_keep_the_order_of_what_they_held_first() -> None:
+    slow, fast = Holder(rate=0.1, seen=0), Holder(rate=0.9, seen=0)
+    group = {slow, fast}
+    assert walk({"x": group}).hosts["x[#0].rate"] == "0.1"
+    slow.__dict__.update(rate=2.0, seen=7)
+    reach = walk({"x": group})
+    assert (reach.hosts["x[#0].rate"], reach.hosts["x[#1].rate"]) == ("2.0", "0.9")
+
+
+def test_elements_of_a_set_that_hold_it_and_each_other() -> None:
+    group: set[Any] = set()
+    group |= {Holder(number=number, group=group, name="x") for number in range(300)}
+    hosts = walk({"x": group}).hosts
+    assert sorted(int(text) for path, text in hosts.items() if path.endswith(".number")) == list(range(300))
+
+
+def test_keys_of_a_dict_hold_state() -> None:
+    meter, shared = Holder(mean=torch.ones(2)), torch.ones(1)
+    reach = walk({"x": {meter: 1, Mode.DECODE: 2, (1, 2): 3, int: 4, shared: 5}, "y": shared})
+    assert set(reach.tensors) == {"x.keys()[0].mean", "y"}
+
+
+def test_a_set_names_only_what_has_no_other_name() -> None:
+    weight = torch.ones(2)
+    reach = walk({"group": frozenset({weight, Holder(far=torch.ones(3))}), "x": Holder(y=Holder(z=weight))})
+    assert set(reach.tensors) == {"group[#0].far", "x.y.z"}
+
+
+def test_views_of_dicts_show_the_dict() -> None:
+    held = {"a": torch.ones(2)}
+    for view in (held.values(), held.items(), OrderedDict(held).values(), MappingProxyType(held)):
+        assert set(walk({"x": view}).tensors) == {"x['a']"}
+    assert not walk({"x": Holder.__dict__}).hosts
+
+
+def test_hooks_of_a_tensor_hold_state() -> None:
+    weight, seen = torch.nn.Parameter(torch.ones(2)), torch.ones(3)
+    weight.register_hook(Holder(norm=torch.ones(1)))  # type: ignore[no-untyped-call]
+    weight.register_post_accumulate_grad_hook(lambda _: seen.zero_())
+    assert set(walk({"x": weight}).tensors) == {
+        "x", "x._backward_hooks[0].norm", "x._post_accumulate_grad_hooks[0].seen",
+    }  # fmt: skip
+
+
+def test_distributions_are_followed_and_put_back() -> None:
+    prior = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 1.0), 1)  # type: ignore[no-untyped-call]
+    kept = snapshot_of(prior)
+    loc = prior.base_dist.loc
+    assert {"loc", "scale"} == {path.rpartition(".")[2] for path in kept.tensors}
+    loc.fill_(5.0)
+    prior.base_dist.loc = torch.ones(2)
+    kept.put_back()
+    assert prior.base_dist.loc is loc and not loc.any()
+
+
+def test_a_queue_has_a_size_if_it_holds_tensors() -> None:
+    handed: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    handed.put("text")
+    assert walk({"x": handed}).queues == {}
+    handed.put(torch.ones(1))
+    assert walk({"x": handed}).queues == {"x": 2}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        iter([torch.ones(1)]),
+        map(abs, [torch.ones(1)]),
+        (part for part in (torch.ones(1),)),
+        {torch.ones(1), torch.zeros(1)},
+        concurrent.futures.Future(),
+        torch.futures.Future(),  # type: ignore[no-untyped-call]
+        ValueError(torch.ones(1)),
+    ],
+    ids=lambda result: type(result).__name__,
+)
+def test_results_that_cannot_be_read_are_told(result: Any) -> None:
+    assert set(results_in((1, result)).unreadable) == {"output[1]"}
+
+
+@pytest.mark.parametrize("result", [iter([1]), range(3), {1, "a"}, torch.nn.Linear(1, 1), open, ValueError("text")])
+def test_results_without_a_tensor_are_not_missed(result: Any) -> None:
+    assert not results_in((1, result)).unreadable
+
+
+def test_results_in_objects_of_libraries_are_followed() -> None:
+    seen = concurrent.futures.thread._WorkItem(None, None, (torch.ones(1),), {})  # type: ignore[attr-defined]
+    assert set(results_in(seen).tensors) == {"output.args[0]"}
+    assert set(results_in({torch.ones(1), torch.zeros(2)}).tensors) == {"output[#0]", "output[#1]"}
 
 
 # Tensors of every kind.

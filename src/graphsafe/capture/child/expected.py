@@ -33,6 +33,8 @@ class StepResult:
     "The values of state that changed after the warm-up."
     advance: int | None = None
     "How far the step advanced the random number generator."
+    filled: Sequence[str] = ()
+    "The queues into which the step put tensors. A replay puts nothing there."
     given: Mapping[str, str] = field(default_factory=dict)
     "Input -> digest before the step."
 

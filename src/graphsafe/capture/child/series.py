@@ -89,10 +89,13 @@ class Series:
         session = self._session
         before = session.offset()
         given = session.device.digests(inputs_of(session.subject))
-        marks = _marks(reachable_state(session.subject).tensors) if self._is_first else {}
+        earlier = reachable_state(session.subject) if self._is_first else ReachableState()
+        marks, queues = _marks(earlier.tensors), earlier.queues
+        del earlier  # it would keep alive tensors that the target drops
         outputs = session.outputs_of(session.path_step())
         after = session.offset()
-        tensors = reachable_state(session.subject).tensors
+        reach = reachable_state(session.subject)
+        tensors = reach.tensors
         if self._is_first:
             self.stepped |= {path for path, mark in _marks(tensors).items() if mark is None or marks.get(path) != mark}
         state = session.device.digests(tensors)
@@ -105,6 +108,7 @@ class Series:
                 state=state,
                 values=host_values(session.device, moved),
                 advance=None if before is None or after is None else after - before,
+                filled=[path for path, size in reach.queues.items() if size > queues.get(path, 0)],
                 given=given,
             )
         )

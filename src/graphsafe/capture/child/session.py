@@ -15,7 +15,14 @@ from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.ranks.group import Ranks, joined, own_port
-from graphsafe.capture.child.state import ReachableState, defined_at, generators_of, inputs_of, reach_with_refresh, walk
+from graphsafe.capture.child.state import (
+    ReachableState,
+    defined_at,
+    generators_of,
+    inputs_of,
+    reach_with_refresh,
+    results_in,
+)
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.targets import Subject, TargetError, build, find_factory, load_module, users_code
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
@@ -114,7 +121,7 @@ class Session:
         return None if state is None else state.offset
 
     def outputs_of(self, outputs: Any) -> ReachableState:
-        return walk({"output": outputs})
+        return results_in(outputs)
 
     def results_of(self, outputs: Any) -> dict[str, torch.Tensor]:
         """Return the tensors in a step's outputs, copied to the host."""

@@ -16,7 +16,7 @@ from graphsafe.capture.shared.replaced import tracing
 from graphsafe.report.model import CallSite
 
 _MUTATORS = frozenset(
-    "append extend insert add update setdefault appendleft pop popleft popitem remove discard clear rotate".split()
+    "append extend insert add update setdefault appendleft pop popleft popitem remove discard clear rotate put".split()
 )
 
 

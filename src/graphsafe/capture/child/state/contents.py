@@ -7,6 +7,7 @@ import functools
 import gc
 import itertools
 import operator
+import queue
 import types
 import weakref
 from array import array
@@ -32,6 +33,7 @@ from graphsafe.capture.child.state.containers import (
     referent_of,
 )
 from graphsafe.capture.child.state.generators import is_host_generator
+from graphsafe.capture.child.state.holders import holds_tensor, is_torch_data
 from graphsafe.capture.child.state.objects import (
     attributes_of,
     bases_of,
@@ -41,8 +43,10 @@ from graphsafe.capture.child.state.objects import (
     module_name,
     names_in,
 )
+from graphsafe.capture.child.state.sets import in_order
+from graphsafe.capture.child.state.stored import elements_of, objects_among_keys, stored_in, variables_in
 from graphsafe.capture.child.state.tensors import is_in_parts
-from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
+from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, text_of
 from graphsafe.capture.child.state.walk import Handler, Item, ObjectWalk, below
 from graphsafe.capture.shared.frames import is_user_file
 
@@ -50,36 +54,7 @@ _LONG = 1_000
 "If a container has more numbers and strings than this, they are compared by one digest."
 
 
-def elements_of(path: str, value: Any) -> Iterator[Item]:
-    """Yield the elements of a dict, a list, a tuple or a deque, without calling methods that its class overrides."""
-    if issubclass(type(value), dict):
-        taken: set[str] = set()
-        for index, (key, item) in enumerate(list(dict.items(value))):
-            name = key_text(key)
-            if name is None or name in taken:
-                name = f"#{index}"
-            taken.add(name)
-            yield f"{path}[{name}]", item, value, key
-        return
-    base: Any = next(base for base in (list, tuple, deque) if issubclass(type(value), base))
-    for index, item in enumerate(list(base.__iter__(value))):
-        yield f"{path}[{index}]", item, value, index
-
-
-def stored_in(path: str, value: Any) -> Iterator[Item]:
-    dot = below(path)
-    attributes = attributes_of(value)
-    if attributes is not None:
-        yield from variables_in(dot, attributes)
-    for name, descriptor in layout_of(type(value)).slots:
-        slot = Slot(value, descriptor)
-        if (item := slot.read()) is not MISSING:
-            yield f"{dot}{name}", item, slot, name
-
-
-def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
-    for name, item in list(variables.items()):
-        yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 @cached_per_class
@@ -107,6 +82,8 @@ def handler_of(kind: type) -> Handler | None:
         (WEAK_TABLES, _take_other(operator.attrgetter("data"))),
         ((weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType), _take_other(referent_of)),
         (ContextVar, _take_context_variable),
+        (_VIEWS, _take_other(lambda view: gc.get_referents(view)[0])),
+        (types.MappingProxyType, _take_proxy),
     ):
         if issubclass(kind, base):
             return handler
@@ -118,12 +95,16 @@ def handler_of(kind: type) -> Handler | None:
         return _take_iterator
     if kind is itertools.repeat:
         return _take_repeat
+    if kind is queue.SimpleQueue:
+        return _take_queue
     if kind in OPAQUE:
         return lambda walk, path, value: walk.reach.opaque.append(path)
     numpy_kind = next((base.__name__ for base in bases_of(kind) if module_name(base) == "numpy"), None)
     if numpy_kind is not None:
         return _take_array if any(base.__name__ == "ndarray" for base in bases_of(kind)) else _take_numpy_scalar
-    return _take_object if holds_state(kind) else None
+    if holds_state(kind):
+        return _take_object
+    return _take_torch_data if is_torch_data(kind) else None
 
 
 def _take_value(text: Callable[[Any], str]) -> Handler:
@@ -148,11 +129,21 @@ def _member_text(value: Any) -> str:
     return f"{type(value).__name__}.{name if type(name) is str else '?'}"
 
 
+_TENSOR_HOOKS: list[tuple[str, Any]] = [
+    (name, getattr(torch.Tensor, name).__get__)
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
+    if hasattr(torch.Tensor, name)
+]
+
+
 def _take_tensor(walk: ObjectWalk, path: str, value: Any) -> None:
     walk.take_tensor(path, value)
     kind: Any = torch.Tensor
     if not is_in_parts(type(value)):
         _take_attributes(walk, path, value)
+    for name, read in _TENSOR_HOOKS:
+        if hooks := read(value):
+            walk.later(_each(f"{below(path)}{name}", hooks))
     if not kind.is_leaf.__get__(value):
         return
     grad = kind.grad.__get__(value)
@@ -193,6 +184,8 @@ def _take_dict(walk: ObjectWalk, path: str, value: Any) -> None:
         walk.reach.hosts[path] = digest(dict.__repr__(value))
         return
     walk.enqueue(elements_of(path, value))
+    if not are_scalars(dict.keys(value)):
+        walk.later(objects_among_keys(path, value))
 
 
 def _take_list(walk: ObjectWalk, path: str, value: Any) -> None:
@@ -224,6 +217,14 @@ def _take_set(walk: ObjectWalk, path: str, value: Any) -> None:
     elements = list(base.__iter__(value))
     if are_scalars(elements):
         walk.reach.hosts[path] = digest(",".join(sorted(map(text_of, elements))))
+    else:
+        walk.last(_in_order(path, elements))
+
+
+def _in_order(path: str, elements: list[Any]) -> Iterator[Item]:
+    ordered, _ = in_order(elements, handler_of)
+    for index, element in enumerate(ordered):
+        yield f"{path}[#{index}]", element, None, None
 
 
 def _take_bytes(walk: ObjectWalk, path: str, value: Any) -> None:
@@ -261,6 +262,14 @@ def _take_iterator(walk: ObjectWalk, path: str, value: Any) -> None:
     position = position_of(value)
     walk.reach.hosts[path] = "an iterator at its end" if position is None else f"an iterator at {position}"
     walk.reach.containers.append(value)
+
+
+def _take_queue(walk: ObjectWalk, path: str, value: Any) -> None:
+    """Note the size, since the elements cannot be put back without waking the threads that wait for them."""
+    walk.reach.opaque.append(path)
+    walk.reach.lengths[path] = value.qsize()
+    if holds_tensor(value):
+        walk.reach.queues[path] = value.qsize()
 
 
 def _take_repeat(walk: ObjectWalk, path: str, value: Any) -> None:
@@ -323,6 +332,10 @@ _MACHINERY = frozenset(torch.nn.Module().__dict__)
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
+def _each(path: str, hooks: dict[int, Any]) -> list[Item]:
+    return [(f"{path}[{at}]", hook, None, None) for at, hook in enumerate(dict.values(hooks))]
+
+
 def _take_module(walk: ObjectWalk, path: str, value: Any) -> None:
     dot = below(path)
     attributes = attributes_of(value) or {}
@@ -333,7 +346,7 @@ def _take_module(walk: ObjectWalk, path: str, value: Any) -> None:
             walk.enqueue(variables_in(dot, store))
     for name in _HOOKS:
         if hooks := attributes.get(name):
-            walk.enqueue((f"{dot}{name}[{at}]", hook, None, None) for at, hook in enumerate(dict.values(hooks)))
+            walk.enqueue(_each(f"{dot}{name}", hooks))
     walk.enqueue(item for item in variables_in(dot, attributes) if item[3] not in _MACHINERY)
     walk.take_class(path, type(value))
 
@@ -360,10 +373,27 @@ def _take_script_module(walk: ObjectWalk, path: str, value: Any) -> None:
 
 
 def _take_object(walk: ObjectWalk, path: str, value: Any) -> None:
+    _note_places(walk, value)
+    walk.enqueue(stored_in(path, value))
+    walk.take_class(path, type(value))
+
+
+def _note_places(walk: ObjectWalk, value: Any) -> None:
     attributes = attributes_of(value)
     if attributes is not None:
         walk.reach.containers.append(attributes)
     for _, descriptor in layout_of(type(value)).slots:
         walk.reach.containers.append(Slot(value, descriptor))
-    walk.enqueue(stored_in(path, value))
-    walk.take_class(path, type(value))
+
+
+def _take_torch_data(walk: ObjectWalk, path: str, value: Any) -> None:
+    if holds_tensor(value):
+        _note_places(walk, value)
+        walk.later(stored_in(path, value))
+
+
+def _take_proxy(walk: ObjectWalk, path: str, value: Any) -> None:
+    """Visit the dict behind a read-only view, unless it has the variables of a class."""
+    [inner] = gc.get_referents(value)
+    if type(inner) is not dict or "__module__" not in inner:
+        walk.enqueue([(path, inner, None, None)])

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.state.contents import elements_of, stored_in
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, is_users_class, module_name, namespace_of
+from graphsafe.capture.child.state.stored import elements_of, stored_in
 from graphsafe.capture.child.state.values import SCALARS
 from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, ObjectWalk
 from graphsafe.capture.child.targets import Subject

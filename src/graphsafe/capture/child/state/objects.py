@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import queue
 import sys
@@ -25,6 +26,7 @@ _MOST_DECORATORS = 20
 _DATA = (
     *(types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod),
     *(queue.Queue, queue.LifoQueue, queue.PriorityQueue, threading.local),
+    *(asyncio.Queue, asyncio.LifoQueue, asyncio.PriorityQueue),
 )
 "Classes of the standard library whose purpose is to hold a user's values."
 

@@ -48,6 +48,8 @@ class ReachableState:
     "Numbers of elements of lists, tuples, sets and dicts."
     sized: dict[str, Any] = field(default_factory=dict)
     "The objects in `lengths` that can change their length: lists, sets and dicts."
+    queues: dict[str, int] = field(default_factory=dict)
+    "Queues of the class `SimpleQueue` that hold tensors, with their sizes."
     caches: dict[str, tuple[Any, int]] = field(default_factory=dict)
     "Functions with a `functools.lru_cache`, with the number of results in the cache."
     containers: list[Any] = field(default_factory=list)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from graphsafe.capture.child.state.contents import handler_of
 from graphsafe.capture.child.state.reach import ReachableState
-from graphsafe.capture.child.state.walk import ObjectWalk
+from graphsafe.capture.child.state.walk import Handler, ObjectWalk
 from graphsafe.capture.child.targets import Subject
 
 
@@ -42,7 +42,7 @@ def objects_of(subject: Subject) -> list[Any]:
     return walk.alive
 
 
-def walk(roots: Mapping[str, Any]) -> ReachableState:
+def walk(roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None] = handler_of) -> ReachableState:
     # The walk keeps all objects alive that it finds. Repeated garbage collections over them would take most of the
     # time.
     collecting = gc.isenabled()

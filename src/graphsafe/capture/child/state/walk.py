@@ -41,9 +41,12 @@ def below(path: str) -> str:
 class ObjectWalk:
     """The objects found so far, and the objects still to visit."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = MOST_OBJECTS if most is None else most
         self.reach = ReachableState()
         self.todo: deque[Item] = deque()
+        self._later: deque[Iterable[Item]] = deque()
+        self._last: deque[Iterable[Item]] = deque()
         self._seen: set[int] = set()
         self.alive: list[Any] = []
         "The visited objects, in order."
@@ -53,13 +56,13 @@ class ObjectWalk:
         """Visit the roots and all objects that they refer to, nearest first."""
         reach, todo, seen = self.reach, self.todo, self._seen
         self.enqueue((path, value, None, None) for path, value in roots.items())
-        while todo:
+        while self._has_more():
             path, value, container, key = todo.popleft()
             handler = handler_of(type(value))
             if handler is None or id(value) in seen:
                 continue
-            if len(seen) >= MOST_OBJECTS:
-                reach.unreadable["objects further away"] = f"the step reaches more than {MOST_OBJECTS} objects"
+            if len(seen) >= self._most:
+                reach.unreadable["objects further away"] = f"the step reaches more than {self._most} objects"
                 break
             seen.add(id(value))
             self.alive.append(value)
@@ -67,6 +70,20 @@ class ObjectWalk:
             if container is not None and (path in reach.hosts or path in reach.tuples or path in reach.tensors):
                 reach.owners[path] = (container, key)
         return reach
+
+    def _has_more(self) -> bool:
+        while not self.todo and (self._later or self._last):
+            self.enqueue((self._later or self._last).popleft())
+        return bool(self.todo)
+
+    def later(self, items: Iterable[Item]) -> None:
+        """Visit these items when all that is known so far has been visited, so that what an attribute of the user holds
+        has that name."""
+        self._later.append(items)
+
+    def last(self, items: Iterable[Item]) -> None:
+        """Visit these items when nothing else is left, because their names say little."""
+        self._last.append(items)
 
     def forget(self, value: Any) -> None:
         """Visit an object again at each of its holders. A member of an enumeration has several."""
