@@ -35,6 +35,12 @@ class StepResult:
     "How far the step advanced the random number generator."
     written: Sequence[str] = ()
     "The inputs that the step changed."
+    hashed: Sequence[str] = ()
+    "State in `state` that changed, but is too large for `values`."
+    path: str = ""
+    "The name of the path of operations that the step took, if it was watched."
+    is_shown: bool = True
+    "Whether the results show small differences of what differs between this path and the usual one."
 
 
 @dataclass
