@@ -33,7 +33,7 @@ from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.lines.overwritten import PartsKept
 from graphsafe.capture.child.probes.capture import given_reference
 from graphsafe.capture.child.probes.events import fire
-from graphsafe.capture.child.probes.round_paths import PathWatch, Taken, instruments_change
+from graphsafe.capture.child.probes.round_paths import PathWatch, Taken, has_compiled, instruments_change
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import copies_of, generators_of, inputs_of, reachable_state
 from graphsafe.capture.child.state.values import ADDRESS
@@ -62,6 +62,8 @@ _CPU_SECONDS = {"predicted": 2.0, "measured": 6.0}
 """Evidence of the device -> number of seconds of CPU time after which no further round starts. On a GPU, a refresh may
 act differently only in later rounds, and children that share the GPU wait for it. Refreshes without a step then have
 the same time again."""
+_WATCHED = 1.5
+"Watched rounds have this many times as much CPU time."
 _SECONDS = 20.0
 "No further round starts after this many seconds in total."
 _MOST_BYTES = 256 * 2**20
@@ -198,6 +200,11 @@ class _Eager:
                 self.watch = None
         self.written |= {path for path, digest in self._digests().items() if before.get(path) != digest}
 
+    @property
+    def _cpu_seconds(self) -> float:
+        is_watched = self.watch is not None and self.watch.is_needed
+        return _CPU_SECONDS[self.session.device.evidence] * (_WATCHED if is_watched else 1.0)
+
     def _digests(self) -> dict[str, str]:
         tensors = reachable_state(self.session.subject).tensors
         return self.session.device.digests({path: tensors[path] for path in self.paths & tensors.keys()})
@@ -208,7 +215,7 @@ class _Eager:
         """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of
         rounds is cut to a power of two. Return the rounds, and whether no round failed or was cut."""
         session, steps = self.session, list[StepResult]()
-        time_left, held = TimeLeft(_CPU_SECONDS[session.device.evidence], _SECONDS), 0
+        time_left, held = TimeLeft(self._cpu_seconds, _SECONDS), 0
         try:
             for number in inputs:
                 step = self.round(number, refresh, watches)
@@ -228,7 +235,7 @@ class _Eager:
         """Run the refreshes of the rounds that are left, and the last of them as a whole round. Return the number of
         rounds without a step, and the whole round, or None if it or a refresh fails."""
         session, skipped = self.session, 0
-        time_left = TimeLeft(_CPU_SECONDS[session.device.evidence], _SECONDS)
+        time_left = TimeLeft(self._cpu_seconds, _SECONDS)
         try:
             for number in inputs:
                 if number == LATE_INPUTS.start - 1 or time_left.is_over(skipped):
@@ -299,7 +306,8 @@ def run(job: Job, channel: Channel) -> None:
         goes_on, watch = can_compare_continued(session, reference), PathWatch(session)
         watches = watch.is_needed
         written = {path for step in reference.steps for path in step.written}
-        eager = _Eager(session, reference, changed, watch if watches or goes_on else None, written)
+        is_watched = watches or (goes_on and not has_compiled())
+        eager = _Eager(session, reference, changed, watch if is_watched else None, written)
         for k in (*range(1, REPLAYS + 1), PAIR):
             session.put_inputs(k)
             eager.step(k)

@@ -7,8 +7,10 @@ numbers, for example, often stays the same.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -89,6 +91,12 @@ class PathWatch:
             return Taken(path, True, written, None)
         before, after = unlike(self._steady.calls, calls)
         return Taken(path, True, written, self._steady.reached_from(before) | now.reached_from(after))
+
+
+def has_compiled() -> bool:
+    """Return whether Dynamo has compiled functions. While they are watched, it would compile them once more."""
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"])
 
 
 def instruments_change(session: Session, reference: Expected, outputs: Mapping[str, torch.Tensor]) -> bool:
