@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from graphsafe.capture.answers.probes import ComparedRounds, TakenPath
 from graphsafe.capture.child.lines.paths import PathSeen, calls_of, name_of_path, unlike
 from graphsafe.capture.child.probes.round_paths import is_fine
+from graphsafe.capture.parent.probes import with_rounds
+from graphsafe.report.probes import Probes
+from graphsafe.report.probes.horizon import Departure, Horizon
+from graphsafe.report.probes.replay import Check, Replay
 
 from .conftest import DEVICES, ON_GPU, TARGETS, Prove, Reports, marked, probes_of
 
@@ -77,3 +82,24 @@ def test_two_paths_differ_between_their_common_beginning_and_end() -> None:
 def test_small_changes_show_in_floats_that_are_no_integers() -> None:
     assert is_fine(torch.tensor([0.5, float("inf")])) and is_fine(torch.tensor([1.0 + 0.5j]))
     assert not is_fine(torch.tensor([3, 4])) and not is_fine(torch.tensor([1.0, -1e9, float("-inf")]))
+
+
+@pytest.mark.parametrize(
+    ("taken", "status", "doubts"),
+    [
+        ([TakenPath("usual", True, True)], "fail", 0),
+        ([TakenPath("usual", True, True), TakenPath("other", True, True)], "pass", 0),
+        ([TakenPath("usual", True, True), TakenPath("other", False, True)], "fail", 0),
+        ([TakenPath("usual", False, True), TakenPath("other", False, True)], "pass", 0),
+        ([TakenPath("usual", True, True), TakenPath("other", True, False)], "pass", 1),
+    ],
+)
+def test_a_round_on_the_path_with_equal_results_is_the_evidence(
+    taken: list[TakenPath], status: str, doubts: int
+) -> None:
+    other = Departure(9, "further steps", "operation", "aten.mul", "aten.add", "aten.mul", path="other")
+    horizon = Horizon("fail", steps=8, departure=other, paths=(other,))
+    probes = Probes(horizon=horizon, replay=Replay("pass", reference="independent", checks=(Check("output"),)))
+    found = with_rounds(probes, ComparedRounds(number=256, is_faithful=True, paths=tuple(taken)))
+    assert found.horizon.status == status
+    assert [check.result for check in found.replay.checks or ()].count(None) == doubts
