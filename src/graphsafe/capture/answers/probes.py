@@ -136,6 +136,18 @@ class FiredEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenPath:
+    """A path of operations that the eager steps of compared rounds took."""
+
+    path: str
+    is_exact: bool
+    "Whether all results of these rounds equal those of replays bit for bit."
+    is_shown: bool
+    """Whether in one of these rounds the results show small differences of what differs between this path and the usual
+    one."""
+
+
+@dataclass(frozen=True, slots=True)
 class ComparedRounds:
     """Rounds of a program. In each round the refresh is called, and a replay is compared with an eager step."""
 
@@ -148,6 +160,8 @@ class ComparedRounds:
     checks: tuple[Check, ...] = ()
     error: Error | None = None
     "The failure of a round after a replay. The same round after an eager step succeeds."
+    paths: tuple[TakenPath, ...] = ()
+    "The paths of the eager steps, if they were watched."
     late: tuple[Check, ...] = ()
     "Checks of the rounds in which the device was behind the host."
     moved: tuple[str, ...] = ()

@@ -37,6 +37,12 @@ class StepResult:
     "The queues into which the step put tensors. A replay puts nothing there."
     given: Mapping[str, str] = field(default_factory=dict)
     "Input -> digest before the step."
+    hashed: Sequence[str] = ()
+    "State in `state` that changed, but is too large for `values`."
+    path: str = ""
+    "The name of the path of operations that the step took, if it was watched."
+    is_shown: bool = True
+    "Whether the results show small differences of what differs between this path and the usual one."
 
     @property
     def written(self) -> list[str]:

@@ -4,7 +4,7 @@ for a report: frames become places, and paths become relative."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from graphsafe.capture.answers.probes import (
     Reference,
     SeenEvent,
     StepMemory,
+    TakenPath,
     Watched,
 )
 from graphsafe.capture.shared.answers import Answers
@@ -24,14 +25,14 @@ from graphsafe.capture.shared.places import line_text, shown
 from graphsafe.report.model import Plan, Source, Verdict
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
+from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.probe import ABSOLUTE, PLACE_OF, Error, is_unreported
 from graphsafe.report.probes.replay import NO_REFERENCE, Check, Replay, differing
 from graphsafe.report.probes.step import Line, Step
 from graphsafe.report.probes.twin import Twin
+from graphsafe.report.text import count
 
-_MARGIN = 16
-"The numbers of rounds and of further steps differ by a few, because the children run other steps before."
 IN_LATER_ROUND, BEHIND_HOST = " in a later round", " with the device behind the host"
 
 
@@ -172,17 +173,33 @@ def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
     horizon, twin = probes.horizon, probes.twin
     if horizon.departure is None:
         return probes
-    untested = [one for one in horizon.paths if one.step > rounds.number - _MARGIN]
+    tested = {one.path: one for one in _tested(rounds, {one.path for one in horizon.paths})}
+    untested = [one for one in horizon.paths if one.path not in tested]
     if horizon.last is not None:
         untested.append(horizon.last)
     if untested:
         return replace(probes, horizon=replace(horizon, steps=untested[0].step - 1, departure=untested[0]))
+    hidden = [one for one in horizon.paths if not tested[one.path].is_shown]
     if twin.status == "fail":
-        if not twin.changes or any(one.kind != "attribute" for one in twin.changes):
+        if hidden or not twin.changes or any(one.kind != "attribute" for one in twin.changes):
             return probes
         twin = replace(twin, status="pass", causes=(), changes=())
+    replay = _with_doubt(probes.replay, hidden[0]) if hidden else probes.replay
     found = replace(horizon, status="pass", departure=None, other_paths=len(horizon.paths))
-    return replace(probes, horizon=found, twin=twin)
+    return replace(probes, replay=replay, horizon=found, twin=twin)
+
+
+def _tested(rounds: ComparedRounds, others: Set[str]) -> list[TakenPath]:
+    """Return the paths of rounds whose results equal the replays'. If the results of the usual path are equal bit for
+    bit, rounding explains no difference on another path."""
+    is_exact = all(one.is_exact for one in rounds.paths if one.path not in others)
+    return [one for one in rounds.paths if one.is_exact or not is_exact]
+
+
+def _with_doubt(replay: Replay, path: Departure) -> Replay:
+    name = f"the results of another path, which the step takes {count(path.step, 'step')} later"
+    why = f"no result shows small differences of {path.op} on {name.removeprefix('the results of ')}: return floats too"
+    return with_checks(replace(replay, reason=why), (Check(name, None, False, None, None),))
 
 
 def with_checks(replay: Replay, checks: tuple[Check, ...]) -> Replay:

@@ -32,6 +32,8 @@ class Departure:
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     frames: tuple[CallSite, ...] = unreported(())
     span: Span | None = unreported()
+    path: str = unreported("")
+    "The name of all operations of the step together, so that the same path can be found again in another process."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Horizon(Probe):
     "The first departure of each other path that further steps took and that rounds can test."
     last: Departure | None = unreported()
     "The departure after which no further steps ran."
+    varying: tuple[int, ...] = unreported(())
+    "The indices of operations whose numbers are left out of the names of paths, because they changed early."
     files_read: tuple[str, ...] | None = later(())
     """Files that later steps read.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,6 +18,8 @@ Aspect = Literal["operation", "number", "shape", "memory"]
 _COPIES = ("aten.copy_", "aten._to_copy", "aten.copy.")
 _MOST_ELEMENTS = 1_000
 "The largest number of elements of a list that are compared."
+NUMBER = re.compile(r"-?(\d|inf\b|nan\b|True\b|False\b)")
+"The beginning of those `numbers` of an operation that are no text."
 
 
 @dataclass(frozen=True, slots=True)

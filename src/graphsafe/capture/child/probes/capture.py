@@ -175,6 +175,8 @@ class Replays:
     result: Replay = field(default_factory=Replay)
     "The probe `replay`, once replays have run."
     error: Exception | None = None
+    is_exact: bool = True
+    "Whether all results of the last replay of `once` equal the reference's bit for bit."
     _checks: dict[str, Check] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -244,6 +246,7 @@ class Replays:
 
     def once(self, k: int, inputs: int) -> tuple[Check, ...]:
         """Replay on the inputs numbered `inputs`, and compare with step `k` of the reference."""
+        self.is_exact = True
         self.session.put_inputs(inputs)
         self._replay()
         self._compare(k)
@@ -283,6 +286,8 @@ class Replays:
                 continue
             if digests.get(path) == digest:
                 self._checks.setdefault(f"state {path}", Check(f"state {path}"))
+            elif path in expected.hashed and self._may_round(tensors.get(path)):
+                self.is_exact = False  # its values were not saved, so rounding may be the reason
             else:
                 value = expected.values.get(path)
                 self._add(f"state {path}", k, self._apart(tensors.get(path), value), value)
@@ -298,9 +303,15 @@ class Replays:
     def _apart(self, tensor: torch.Tensor | None, value: torch.Tensor | None) -> Difference:
         return difference(None if tensor is None else self.session.device.to_host(tensor), value)
 
+    def _may_round(self, tensor: torch.Tensor | None) -> bool:
+        """Return whether floats of the reference are known to differ by chance or by rounding."""
+        rounds = self._plain or bool(self.reference.noise.units or self.reference.noise.unbounded)
+        return rounds and tensor is not None and (tensor.is_floating_point() or tensor.is_complex())
+
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
         """Add a comparison. A difference is a fault if chance does not explain it. If the reference consists of plain
         eager steps, which may use other kernels, rounding may explain it too."""
+        self.is_exact = self.is_exact and apart.equal
         path, spread = name.removeprefix("state "), self.reference.rounding
         floor = self.reference.noise.bound(path, value, apart)
         rounding = None

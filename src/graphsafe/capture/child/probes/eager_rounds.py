@@ -22,7 +22,8 @@ eager step fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +33,13 @@ from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.lines.overwritten import PartsKept
 from graphsafe.capture.child.probes.capture import given_reference
 from graphsafe.capture.child.probes.events import fire
+from graphsafe.capture.child.probes.round_paths import PathWatch, Taken, has_compiled, instruments_change
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import copies_of, generators_of, inputs_of, reachable_state
 from graphsafe.capture.child.state.values import ADDRESS
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import Channel, Job
 
 ROUNDS = "rounds.pt"
@@ -59,12 +62,17 @@ _CPU_SECONDS = {"predicted": 2.0, "measured": 6.0}
 """Evidence of the device -> number of seconds of CPU time after which no further round starts. On a GPU, a refresh may
 act differently only in later rounds, and children that share the GPU wait for it. Refreshes without a step then have
 the same time again."""
+_WATCHED = 1.5
+"Watched rounds have this many times as much CPU time."
 _SECONDS = 20.0
 "No further round starts after this many seconds in total."
 _MOST_BYTES = 256 * 2**20
 "The largest number of bytes of outputs and state that are saved for all rounds together."
 _STATE_BYTES = 2**20
-"The most bytes of state that are compared, the smallest tensors first. Outputs show changes of larger tensors."
+"The most bytes of state whose values are saved for each round, the smallest tensors first."
+_HASH_EVERY = 16
+"""In each round of this number, and on other paths of further steps in every round, larger tensors that the steps write
+are compared by their hashes."""
 
 
 @dataclass
@@ -167,6 +175,123 @@ def inputs_of_continued_rounds(kept: DeviceStateCopy) -> Iterator[int]:
     yield from INPUTS_GOING_ON
 
 
+@dataclass
+class _Eager:
+    """The eager child's steps."""
+
+    session: Session
+    reference: Expected
+    paths: Set[str]
+    "The tensors that change after the warm-up."
+    watch: PathWatch | None
+    "Notes the path of each round; None if it is not needed, or if the step computes something else while it runs."
+    written: set[str]
+    "State and inputs that steps have written."
+
+    def step(self, k: int) -> None:
+        """Run the step of a replay before the rounds."""
+        before = self._digests()
+        if self.watch is None or k > 1:
+            self.session.path_step()
+        else:
+            with self.watch.watched():
+                outputs = self.session.path_step()
+            if instruments_change(self.session, self.reference, self.session.results_of(outputs)):
+                self.watch = None
+        self.written |= {path for path, digest in self._digests().items() if before.get(path) != digest}
+
+    @property
+    def _cpu_seconds(self) -> float:
+        is_watched = self.watch is not None and self.watch.is_needed
+        return _CPU_SECONDS[self.session.device.evidence] * (_WATCHED if is_watched else 1.0)
+
+    def _digests(self) -> dict[str, str]:
+        tensors = reachable_state(self.session.subject).tensors
+        return self.session.device.digests({path: tensors[path] for path in self.paths & tensors.keys()})
+
+    def rounds(
+        self, inputs: Iterator[int], refresh: Callable[[int], None], watches: bool
+    ) -> tuple[list[StepResult], bool]:
+        """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of
+        rounds is cut to a power of two. Return the rounds, and whether no round failed or was cut."""
+        session, steps = self.session, list[StepResult]()
+        time_left, held = TimeLeft(self._cpu_seconds, _SECONDS), 0
+        try:
+            for number in inputs:
+                step = self.round(number, refresh, watches)
+                if session.ranks.any(step is None) or step is None:
+                    return steps, False
+                steps.append(step)
+                held += sum(value.nbytes for values in (step.outputs, step.values) for value in values.values())
+                if session.ranks.any(time_left.is_over(len(steps), held / _MOST_BYTES)):
+                    kept = power_of_two(len(steps))
+                    return steps[:kept], kept == len(steps)
+        except TargetError:  # an event fails
+            session.ranks.any(True)
+            return steps, False
+        return steps, True
+
+    def skipping(self, inputs: Iterator[int], watches: bool) -> tuple[int, StepResult | None]:
+        """Run the refreshes of the rounds that are left, and the last of them as a whole round. Return the number of
+        rounds without a step, and the whole round, or None if it or a refresh fails."""
+        session, skipped = self.session, 0
+        time_left = TimeLeft(self._cpu_seconds, _SECONDS)
+        try:
+            for number in inputs:
+                if number == LATE_INPUTS.start - 1 or time_left.is_over(skipped):
+                    return skipped, self.round(number, session.put_inputs, watches)
+                session.put_inputs(number)
+                skipped += 1
+        except TargetError:
+            pass
+        return skipped, None
+
+    def round(self, number: int, refresh: Callable[[int], None], watches: bool) -> StepResult | None:
+        """Run one round. Return None if it fails: a real program would have reset a position before."""
+        session, watch = self.session, self.watch if watches else None
+        try:
+            refresh(number)
+            with nullcontext() if watch is None else watch.watched():
+                outputs = session.outputs_of(session.path_step())
+        except TargetError:
+            return None
+        tensors = reachable_state(session.subject).tensors
+        taken = Taken() if watch is None else watch.taken(outputs.tensors, tensors)
+        self.written |= taken.written
+        small = self._small(tensors)
+        large = tensors.keys() & self.written - small.keys() if taken.is_other or number % _HASH_EVERY == 0 else ()
+        values = {path: one for path, one in host_values(session.device, small).items() if not _has_address(one)}
+        hashed = {path: tensors[path] for path in sorted(large) if not _has_address(tensors[path])}
+        digests = session.device.digests({**{path: small[path] for path in values}, **hashed})
+        results = host_values(session.device, outputs.tensors)
+        return StepResult(
+            results,
+            dict(outputs.hosts),
+            digests,
+            values,
+            hashed=sorted(hashed),
+            path=taken.path,
+            is_shown=taken.is_shown({**values, **results}, hashed),
+        )
+
+    def _small(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the small tensors of state to compare, and those of the inputs that steps have written."""
+        left_alone, left, found = inputs_of(self.session.subject).keys() - self.written, _STATE_BYTES, {}
+        for path, tensor in sorted(tensors.items(), key=lambda item: (item[1].nbytes, item[0])):
+            left -= tensor.nbytes
+            if left < 0:
+                break
+            if path not in left_alone:
+                found[path] = tensor
+        return found
+
+
+def _has_address(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor holds addresses, which differ in each process."""
+    with outside_modes():
+        return tensor.dtype == torch.int64 and bool((tensor > ADDRESS).any())
+
+
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         given = given_reference(session)
@@ -178,27 +303,33 @@ def run(job: Job, channel: Channel) -> None:
         # path of captures use the same kernels as replays.
         session.capture_path = reference.rounding is not None and not reference.refused
         changed = {path for step in reference.steps for path in step.values}
-        written: set[str] = set()
+        goes_on, watch = can_compare_continued(session, reference), PathWatch(session)
+        watches = watch.is_needed
+        written = {path for step in reference.steps for path in step.written}
+        is_watched = watches or (goes_on and not has_compiled())
+        eager = _Eager(session, reference, changed, watch if is_watched else None, written)
         for k in (*range(1, REPLAYS + 1), PAIR):
             session.put_inputs(k)
-            written |= _written(session, changed)
+            eager.step(k)
         before = reachable_state(session.subject).tensors
-        written |= _written(session, changed)
+        eager.step(PAIR + 1)
         after = reachable_state(session.subject).tensors
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
         # If a step binds a name to a new tensor, nothing uses the old one, so only tensors that keep their identity are
         # put back.
         kept_paths = [path for path in changed & after.keys() if after[path] is before.get(path)]
-        rounds = Rounds(sorted(path for path in kept_paths if path in written or not after[path].is_floating_point()))
+        rounds = Rounds(
+            sorted(path for path in kept_paths if _is_put_back(session, after[path], path in eager.written))
+        )
         kept = DeviceStateCopy(session, rounds.put_back)
         inputs = inputs_of_rounds(session, kept)
-        rounds.steps, rounds.is_whole = _rounds(session, inputs, kept.refresh)
+        rounds.steps, rounds.is_whole = eager.rounds(inputs, kept.refresh, watches)
         rounds.is_faithful = not kept.is_refreshed
-        rounds.steps_write = bool(written) or any(step.written for step in (*reference.steps, *rounds.steps))
+        rounds.steps_write = bool(eager.written)
         # Several ranks would have to agree before each refresh.
         if rounds.is_whole and len(rounds.steps) < MOST_ROUNDS and session.ranks.size == 1:
-            rounds.skipped, rounds.last = _skipping(session, inputs)
+            rounds.skipped, rounds.last = eager.skipping(inputs, watches)
             rounds.is_whole = rounds.last is not None
         if rounds.is_whole:
             try:
@@ -207,83 +338,14 @@ def run(job: Job, channel: Channel) -> None:
                 rounds.is_whole = False
         save_values(channel, ROUNDS, rounds)
         # The file above is saved first, so that a device that fails from here on takes nothing away.
-        if rounds.is_whole and can_compare_continued(session, reference):
-            save_values(channel, GOING_ON, _rounds(session, inputs_of_continued_rounds(kept), session.put_inputs)[0])
+        if rounds.is_whole and goes_on:
+            continued, _ = eager.rounds(inputs_of_continued_rounds(kept), session.put_inputs, watches=True)
+            save_values(channel, GOING_ON, continued)
 
 
-def _written(session: Session, paths: Set[str]) -> set[str]:
-    """Run a step, and return those of these paths whose values it changes."""
-    before = _digests(session, paths)
-    session.path_step()
-    return {path for path, digest in _digests(session, paths).items() if before.get(path) != digest}
-
-
-def _digests(session: Session, paths: Set[str]) -> dict[str, str]:
-    tensors = reachable_state(session.subject).tensors
-    return session.device.digests({path: tensors[path] for path in paths & tensors.keys()})
-
-
-def _rounds(session: Session, inputs: Iterator[int], refresh: Callable[[int], None]) -> tuple[list[StepResult], bool]:
-    """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of rounds is
-    cut to a power of two. Return the rounds, and whether no round failed or was cut."""
-    steps: list[StepResult] = []
-    time_left, held = TimeLeft(_CPU_SECONDS[session.device.evidence], _SECONDS), 0
-    try:
-        for number in inputs:
-            step = _round(session, number, refresh)
-            if session.ranks.any(step is None) or step is None:
-                return steps, False
-            steps.append(step)
-            held += sum(value.nbytes for values in (step.outputs, step.values) for value in values.values())
-            if session.ranks.any(time_left.is_over(len(steps), held / _MOST_BYTES)):
-                kept = power_of_two(len(steps))
-                return steps[:kept], kept == len(steps)
-    except TargetError:  # an event fails
-        session.ranks.any(True)
-        return steps, False
-    return steps, True
-
-
-def _skipping(session: Session, inputs: Iterator[int]) -> tuple[int, StepResult | None]:
-    """Run the refreshes of the rounds that are left, and the last of them as a whole round. Return the number of rounds
-    without a step, and the whole round, or None if it or a refresh fails."""
-    time_left, skipped = TimeLeft(_CPU_SECONDS[session.device.evidence], _SECONDS), 0
-    try:
-        for number in inputs:
-            if number == LATE_INPUTS.start - 1 or time_left.is_over(skipped):
-                return skipped, _round(session, number, session.put_inputs)
-            session.put_inputs(number)
-            skipped += 1
-    except TargetError:
-        pass
-    return skipped, None
-
-
-def _round(session: Session, number: int, refresh: Callable[[int], None]) -> StepResult | None:
-    """Run one round. Return None if it fails: a real program would have reset a position before."""
-    try:
-        refresh(number)
-        outputs = session.outputs_of(session.path_step())
-    except TargetError:
-        return None
-    state = _compared(session)
-    values = {
-        path: value
-        for path, value in host_values(session.device, state).items()
-        if value.dtype != torch.int64 or bool((value <= ADDRESS).all())  # addresses differ in each process
-    }
-    digests = session.device.digests({path: state[path] for path in values})
-    return StepResult(host_values(session.device, outputs.tensors), dict(outputs.hosts), digests, values)
-
-
-def _compared(session: Session) -> dict[str, torch.Tensor]:
-    """Return the small tensors of state to compare."""
-    inputs, left, found = inputs_of(session.subject), _STATE_BYTES, {}
-    tensors = reachable_state(session.subject).tensors
-    for path, tensor in sorted(tensors.items(), key=lambda item: (item[1].nbytes, item[0])):
-        left -= tensor.nbytes
-        if left < 0:
-            break
-        if path not in inputs:
-            found[path] = tensor
-    return found
+def _is_put_back(session: Session, tensor: torch.Tensor, is_written: bool) -> bool:
+    """Return whether the values of a tensor are put back before each round. A tensor that only the host can write, and
+    that steps change, is a count in Python code, which a program does not put back either."""
+    if is_written:
+        return not session.device.is_pageable(tensor)
+    return not tensor.is_floating_point()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 
@@ -19,7 +18,8 @@ import torch
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.files_read import files_read_seen
-from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of
+from graphsafe.capture.child.lines.operations import NUMBER, Operation, OperationsSeen, Unnamed, address_of
+from graphsafe.capture.child.lines.paths import calls_of, name_of_path
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
     copies_of,
@@ -46,7 +46,6 @@ _EARLY = 3
 """In this many first steps, changed numbers and memory are ignored. Twin captures cover them, and also check whether
 such a change has an effect."""
 _SEED = 50_000
-_NUMBER = re.compile(r"-?(\d|inf\b|nan\b|True\b|False\b)")
 _CLOCK_STEPS = 2
 _MOST_PATHS = 64
 "At most this many other paths of further steps are told apart. A step with more of them depends on a changing number."
@@ -194,7 +193,7 @@ class _Ahead:
     def _texts(self, path: Iterable[Operation]) -> Set[str]:
         """Return the settings of kernels, the sources of random numbers and other texts among the arguments. The
         simulated device computes the same with other settings, so its rounds do not test them."""
-        return {one for operation in path for one in operation.numbers if not _NUMBER.match(one)}
+        return {one for operation in path for one in operation.numbers if not NUMBER.match(one)}
 
     def _is_known_path(self) -> bool:
         """Return whether a further step took the current step's path before. The departure is then forgotten."""
@@ -204,17 +203,24 @@ class _Ahead:
         return True
 
     def _ended(self, held: int, reason: str | None = None) -> Horizon:
-        paths = tuple(self._paths.values())
+        paths, varying = self._other_paths(), tuple(sorted(self._may_vary))
         if not paths:
             return Horizon("pass", reason, steps=held)
-        return Horizon("fail", reason, steps=paths[0].step - 1, departure=paths[0], paths=paths)
+        return Horizon("fail", reason, steps=paths[0].step - 1, departure=paths[0], paths=paths, varying=varying)
+
+    def _other_paths(self) -> tuple[Departure, ...]:
+        return tuple(
+            replace(departure, path=name_of_path(calls_of(path, self._may_vary)))
+            for path, departure in self._paths.items()
+        )
 
     def _departed(self, held: int) -> Horizon:
         if self._departure is None:
             return Horizon("pass", "another rank's step differs from its capture, so no further steps run", steps=held)
-        paths = tuple(self._paths.values())
-        first = (*paths, self._departure)[0]
-        return Horizon("fail", steps=min(held, first.step - 1), departure=first, paths=paths, last=self._departure)
+        paths, varying = self._other_paths(), tuple(sorted(self._may_vary))
+        first, last = (*paths, self._departure)[0], self._departure
+        steps = min(held, first.step - 1)
+        return Horizon("fail", steps=steps, departure=first, paths=paths, last=last, varying=varying)
 
     def _change_host_values(self) -> None:
         """Change inputs on the host, and host memory into which the step's device operations write."""

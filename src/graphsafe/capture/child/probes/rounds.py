@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.answers.probes import ComparedRounds, Fired
+from graphsafe.capture.answers.probes import ComparedRounds, Fired, TakenPath
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.probes.capture import Replays, replayed, wait_for_file
@@ -104,10 +104,13 @@ class _Compared:
         steady, before, differs = reachable_state(self._session.subject).places(), self._result, False
         for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):
             checks = replays.once(number, of_inputs)
-            if before.number and not differs and _may_be_chance(checks, steps[number - 1]):
+            step = steps[number - 1]
+            if before.number and not differs and not self._is_new(step, steps[0]) and _may_be_chance(checks, step):
                 return
+            paths = _with_path(self._result.paths, step, replays.is_exact)
             checks = tuple(replace(one, replay=before.number + (one.replay or number)) for one in checks)
-            self._result = replace(self._result, number=before.number + number, checks=(*before.checks, *checks))
+            done = before.number + number
+            self._result = replace(self._result, number=done, checks=(*before.checks, *checks), paths=paths)
             if differs:
                 continue
             differs = any(check.result == "different" for check in checks)
@@ -118,6 +121,10 @@ class _Compared:
                 self._result = replace(self._result, moved=elsewhere, after=fired)
             # State that moves in every round moves without harm, so only state that has not moved yet is watched.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
+
+    def _is_new(self, step: StepResult, usual: StepResult) -> bool:
+        """Return whether a step takes a path that no round before has taken. Its difference is then no chance."""
+        return step.path not in {usual.path, *(one.path for one in self._result.paths)}
 
     def _fired(self, number: int, elsewhere: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:
         name = event_since(self._session, number - 1)
@@ -143,6 +150,16 @@ def _varied(steps: Sequence[StepResult]) -> int:
         return 0
     found = [step.outputs for step in steps]
     return sum(any(not difference(one.get(name), value).equal for name, value in found[0].items()) for one in found[1:])
+
+
+def _with_path(paths: tuple[TakenPath, ...], step: StepResult, is_exact: bool) -> tuple[TakenPath, ...]:
+    """Return the paths with that of one more step."""
+    if not step.path:
+        return paths
+    found = {one.path: one for one in paths}
+    known = found.get(step.path, TakenPath(step.path, True, False))
+    found[step.path] = TakenPath(step.path, known.is_exact and is_exact, known.is_shown or step.is_shown)
+    return tuple(found.values())
 
 
 def _may_be_chance(checks: Sequence[Check], step: StepResult) -> bool:

@@ -1,0 +1,117 @@
+"""Notes which path each eager round takes, and which results could show what differs on this path.
+
+Further steps (`horizon.py`) may take other paths than the captured one. Rounds prove that such a path computes the same
+as the captured one only if an eager round takes it, and if its results can show a difference. The largest of several
+numbers, for example, often stays the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from graphsafe.capture.child.compare import difference
+from graphsafe.capture.child.expected import Expected
+from graphsafe.capture.child.lines.operations import address_of
+from graphsafe.capture.child.lines.paths import PathSeen, calls_of, name_of_path, unlike
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.shared.job import read_answers
+from graphsafe.report.probes.horizon import Horizon
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The path of one round."""
+
+    path: str = ""
+    "The name of the path; empty if it is not known."
+    is_other: bool = False
+    "Whether it is one of the other paths of further steps."
+    written: Set[str] = frozenset()
+    "The state that the step wrote in place."
+    differing: Set[str] | None = frozenset()
+    "The results that depend on the operations in which the paths differ. None if this is not known."
+
+    def is_shown(self, values: Mapping[str, torch.Tensor], hashed: Mapping[str, torch.Tensor]) -> bool:
+        """Return whether the results show small differences of what differs on this path: `values`, and those large
+        tensors of which only a hash is compared. If no result depends on it, there is nothing to show."""
+        if self.differing is None:
+            return False
+        found = [is_fine(values[name]) for name in self.differing & values.keys()]
+        found += [hashed[name].is_floating_point() for name in self.differing & hashed.keys()]
+        return not self.differing or any(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    seen: PathSeen
+    calls: list[str]
+    results: Mapping[str, int]
+    "Result -> the address of its memory."
+
+    def reached_from(self, part: range) -> set[str]:
+        memory = self.seen.reached_from(part)
+        return {name for name, address in self.results.items() if address in memory}
+
+
+class PathWatch:
+    """The paths of rounds. A step runs inside the context `watched()`."""
+
+    def __init__(self, session: Session) -> None:
+        horizon = read_answers(session.channel.folder, "step")[Horizon]
+        self._device = session.device
+        self._others = {one.path for one in horizon.paths}
+        self._varying = frozenset(horizon.varying)
+        self._seen = PathSeen(self._device.is_on_device)
+        self._steady: _Round | None = None
+        "A round on the path that further steps take as a rule."
+        self.is_needed = bool(self._others)
+        "Whether further steps have taken other paths."
+
+    def watched(self) -> PathSeen:
+        self._seen = PathSeen(lambda tensor: self._device.is_on_device(tensor) or self._device.is_on_other_gpu(tensor))
+        return self._seen
+
+    def taken(self, outputs: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> Taken:
+        """Return the path of the step that was watched last. `outputs` and `state` are those after it."""
+        results = {name: address_of(tensor) for name, tensor in (*state.items(), *outputs.items())}
+        calls = calls_of(self._seen.operations, self._varying)
+        now, path = _Round(self._seen, calls, results), name_of_path(calls)
+        memory = self._seen.written()
+        written = {name for name in state if results[name] in memory}
+        if path not in self._others:
+            self._steady = self._steady or now
+            return Taken(path, written=written)
+        if self._steady is None:
+            return Taken(path, True, written, None)
+        before, after = unlike(self._steady.calls, calls)
+        return Taken(path, True, written, self._steady.reached_from(before) | now.reached_from(after))
+
+
+def has_compiled() -> bool:
+    """Return whether Dynamo has compiled functions. While they are watched, it would compile them once more."""
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"])
+
+
+def instruments_change(session: Session, reference: Expected, outputs: Mapping[str, torch.Tensor]) -> bool:
+    """Return whether the outputs of a watched step on the inputs of replay 1 differ from those of the reference.
+    Compiled functions, for example, may use other kernels while they are watched."""
+    if session.device.evidence == "predicted" or not reference.repeats:
+        return False
+    expected = reference.steps[0].outputs
+    return any(not difference(outputs.get(path), value).equal for path, value in expected.items())
+
+
+def is_fine(values: torch.Tensor) -> bool:
+    """Return whether values on the host are numbers in which a small change shows: floats that are no integers."""
+    if not values.is_floating_point() and not values.is_complex():
+        return False
+    with outside_modes():
+        wide = (torch.view_as_real(values.resolve_conj()) if values.is_complex() else values).double()
+        return bool((wide.isfinite() & (wide != wide.round())).any())
