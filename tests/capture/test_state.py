@@ -161,6 +161,19 @@ def test_variables_of_a_module_and_of_closures_have_a_place() -> None:
     assert again.hosts == {**reach.hosts, "g.step": "5"} and closure() == 5
 
 
+def test_what_a_method_closes_over_is_state() -> None:
+    drift, ones, settings = torch.zeros(2), torch.ones(2), SimpleNamespace(rate=0.1)
+
+    class Tracked(torch.nn.Module):
+        def forward(self, x: torch.Tensor, scale: torch.Tensor = ones) -> torch.Tensor:
+            drift.lerp_(x, settings.rate)
+            return x * scale
+
+    found = walk({"step": Tracked()})
+    assert {path.rpartition(".")[2] for path in found.tensors} >= {"drift", "scale"}
+    assert any(path.endswith("settings.rate") for path in found.hosts)
+
+
 def test_two_elements_of_a_tuple() -> None:
     holder = Holder(state=(1, 2))
     reach = walk({"x": holder})

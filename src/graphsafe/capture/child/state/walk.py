@@ -140,8 +140,8 @@ class ObjectWalk:
                 reach.owners[path] = (container, key)
 
     def take_class(self, path: str, kind: type) -> None:
-        """Visit the variables of a user's own class, and the module variables that its methods name. Classes of
-        installed libraries are left out. Each class is visited once."""
+        """Visit the variables of a user's own class, the module variables that its methods name, and what its methods
+        close over or have as defaults. Classes of installed libraries are left out. Each class is visited once."""
         if id(kind) in self._seen:
             return
         self._seen.add(id(kind))
@@ -160,6 +160,9 @@ class ObjectWalk:
                 method = function_of(item)
                 if method is not None and is_own_file(method.__code__.co_filename):
                     self.take_names(dot, method.__globals__, names_in(method.__code__))
+                    if method.__closure__ or method.__defaults__ or method.__kwdefaults__:
+                        # A class that is written inside a factory closes over the factory's tensors and settings.
+                        self.todo.append((f"{dot}{name}()", method, base, name))
 
 
 def _is_code(item: Any) -> bool:
