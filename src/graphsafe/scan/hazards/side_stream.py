@@ -101,7 +101,7 @@ def _word(name: str) -> str:
 def _aliases(function: Function, stream: str) -> Iterator[str]:
     """Yield the local names for a stream: `side = self.side`."""
     for node in inside(function, ast.Assign):
-        if ast.unparse(node.value) == stream:
+        if isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript)) and ast.unparse(node.value) == stream:
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 

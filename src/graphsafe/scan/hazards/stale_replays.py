@@ -207,30 +207,31 @@ def _end(name: str) -> str:
 
 def _written_in(found: Tables, cls: str) -> Iterator[str]:
     """Yield the names of the tensors into which a file writes, except those that an unrelated class makes itself."""
-    related = of_one_object(found.tree, cls) if cls else ()
-    for function, body in [("", found.tree), *((name, node) for name, node, _ in found.functions)]:
-        other = class_of(found.tree, function)
-        made = _made_by(found, other) if cls and other and other not in related else frozenset()
-        for _, node in own_nodes(body):
-            target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
-            text = viewed(target) if target is not None else None
-            is_fill = isinstance(node, ast.Call) or (target is not None and text != place(target))
-            if text is not None and is_fill and text not in made:
-                yield text
+    related = of_one_object(found.tree, cls)
+    others: dict[str, list[ast.AST]] = {}
+    for name, function, _ in found.functions if cls else ():
+        owner = class_of(found.tree, name)
+        if owner and owner not in related:
+            others.setdefault(owner, []).extend(node for _, node in own_nodes(function))
+    made = {owner: _made_in(nodes) for owner, nodes in others.items()}
+    apart = {id(node) for owner, nodes in others.items() for node in nodes if _text_written(node) in made[owner]}
+    yield from (text for node in ast.walk(found.tree) if (text := _text_written(node)) and id(node) not in apart)
 
 
-def _made_by(found: Tables, cls: str) -> Set[str]:
-    """Return the attributes to which the methods of a class assign only tensors that they make."""
-    bound = [
-        (text, node.value)
-        for name, function, _ in found.functions
-        if class_of(found.tree, name) == cls
-        for _, node in own_nodes(function)
-        if isinstance(node, ast.Assign)
-        for text in map(place, targets(node))
-        if text is not None and text.startswith("self.")
-    ]
-    return {text for text, _ in bound} - {text for text, value in bound if not _makes_tensor(value)}
+def _text_written(node: ast.AST) -> str | None:
+    """Return the name of the tensor into which a line writes."""
+    target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
+    text = viewed(target) if target is not None else None
+    is_fill = isinstance(node, ast.Call) or (target is not None and text != place(target))
+    return text if is_fill else None
+
+
+def _made_in(nodes: Sequence[ast.AST]) -> Set[str]:
+    """Return the attributes of `self` to which the methods of a class assign only tensors that they make."""
+    made = [node for node in nodes if isinstance(node, ast.Assign)]
+    bound = [(text, node.value) for node in made for one in targets(node) if (text := place(one)) is not None]
+    others = {text for text, value in bound if not _makes_tensor(value)}
+    return {text for text, _ in bound if text.startswith("self.")} - others
 
 
 def _used_for_values(function: Function) -> set[str]:

@@ -15,7 +15,8 @@ from graphsafe.scan.symbols.index import dotted
 
 @memoize_on_node
 def _with_bases(tree: ast.AST) -> Mapping[str, frozenset[str]]:
-    """Map each class of a file, by its qualified name, to the names of itself and of its bases in the file."""
+    """Map each class of a file, by its qualified name, to the names of itself and of its bases in the file. A base is
+    found by the last part of its name."""
     bases: dict[str, list[str]] = {}
     waiting = [("", tree)]
     for prefix, node in waiting:
@@ -23,14 +24,18 @@ def _with_bases(tree: ast.AST) -> Mapping[str, frozenset[str]]:
             is_named = isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
             name = f"{prefix}{child.name}" if is_named else ""  # type: ignore[attr-defined]
             if isinstance(child, ast.ClassDef):
-                bases[name] = [base for one in child.bases if (base := dotted(one)) is not None]
+                bases[name] = [(dotted(one) or "").rpartition(".")[2] for one in child.bases]
             if not isinstance(child, ast.expr):
                 waiting.append((f"{name}." if is_named else prefix, child))
-    found = {name: {name, *(bases.keys() & set(above))} for name, above in bases.items()}
-    for _ in found:
-        for line in found.values():
-            line.update(*[found[one] for one in line])
-    return {name: frozenset(line) for name, line in found.items()}
+    found = {
+        name: frozenset((name, *(one for one in bases if one.rpartition(".")[2] in above)))
+        for name, above in bases.items()
+    }
+    while True:
+        longer = {name: line.union(*(found[one] for one in line)) for name, line in found.items()}
+        if longer == found:
+            return found
+        found = longer
 
 
 def class_of(tree: ast.Module, function: str) -> str:
