@@ -548,7 +548,7 @@ def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: p
         (["rules", "test", "absent.yaml"], "absent.yaml: No such file"),
         (["report", "absent.json"], "absent.json: cannot be read"),
         (["report", "hot.py"], "hot.py: not JSON"),
-        (["scam"], "No such command 'scam'"),
+        (["scam"], "graphsafe: no such command 'scam'"),
     ],
 )
 def test_a_wrong_request_exits_with_2_and_says_why(
