@@ -50,6 +50,19 @@ def test_scan_says_what_the_command_says(project: Path) -> None:
     assert graphsafe.scan(["hot.py"]).findings == found.findings
 
 
+def test_a_scan_records_the_configured_variables_and_the_usual_ones(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "graphsafe.toml").write_text('settings = ["ENGINE_FALLBACK"]\n', encoding="utf-8")
+    for name, value in {"ENGINE_FALLBACK": "7", "CUDA_LAUNCH_BLOCKING": "0", "ENGINE_SECRET": "x"}.items():
+        monkeypatch.setenv(name, value)
+    recorded = graphsafe.scan("hot.py").environment.settings
+    assert (recorded["ENGINE_FALLBACK"], recorded["CUDA_LAUNCH_BLOCKING"]) == ("7", "0")
+    assert "ENGINE_SECRET" not in recorded
+    monkeypatch.setenv("ENGINE_FALLBACK", "8")
+    assert graphsafe.scan("hot.py").environment.settings["ENGINE_FALLBACK"] == "8", "also from the cache"
+
+
 def test_options_of_a_scan(project: Path) -> None:
     assert not graphsafe.scan("hot.py", ignore=["GS1"]).findings
     with pytest.raises(graphsafe.RequestError, match="no such file or folder"):
@@ -62,6 +75,8 @@ def test_options_of_a_scan(project: Path) -> None:
     for wrong in ({"region": "capture"}, {"confidence": "x"}):
         with pytest.raises(graphsafe.RequestError, match="is none of"):
             graphsafe.scan("hot.py", **wrong)
+    with pytest.raises(graphsafe.RequestError, match="jobs=0 is less than 1"):
+        graphsafe.scan("hot.py", jobs=0)
 
 
 def test_a_report_can_be_saved_and_loaded(project: Path) -> None:
@@ -96,13 +111,18 @@ def test_capture_says_what_the_command_says(project: Path) -> None:
             graphsafe.capture("hot.py:build", **wrong)
     with pytest.raises(graphsafe.RequestError, match="expected cuda"):
         graphsafe.capture("hot.py:build", device="gpu")
+    with pytest.raises(graphsafe.RequestError, match="buckets: batch has no values"):
+        graphsafe.capture("hot.py:build", buckets={"batch": []})
+    for target, problem in (("none.py:build", "none.py:build: no such file"), ("hot.py", "name the factory too")):
+        with pytest.raises(graphsafe.RequestError, match=problem):
+            graphsafe.capture(target, device="sim")
 
 
 def test_a_device_may_be_an_object_and_none_is_the_default(project: Path) -> None:
     torch = pytest.importorskip("torch")
     gone = torch.device("cuda:63")
-    report = graphsafe.capture("hot.py:build", device=[gone])
-    assert report.verdict == "inconclusive" and "--device cuda:63" in [limit.what for limit in report.limits]
+    with pytest.raises(graphsafe.RequestError, match="--device cuda:63: this machine has "):
+        graphsafe.capture("hot.py:build", device=[gone])
     assert graphsafe.capture("hot.py:build", device=None).verdict == "not-ready"
     wrong = torch.device("cpu")
     for call in (graphsafe.capture, graphsafe.plan):

@@ -260,6 +260,9 @@ def test_a_name_that_holds_two_colons_is_not_read_and_said(project: Path, capsys
     (project / "hot.py").rename(project / "a::b.py")
     (project / "fine.py").write_text(HOT, encoding="utf-8")
     assert limits(capsys) == [("unread-file", "a::b.py")]
+    assert cli.main(["scan", "a::b.py"]) == 2
+    said = "graphsafe: a::b.py: not read, because `::` would end its path in a report\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")

@@ -548,7 +548,7 @@ def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: p
         (["rules", "test", "absent.yaml"], "absent.yaml: No such file"),
         (["report", "absent.json"], "absent.json: cannot be read"),
         (["report", "hot.py"], "hot.py: not JSON"),
-        (["scam"], "No such command 'scam'"),
+        (["scam"], "graphsafe: no such command 'scam'"),
     ],
 )
 def test_a_wrong_request_exits_with_2_and_says_why(
@@ -641,8 +641,27 @@ def test_the_page_of_every_rule_says_what_why_and_how_to_mend(capsys: pytest.Cap
     assert len(listed) >= 20
     for line in listed:
         page = here(capsys, "explain", line.split()[0])[1]
+        around = page.partition("## In host code around graphs: a warning\n\n")[2].partition("\n\n")[0]
+        assert all(len(row) <= 120 for row in around.splitlines())
         for heading in ("What it finds", "Why it breaks a capture", "What to write instead"):
             assert f"## {heading}" in page
+
+
+def test_rules_are_listed_in_columns_and_configurations_in_blocks(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = (
+        "code: LONGER101\nname: our-rule\nlevel: error\nsummary: S.\nwhat: W.\nwhy: W.\nfix: F.\nfix_short: f\n"
+        "message: m\nmatch: []\n"
+    )
+    (project / "pack.yaml").write_text(rule, encoding="utf-8")
+    (project / "graphsafe.toml").write_text('rules = ["pack.yaml"]\n', encoding="utf-8")
+    listed = here(capsys, "rules")[1].splitlines()
+    assert {line.index({"e": "error", "w": "warning", "n": "note"}[line[11]]) for line in listed} == {11}
+    (project / "part").mkdir()
+    (project / "part" / "graphsafe.toml").write_text("", encoding="utf-8")
+    (project / "part" / "step.py").write_text("x = 1\n", encoding="utf-8")
+    assert "\n\nproject root:" in here(capsys, "config")[1]
 
 
 def test_rules_test_runs_the_cases_of_a_pack(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,13 +138,28 @@ def test_without_configuration_the_root_is_the_nearest_project(tmp_path: Path) -
         ('"\\u001b[31m\\n" = 1', "pyproject.toml: tool.graphsafe: expected strings as keys, got '\\x1b[31m\\n'"),
     ],
 )
-def test_a_wrong_configuration_is_one_line_with_its_file_and_key(tmp_path: Path, text: str, problem: str) -> None:
-    source = write(tmp_path, f"[tool.graphsafe]\n{text}\n")
+def test_a_wrong_configuration_is_one_line_with_its_file_and_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    write(tmp_path, f"[tool.graphsafe]\n{text}\n")
+    (tmp_path / "src").mkdir()
+    monkeypatch.chdir(tmp_path / "src")
     with pytest.raises(ConfigError) as raised:
         load_config(tmp_path)
     line = str(raised.value)
-    assert line.startswith(str(source)) and problem in line
+    assert line.startswith("../pyproject.toml: ") and problem in line, "the file's name from the working directory"
     assert "\n" not in line
+
+
+def test_the_other_files_table_in_graphsafe_toml_is_explained(tmp_path: Path) -> None:
+    write(tmp_path, "[tool.graphsafe]\nignore = []\n", "graphsafe.toml")
+    with pytest.raises(ConfigError, match=r"tool: unknown key \(graphsafe.toml has the keys of \[tool.graphsafe\]"):
+        load_config(tmp_path)
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "graphsafe.toml").write_bytes(b'\xef\xbb\xbfignore = ["GS1"]\n')
+    assert load_config(tmp_path).ignore == ("GS1",)
 
 
 def test_a_configuration_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:

@@ -35,6 +35,22 @@ def build(device):
 
 
 @pytest.mark.child
+def test_a_run_whose_step_failed_does_not_tell_which_lines_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(MODEL.replace("return x * x.sum().item()", "return x * x.sum().item() + x[9]"))
+    assert main(["capture", "model.py:build", "--device", "sim", "-o", "run.json"]) == 2
+    assert json.loads(Path("run.json").read_text())["executed"] is None
+    capsys.readouterr()
+    assert main(["scan", "model.py", "--with", "run.json", "-o", "scan.json"]) == 1
+    assert capsys.readouterr().err == (
+        "3 predictions: 0 confirmed, 0 refuted, 0 never reached, 3 that a run cannot decide\n"
+    )
+    assert {finding["status"] for finding in json.loads(Path("scan.json").read_text())["findings"]} == {None}
+
+
+@pytest.mark.child
 def test_predictions_meet_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

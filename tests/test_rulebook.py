@@ -13,6 +13,7 @@ import pytest
 from op_snippets import measured, measured_files
 
 from graphsafe.report.model import LEVELS
+from graphsafe.rulebook import book
 from graphsafe.rulebook.book import RulebookError, load_pack, load_rulebook
 from graphsafe.rulebook.rulefile import CODE, expected_lines
 from graphsafe.rulebook.vocabulary import HOWS
@@ -125,10 +126,16 @@ def test_a_pack_may_be_a_folder_and_a_file_may_hold_a_list(tmp_path: Path) -> No
     assert {"OUR101", "OUR102"} <= set(load_rulebook([tmp_path / "pack"]).rules)
 
 
-def test_a_pack_that_is_tried_stands_in_for_graphsafes_own_rule(tmp_path: Path) -> None:
+def test_a_pack_that_is_tried_stands_in_for_graphsafes_own_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = (RULES / "GS101-scalar-read.yaml").read_text(encoding="utf-8")
     changed = re.sub(r"^summary:.*$", "summary: Changed.", own, flags=re.MULTILINE)
-    rulebook, codes = load_pack(write(tmp_path / "GS101.yaml", changed))
+    pack = write(tmp_path / "GS101.yaml", changed)
+    with pytest.raises(RulebookError, match=r"GS101: codes that begin with GS are graphsafe's own"):
+        load_pack(pack)
+    monkeypatch.setattr(book, "leads_out", lambda file, folder: False)  # a file of a checkout's rules/
+    rulebook, codes = load_pack(pack)
     assert codes == {"GS101"}
     assert rulebook.rules["GS101"].summary == "Changed."
     assert "GS102" in rulebook.rules

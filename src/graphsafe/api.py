@@ -54,6 +54,8 @@ def scan(
     ):
         if value not in known:
             raise RequestError(f"scan: {name}={value!r} is none of {', '.join(map(repr, known))}")
+    if jobs is not None and jobs < 1:
+        raise RequestError(f"scan: jobs={jobs} is less than 1")
     held = {with_real_folder(path): _encoded(text) for path, text in (buffers or {}).items()}
     each = [one for path in paths for one in _many(path)]
     given = tuple(map(Path, each)) or tuple(held) or (() if paths else (Path(),))
@@ -117,10 +119,9 @@ def capture(
     in separate processes: this process neither imports the target nor uses a GPU. Nothing is written to disk.
 
     If the target fails, `report.verdict` says so. If it cannot be imported, built or stepped, the report has a limit of
-    the kind `bad-request`. Raises RequestError for an invalid option, for an object that cannot be sent, and if torch
-    is not installed.
+    the kind `bad-request`. Raises RequestError for an invalid option, for a file, a factory or a device that does not
+    exist, for an object that cannot be sent, and if torch is not installed.
     """
-    from graphsafe.capture.api import capture_target
     from graphsafe.capture.given import written
     from graphsafe.capture.request import parse_device, parse_input
 
@@ -129,6 +130,9 @@ def capture(
             raise RequestError(f"capture: {name}={number} is less than {least}")
     if timeout <= 0:
         raise RequestError(f"capture: timeout={timeout} is not more than 0")
+    for axis, values in (buckets or {}).items():
+        if not _many(values):
+            raise RequestError(f"capture: buckets: {axis} has no values")
     devices = _many(device)
     options = {
         "devices": tuple(parse_device(str(one)) for one in devices),
@@ -147,7 +151,7 @@ def capture(
             if not devices and given.device is not None:
                 options["devices"] = (given.device,)
             (request,) = capture_requests(given.target, shown=given.shown, **options)
-            report = Report.of(capture_target(request))
+            report = _proven(request)
         if not given.is_on_host:
             return report
         moved = Limit("moved", given.shown, "its tensors were all on the host, and were moved to the device")
@@ -155,7 +159,19 @@ def capture(
     if args is not None or kwargs is not None:
         raise RequestError(f"capture: args and kwargs go with a function or a module, not with the target {target!r}")
     (request,) = capture_requests(target, **options)
-    return Report.of(capture_target(request))
+    return _proven(request)
+
+
+def _proven(request: CaptureRequest) -> Report:
+    """Return the report of a request. Raises RequestError if the request is wrong, so that nothing ran."""
+    from graphsafe.capture.api import capture_target
+    from graphsafe.capture.request import refusals
+
+    report = capture_target(request)
+    wrong = refusals(report)
+    if wrong and not report.devices:
+        raise RequestError(wrong[0])
+    return Report.of(report)
 
 
 def assert_ready(
@@ -184,11 +200,18 @@ def capture_requests(text: str | None, **options: object) -> list[CaptureRequest
     A configured target is found only by its name: a factory that is given as `FILE.py:FACTORY` gets no configured
     options. Devices and buckets that are not given are taken from the target's configuration. Raises RequestError.
     """
+    if options["plan"] and options["nproc"] is not None:
+        raise RequestError("capture --plan: only the step of one process can be planned, not the step of several ranks")
+    requests = _requests(text, options)
+    if options.get("sample") is not None and not any(request.buckets for request in requests):
+        raise RequestError("capture --sample: there are no buckets; give --bucket")
+    return requests
+
+
+def _requests(text: str | None, options: Mapping[str, Any]) -> list[CaptureRequest]:
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.config import config_over
 
-    if options["plan"] and options["nproc"] is not None:
-        raise RequestError("capture --plan: only the step of one process can be planned, not the step of several ranks")
     if text is None:
         config = config_over(Path.cwd())
         if not config.targets:
@@ -199,13 +222,13 @@ def capture_requests(text: str | None, **options: object) -> list[CaptureRequest
         config = config_over(file if file.is_file() and "shown" not in options else Path.cwd())
         target = config.targets.get(text)
         if target is None:
-            return [CaptureRequest(text, config, **options)]  # type: ignore[arg-type]
+            return [CaptureRequest(text, config, **options)]
         targets = [target]
     return [
         CaptureRequest(
             target.factory_from(config.root, Path.cwd()),
             config,
-            **{  # type: ignore[arg-type]
+            **{
                 **options,
                 "devices": options["devices"] or target.devices,
                 "buckets": options["buckets"] or target.buckets,

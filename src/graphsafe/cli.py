@@ -117,7 +117,7 @@ def _usage_error(error: click.UsageError) -> str:
     path = error.ctx.command_path if error.ctx is not None else "graphsafe"
     text = error.format_message().rstrip(".")
     command = path.partition(" ")[2]
-    shown = f"{command}: {text[:1].lower()}{text[1:]}" if command else text
+    shown = f"{command}: " * bool(command) + text[:1].lower() + text[1:]
     return f"{' '.join(shown.split())}; see {path} --help"
 
 
@@ -184,9 +184,9 @@ def rules(context: click.Context) -> None:
         from graphsafe.rulebook.book import rulebook_of
 
         listed = rulebook_of(config_here()).rules.values()
-        width = max(len(rule.name) for rule in listed)
+        code, name = (max(map(len, texts)) for texts in zip(*((one.code, one.name) for one in listed), strict=True))
         for rule in listed:
-            say(f"{rule.code}  {rule.level_of():<7}  {rule.name:<{width}}  {rule.summary}")
+            say(f"{rule.code:<{code}}  {rule.level_of():<7}  {rule.name:<{name}}  {rule.summary}")
 
 
 @rules.command("test")
@@ -261,7 +261,7 @@ def config(paths: tuple[Path, ...]) -> None:
         if not path.exists():
             raise RequestError(f"{path}: no such file or folder")
     request = ScanRequest(paths=paths or (Path(),))
-    put_settings([row for part in parts_of(request) for row in part.settings(request)])
+    put_settings([part.settings(request) for part in parts_of(request)])
 
 
 @commands.command()

@@ -13,7 +13,7 @@ from typing import Any
 
 from graphsafe.document import Convert, Document, list_of, table_of, word_of
 from graphsafe.errors import RequestError
-from graphsafe.files import MAX_HANDWRITTEN, read_regular, saved
+from graphsafe.files import MAX_HANDWRITTEN, from_here, read_regular, saved
 from graphsafe.report.model import LEVELS, REGIONS, Level, Region
 
 AxisValue = int | float | str | bool
@@ -171,11 +171,11 @@ def _table_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 def read_toml(path: Path, failure: type[RequestError] = ConfigError) -> dict[str, Any] | None:
     """Return the content of a TOML file, or None if it does not exist. Raises `failure`."""
     try:
-        return parsed_toml(read_regular(path, MAX_HANDWRITTEN), str(path), failure)
+        return parsed_toml(read_regular(path, MAX_HANDWRITTEN), from_here(str(path)), failure)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise failure(f"{path}: {error.strerror}") from None
+        raise failure(f"{from_here(str(path))}: {error.strerror}") from None
 
 
 def parsed_toml(data: str | bytes, where: str, failure: type[RequestError] = ConfigError) -> dict[str, Any]:
@@ -185,7 +185,8 @@ def parsed_toml(data: str | bytes, where: str, failure: type[RequestError] = Con
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(data if isinstance(data, str) else data.decode("utf-8"))
+        # Editors on Windows may begin a file with a byte order mark.
+        return tomllib.loads(data if isinstance(data, str) else data.decode("utf-8-sig"))
     except RecursionError:
         raise failure(f"{where}: nested too deeply") from None
     except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
@@ -196,7 +197,10 @@ def parsed_toml(data: str | bytes, where: str, failure: type[RequestError] = Con
 
 def _from_table(root: Path, source: Path, table: object) -> Config:
     prefix = "tool.graphsafe." if source.name == "pyproject.toml" else ""
-    read = Document(str(source), ConfigError, prefix).read("", table, _KEYS)
+    doc = Document(from_here(str(source)), ConfigError, prefix)
+    if not prefix and isinstance(table, dict) and "tool" in table:
+        raise doc.error("tool", "unknown key (graphsafe.toml has the keys of [tool.graphsafe] without this table)")
+    read = doc.read("", table, _KEYS)
     keys = tuple(sorted(read))
     packs = tuple(root / pack for pack in read.pop("rules", ()))
     named = {key.replace("-", "_"): value for key, value in read.items()}

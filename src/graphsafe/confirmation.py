@@ -77,14 +77,15 @@ def _hot_lines(captures: Sequence[Report], hot: Mapping[str, Collection[tuple[in
 def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[str]) -> JoinStatus | None:
     """Return the status that the runs together give to a prediction.
 
-    Return None if they reached its place but cannot see faults of this kind.
+    Return None if they reached its place but cannot see faults of this kind, or if it is not known which lines a run
+    reached, because its step failed.
     """
     found = [one for report in captures for one in report.findings if _is_about(one, prediction, known)]
     said = ["confirmed" if one.source != "scan" else one.status for one in found]
     decided = [status for status in said if status is not None]
     if decided:
         return min(decided, key=_STRONGEST.index)
-    return None if said else "not-executed"
+    return None if said or any(report.executed is None for report in captures) else "not-executed"
 
 
 def _is_about(seen: Finding, prediction: Finding, known: frozenset[str]) -> bool:

@@ -204,13 +204,17 @@ def put_statistics(report: Report) -> None:
     say(f"{len(shown):>{width}}  in all, in {files}" + f" ({counts_text(levels)})" * bool(shown))
 
 
-def put_settings(rows: Iterable[Setting]) -> None:
-    """Print a line for each setting: its name, its value, and where the value comes from."""
-    for row in rows:
-        value = wrapped(row.value, max(_width(), 40), f"{row.name}: ", "    ", cut=False)
-        origin = f"({row.origin})"
-        fits = len(value[-1]) + 1 + len(origin) <= _width()
-        say("\n".join([*value[:-1], f"{value[-1]} {origin}"] if fits else [*value, f"    {origin}"]))
+def put_settings(configurations: Iterable[Iterable[Setting]]) -> None:
+    """Print a block for each configuration, with a line for each setting: its name, its value, and where the value
+    comes from."""
+    say("\n\n".join("\n".join(line for row in rows for line in _setting(row)) for rows in configurations))
+
+
+def _setting(row: Setting) -> list[str]:
+    value = wrapped(row.value, max(_width(), 40), f"{row.name}: ", "    ", cut=False)
+    origin = f"({row.origin})"
+    fits = len(value[-1]) + 1 + len(origin) <= _width()
+    return [*value[:-1], f"{value[-1]} {origin}"] if fits else [*value, f"    {origin}"]
 
 
 def put_page(markdown: str) -> None:

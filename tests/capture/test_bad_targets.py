@@ -72,6 +72,7 @@ REFUSED = [
     ["--plan", "--shapes"],
     ["--emit", "plan.py", "--shapes"],
     ["--shard", "3/2"],
+    ["--sample", "2"],
     ["--all"],
 ]
 
@@ -96,9 +97,24 @@ def test_a_refused_request_replaces_an_older_report(
         assert [limit["kind"] for limit in report["limits"]] == [BAD_REQUEST]
 
 
-def test_a_request_without_a_target_leaves_no_report(tmp_path: Path, command: Callable[..., Answer]) -> None:
-    answer = command("--device", "sim")
-    assert answer.code == 2 and answer.report is None
+@pytest.mark.parametrize("words", [["--device", "sim"], ["--devise"], []], ids=" ".join)
+def test_a_request_without_a_target_also_leaves_a_report(
+    words: list[str], tmp_path: Path, command: Callable[..., Answer]
+) -> None:
+    (tmp_path / "graphsafe-report.json").write_text("an older report", encoding="utf-8")
+    answer = command(*words)
+    assert answer.code == 2 and len(answer.err.strip().splitlines()) == 1
+    assert answer.report is not None
+    assert (answer.report["verdict"], answer.report["target"]) == ("inconclusive", "no target")
+    assert [limit["kind"] for limit in answer.report["limits"]] == [BAD_REQUEST]
+
+
+def test_an_axis_that_the_factory_lacks_is_told_once(command: Callable[..., Answer]) -> None:
+    target = TARGETS / "events.py"
+    answer = command(f"{target}:pages", "--device", "sim", "--bucket", "nope=1,2")
+    assert answer.code == 2
+    [line] = answer.err.strip().splitlines()
+    assert line.endswith("--bucket nope: the factory has no parameter of this name")
 
 
 def test_a_death_in_a_capture_is_named_at_its_line(command: Callable[..., Answer]) -> None:

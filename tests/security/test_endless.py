@@ -16,11 +16,11 @@ from graphsafe.ignorefile import MAX_SIZE, read_patterns
 from graphsafe.scan.domain import queries
 from graphsafe.scan.execution import budget
 from graphsafe.scan.execution.kinds import MANY_KINDS
-from graphsafe.scan.interpreter.calls.closures import Closures
+from graphsafe.scan.interpreter.calls.closures import TOO_NESTED, Closures
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
 from graphsafe.scan.interpreter.calls.hooks import hooks_in
 from graphsafe.scan.interpreter.construction_sites import _CALL
-from graphsafe.scan.interpreter.interpreter import Interpreter
+from graphsafe.scan.interpreter.interpreter import LONG_CHAIN, Interpreter
 from graphsafe.scan.linting.regions import _prefills
 from graphsafe.scan.roots.broken_files import _FROM
 from graphsafe.scan.roots.importers import _statements
@@ -214,8 +214,31 @@ def test_modules_that_all_call_one_another_are_read_seldom(
     assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "json", "-j", "1"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert len([one for one in report["findings"] if one["code"] == "GS101"]) == 200
-    assert {limit["why"] for limit in report["limits"]} == {MANY_KINDS}
+    assert {limit["why"] for limit in report["limits"]} == {MANY_KINDS, LONG_CHAIN}
     assert 400 < count <= 400 * (5 + 2 * budget.READINGS_FOR_EACH), "two functions in each module, two kinds of each"
+
+
+def test_a_long_chain_of_calls_is_followed_in_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = "".join(f"def f{n}(x):\n    return f{n + 1}(x)\n\n\n" for n in range(400))
+    (tmp_path / "step.py").write_text(f"{HEAD}{STEP}{calls}def f400(x):\n    return x.nonzero()\n", encoding="utf-8")
+    assert cli.main(["scan", str(tmp_path), "--no-cache", "--format", "json", "-j", "1"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    (finding,) = [one for one in report["findings"] if one["code"] == "GS201"]
+    assert (finding["confidence"], len(finding["call_chain"])) == ("likely", 401)
+    assert [limit["why"] for limit in report["limits"]] == [LONG_CHAIN] * 2
+
+
+@pytest.mark.parametrize(("depth", "findings", "whys"), [(20, 1, []), (60, 0, [TOO_NESTED])])
+def test_too_many_nested_closures_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], depth: int, findings: int, whys: list[str]
+) -> None:
+    inner = "".join(f"    def f{n}(x):\n        return f{n - 1}(x)\n\n" for n in range(1, depth + 1))
+    body = f"def f0(x):\n    def f0(x):\n        return x.nonzero()\n\n{inner}    return f{depth}(x)\n"
+    (tmp_path / "step.py").write_text(f"{HEAD}{STEP}{body}", encoding="utf-8")
+    cli.main(["scan", str(tmp_path), "--no-cache", "--format", "json", "-j", "1"])
+    report = json.loads(capsys.readouterr().out)
+    assert len([one for one in report["findings"] if one["code"] == "GS201"]) == findings
+    assert [limit["why"] for limit in report["limits"]] == whys
 
 
 def test_a_long_chain_of_attributes_has_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

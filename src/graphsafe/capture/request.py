@@ -29,6 +29,15 @@ def gave_no_answer(report: Report) -> bool:
     return any(limit.kind in (BAD_REQUEST, INTERNAL, INTERRUPTED) for limit in report.limits)
 
 
+def refusals(report: Report) -> list[str]:
+    """Return in one line each what is wrong with the request. A reason that several buckets share is given once."""
+    reasons: dict[str, str] = {}
+    for limit in report.limits:
+        if limit.kind == BAD_REQUEST:
+            reasons.setdefault(limit.why, ": ".join(filter(None, (report.name, limit.what, limit.why))))
+    return list(reasons.values())
+
+
 DTYPES: Mapping[str, str] = {
     "bool": "bool",
     "u8": "uint8",

@@ -343,15 +343,15 @@ def _capture_code(report: Report, breaks: bool, passes: bool | None) -> int:
 
     `passes` is the result of the comparison with the lock, or None if the lock does not contain the target.
     """
-    from graphsafe.capture.request import BAD_REQUEST as BAD
-    from graphsafe.capture.request import INTERNAL
+    from graphsafe.capture.request import INTERNAL, refusals
 
     for limit in report.limits:
         if limit.kind == INTERNAL:
             complain(f"{report.called}: {limit.what}: {limit.why}; please report this")
-        elif limit.kind == BAD:
-            complain(": ".join(filter(None, (report.name, limit.what, limit.why))))
-    if any(limit.kind == BAD for limit in report.limits):
+    wrong = refusals(report)
+    for line in wrong:
+        complain(line)
+    if wrong:
         return BAD_REQUEST
     if passes is not None:
         return OK if passes else FINDINGS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +60,11 @@ def absolute(path: Path) -> Path:
         raise RequestError("the working directory no longer exists") from None
 
 
+@contextmanager
 def refusals_reported(
     target: str | None, all_targets: bool, form: str | None, files: Sequence[Output]
-) -> AbstractContextManager[None]:
-    """Write a report if a request is refused in this block. A request that names no target has no report."""
-    if target is None and not all_targets:
-        return nullcontext()
-    return _reported("--all" if all_targets or target is None else target, all_targets, form, files)
-
-
-@contextmanager
-def _reported(target: str, is_list: bool, form: str | None, files: Sequence[Output]) -> Iterator[None]:
+) -> Iterator[None]:
+    """Write a report if a request is refused in this block."""
     try:
         yield
     except RequestError as error:
@@ -78,7 +72,8 @@ def _reported(target: str, is_list: bool, form: str | None, files: Sequence[Outp
         from graphsafe.capture.request import CaptureRequest
         from graphsafe.config import Config
 
-        report = refused(CaptureRequest(target, Config(root=Path.cwd())), str(error))
+        named = "--all" if all_targets else target or "no target"
+        report = refused(CaptureRequest(named, Config(root=Path.cwd())), str(error))
         with contextlib.suppress(RequestError):  # the user must read the refusal itself
-            put_outputs([report] if is_list else report, form, files, "json", dict)
+            put_outputs([report] if all_targets else report, form, files, "json", dict)
         raise

@@ -57,7 +57,7 @@ class ScanModes:
         put_hotness(reported)
 
     def show_settings(self) -> None:
-        put_settings([row for part in self.parts for row in part.settings(self.request)])
+        put_settings([part.settings(self.request) for part in self.parts])
 
     def write_baseline(self) -> Outcome:
         from graphsafe.baseline import api as known

@@ -14,7 +14,7 @@ from typing import Any
 from graphsafe.config import parsed_toml, read_toml
 from graphsafe.document import Convert, Document, list_of, number_from, table_of, word_of
 from graphsafe.errors import RequestError
-from graphsafe.files import leads_out, write_atomically
+from graphsafe.files import from_here, leads_out, write_atomically
 from graphsafe.lock.proven import Key, Proven, Spread
 from graphsafe.report.model import VERDICTS
 
@@ -31,7 +31,7 @@ _HEAD = (
 def read(path: Path) -> dict[str, dict[Key, Proven]]:
     """Return the targets of a lock. They are empty if the file does not exist. Raises RequestError."""
     data = read_toml(path, RequestError)
-    return {} if data is None else _checked(data, str(path))
+    return {} if data is None else _checked(data, from_here(str(path)))
 
 
 def parsed(text: str, path: str) -> dict[str, dict[Key, Proven]]:
@@ -51,7 +51,7 @@ def _checked(data: Mapping[str, Any], path: str) -> dict[str, dict[Key, Proven]]
 def check_place(path: Path) -> None:
     """Raise RequestError if the lock is a link to another folder, because a repository may contain such a link."""
     if leads_out(path, path.parent):
-        raise RequestError(f"{path}: points outside the project; remove the link")
+        raise RequestError(f"{from_here(str(path))}: points outside the project; remove the link")
 
 
 def write(path: Path, lock: Lock) -> None:
@@ -60,7 +60,7 @@ def write(path: Path, lock: Lock) -> None:
     try:
         write_atomically(path, text_of(lock))
     except OSError as error:
-        raise RequestError(f"{path}: cannot be written: {error.strerror}") from None
+        raise RequestError(f"{from_here(str(path))}: cannot be written: {error.strerror}") from None
 
 
 def text_of(lock: Lock) -> str:

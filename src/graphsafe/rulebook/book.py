@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.errors import nearest
-from graphsafe.files import MAX_HANDWRITTEN, leads_out, read_regular, user_cache, write_atomically
+from graphsafe.files import MAX_HANDWRITTEN, from_here, leads_out, read_regular, user_cache, write_atomically
 from graphsafe.report.model import Level, Region
 from graphsafe.rulebook import rulefile
 from graphsafe.rulebook.libraries import Libraries, LibraryModel
@@ -120,10 +120,9 @@ def load_rulebook(
     digests = [data["digest"]]
     for pack in packs:
         compiled = _pack(pack, root) if root is None else _quoting_nothing(pack, root)
-        for rule in map(_rule, compiled["rules"]):
-            if rule.code.startswith("GS"):
-                raise RulebookError(f"{pack}: {rule.code}: codes that begin with GS are graphsafe's own")
-            rules.append(rule)
+        added = list(map(_rule, compiled["rules"]))
+        _refuse_own_codes(pack, added)
+        rules += added
         libraries += compiled["libraries"]
         digests.append(compiled["digest"])
     book = _rulebook(rules, {**data, "libraries": libraries}, "-".join(digests))
@@ -132,7 +131,8 @@ def load_rulebook(
 
 def rulebook_of(config: Config) -> Rulebook:
     """Load the rulebook with a configuration's packs and levels. Raises RulebookError."""
-    return load_rulebook(config.rule_packs, config.levels, config.root)
+    packs = [Path(from_here(str(pack))) for pack in config.rule_packs]  # an error names a pack as reports name files
+    return load_rulebook(packs, config.levels, config.root)
 
 
 def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
@@ -151,15 +151,24 @@ def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
     """Return the rulebook with a pack's rules, and the pack's codes, to try a rule before it is used.
 
-    The pack's rules replace graphsafe's own rules with the same codes. Raises RulebookError.
+    Files of a checkout's rules/ may have codes of graphsafe's own. They replace the rules with these codes. Raises
+    RulebookError.
     """
     data, own = _own()
     compiled = _pack(pack, pack if pack.is_dir() else pack.parent)
     tried = list(map(_rule, compiled["rules"]))
+    if leads_out(pack, _CHECKOUT):
+        _refuse_own_codes(pack, tried)
     codes = frozenset(rule.code for rule in tried)
     rules = [*(rule for rule in own if rule.code not in codes), *tried]
     libraries = [*data["libraries"], *compiled["libraries"]]
     return _rulebook(rules, {**data, "libraries": libraries}, f"{data['digest']}-{compiled['digest']}"), codes
+
+
+def _refuse_own_codes(pack: Path, rules: Iterable[Rule]) -> None:
+    for rule in rules:
+        if rule.code.startswith("GS"):
+            raise RulebookError(f"{pack}: {rule.code}: codes that begin with GS are graphsafe's own")
 
 
 def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Rulebook:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_uppercase
+from textwrap import fill
 
 from graphsafe.errors import RequestError, nearest
 from graphsafe.rulebook.book import KnownError, Rulebook
@@ -22,6 +23,8 @@ FAMILIES: Mapping[str, str] = {
     "GS9": "graphsafe's own",
 }
 "Beginning of codes -> the common subject of these rules."
+WIDTH = 120
+"The width of the texts in rule files. The texts of a page that are joined from parts are wrapped at it too."
 _PREFIX = re.compile(r"[A-Z]+\d{0,2}")
 _CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)(?P<named>\d{1,3})|(?P<plain>\d{3})", re.IGNORECASE)
 _LEAST_WORDS = 3
@@ -81,13 +84,15 @@ def rule_page(rule: Rule, rulebook: Rulebook) -> str:
     ]
     if rule.around_graphs is not None:
         around = rule.around_graphs
-        parts.append(f"## In host code around graphs: a warning\n\n{around.why} What to do: {around.fix}.")
+        text = _filled(f"{around.why} What to do: {around.fix}.")
+        parts.append(f"## In host code around graphs: a warning\n\n{text}")
     if rule.bad:
         parts.append(f"## Found\n\n{_shown(rule.bad[0], rule)}")
     if rule.good:
         parts.append(f"## Not found\n\n{_shown(rule.good[0], rule)}")
     if rule.error_text:
-        parts.append("## What you would see\n\n" + _bullets(f"`{text}`" for text in rule.error_text))
+        # An error's text stays on one line, so that a search for it finds the page.
+        parts.append("## What you would see\n\n" + "\n".join(f"- `{text}`" for text in rule.error_text))
     if rule.evidence:
         parts.append("## Measured\n\n" + _bullets(f"{_where(e.torch, e.device)}: {e.says}" for e in rule.evidence))
     answers = [f"NVIDIA's checklist for PyTorch and CUDA graphs, item {n}" for n in rule.checklist]
@@ -146,4 +151,8 @@ def _listed_codes(codes: Iterable[str], rulebook: Rulebook) -> str:
 
 
 def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join("- " + " ".join(line.split()) for line in lines)
+    return "\n".join(_filled(f"- {line}", rest="  ") for line in lines)
+
+
+def _filled(text: str, rest: str = "") -> str:
+    return fill(" ".join(text.split()), WIDTH, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)

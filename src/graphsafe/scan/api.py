@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from graphsafe.config import Config, is_project_root
+from graphsafe.environment_variables import recorded
 from graphsafe.files import from_here
 from graphsafe.report.model import Confidence, Environment, Limit, Reach, Report, Tool
 from graphsafe.rulebook.book import Rulebook, rulebook_of
@@ -72,7 +73,8 @@ def scan_paths(
     kept = ScanCache(None if buffers else cache, files, wanted, config, confidence, rulebook, complain)
     known = kept.report() if hot is None else None  # the cache does not hold the hot statements
     if known is not None:
-        return replace(known, created=_now(), limits=(*known.limits, *left_out))
+        here = replace(known.environment, settings=recorded(config.settings))
+        return replace(known, created=_now(), environment=here, limits=(*known.limits, *left_out))
     # This already parses files, which has to go as deep as later.
     candidates = run_deep(lambda: find_candidates(files, wanted, config, root_patterns(config, rulebook)))
     settled = kept.indexes().union(candidates.paths)
@@ -86,7 +88,10 @@ def scan_paths(
         read()
         project, record, unread = driver.project, driver.record, driver.has_unread_module
         linter = Linter(project, record, rulebook, config, confidence, candidates, unread)
-        return _report(driver, linter, candidates, others, wanted, rulebook.ops.name)
+        here = Environment(
+            platform.python_version(), None, None, None, (), rulebook.ops.name, recorded(config.settings)
+        )
+        return _report(driver, linter, candidates, others, wanted, here)
 
     report = run_deep(scan)
     if hot is not None:
@@ -232,7 +237,12 @@ def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress:
 
 
 def _report(
-    driver: Driver, linter: Linter, candidates: Candidates, others: Iterable[str], wanted: Sequence[str], op_table: str
+    driver: Driver,
+    linter: Linter,
+    candidates: Candidates,
+    others: Iterable[str],
+    wanted: Sequence[str],
+    here: Environment,
 ) -> Report:
     """Make the report. `others` are wanted files that name no root; they are only checked to be legal Python."""
     for path in others:
@@ -241,7 +251,7 @@ def _report(
         tool=Tool("graphsafe", __version__),
         command="scan",
         created=_now(),
-        environment=Environment(platform.python_version(), None, None, None, (), op_table, {}),
+        environment=here,
         target=None,
         verdict=None,
         evidence=None,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from graphsafe.config import Config, config_over, has_own_config
 from graphsafe.errors import RequestError
-from graphsafe.files import from_here, saved
+from graphsafe.files import from_here, saved, with_real_folder
 from graphsafe.scan_request.settings import Asked, Setting
 
 if TYPE_CHECKING:
@@ -227,7 +227,9 @@ def joined(reports: Sequence[Report]) -> Report:
     limits = dict.fromkeys(limit for report in reports for limit in report.limits)
     if any(all(limit.kind != "no-root" for limit in report.limits) for report in reports):
         limits = dict.fromkeys(limit for limit in limits if limit.kind != "no-root")
-    return replace(reports[0], findings=findings, limits=tuple(limits))
+    settings = {name: value for report in reports for name, value in report.environment.settings.items()}
+    here = replace(reports[0].environment, settings=settings)
+    return replace(reports[0], environment=here, findings=findings, limits=tuple(limits))
 
 
 def source_over(buffers: Buffers) -> Lines:
@@ -253,4 +255,6 @@ def refusal_of(path: Path) -> str | None:
         return f"{path}: {os.strerror(errno.EACCES)}"
     if path.suffix == ".ipynb":
         return f"{path}: notebooks are not read; scan what `jupyter nbconvert --to script` makes of it"
+    if "::" in str(with_real_folder(path)):
+        return f"{path}: not read, because `::` would end its path in a report"
     return None

@@ -120,11 +120,27 @@ def build(
     factory: Callable[..., Any], device: torch.device, axes: Mapping[str, Any], inputs: tuple[InputSpec, ...]
 ) -> Subject:
     """Call the factory and make a subject from its result. Raises TargetError."""
+    _check_axes(factory, axes)
     arguments = (device,) if takes_device(factory, axes) else ()
     with users_code("build", "the factory failed"):
         answer = factory(*arguments, **axes)
     with users_code("build", "what the factory returned cannot be read"):
         return subject_of(answer, inputs, device)
+
+
+def _check_axes(factory: Callable[..., Any], axes: Mapping[str, Any]) -> None:
+    """Raise TargetError if the factory has no parameter for an axis."""
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+    except Exception:  # the user's callable has a broken signature
+        return
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return
+    names = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    for axis in axes:
+        if axis not in names:
+            hint = nearest(axis, names)
+            raise TargetError("build", f"--bucket {axis}: the factory has no parameter of this name{hint}")
 
 
 def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[str, ...] = ()) -> bool:

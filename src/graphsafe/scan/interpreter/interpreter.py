@@ -60,6 +60,7 @@ HOT = 3
 "The layer of questions about hot code. Questions about cold code belong to the lower layers."
 MAX_DEPTH = 150
 "The largest number of levels to which calls are followed."
+LONG_CHAIN = "the chain of calls to it is too long; it is read by itself, and its result counts as unknown"
 
 
 class Interpreter:
@@ -197,12 +198,26 @@ class Interpreter:
                 call = replace(call, bound=replace(bound, ref=owner))
         summary = self.summary(call, out_of_scope)
         if summary is None:
+            if self.queries.depth > MAX_DEPTH and call.hot:
+                self._read_later(call, guarded)
             return self.declared(call.ref, call.arguments)
         if not summary.is_empty:
             self.effects.items.append(Included(summary, guarded, once=once, sure=sure))
         if not call.hot:
             self.attributes.include(summary, owner, ref)
         return summary.value
+
+    def _read_later(self, call: Call, guarded: bool) -> None:
+        """Make a function that is called by too long a chain of calls a root, so that its findings are not missed."""
+        passed = widened(call.arguments)
+        given = None if passed.open else Passed(passed.positional, tuple(passed.keywords.items()))
+        root = NewRoot(call.ref, call.bound, "", guarded, given)
+        try:
+            hash(root)
+        except TypeError:  # a constant has no hash
+            root = NewRoot(call.ref, None, "", guarded)
+        self.note(root)
+        self.note(Failure("not-followed", call.ref, LONG_CHAIN))
 
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
         """Return the summary of a function for these arguments, or None if it is being read or cannot be read."""

@@ -21,6 +21,7 @@ from graphsafe.scan.symbols.blocks import Definition
 
 MAX_NESTED = 30
 "The largest number of nested closure calls that are followed within one function."
+TOO_NESTED = "called by too many nested closures to be followed"
 
 
 class Closures:
@@ -64,7 +65,10 @@ class Closures:
 
     def call(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
         """Return the result of a closure, or an unknown value if the closure calls itself."""
-        if function.closure_id in self._called or len(self._called) > MAX_NESTED:
+        if function.closure_id in self._called:
+            return UNKNOWN
+        if len(self._called) > MAX_NESTED:
+            self._engine.note(Failure("not-followed", function.ref, TOO_NESTED))
             return UNKNOWN
         if not self._engine.budget.kinds.has_room(function.ref, self.next_id()):
             self._engine.note(Failure("not-followed", function.ref, MANY_KINDS))
