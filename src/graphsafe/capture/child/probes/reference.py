@@ -103,9 +103,8 @@ class _Runs:
     def answer(self) -> Reference:
         lazy, caches, checks = tuple(self.lazy), tuple(self.lazy_caches), tuple(self.checks)
         asked, counts = tuple(dict.fromkeys(self.asked)), tuple(sorted(self.host_counts))
-        return Reference(
-            self.varied, lazy, caches, asked, checks, self.refused, counts, self.event_failed, self.first_step_failed
-        )
+        failed = (self.event_failed, self.first_step_failed)
+        return Reference(self.varied, lazy, caches, asked, checks, self.refused, counts, *failed, self._start.refused)
 
     def expected(self) -> Expected:
         start = {path: values for path, values in self._start.values.items() if path in self.first.changed}
@@ -205,6 +204,8 @@ class _Runs:
             return [], None
         session.channel.phase("a first step on new inputs")
         self._start.put_back()
+        if session.ranks.any(self._start.keeps_results):
+            raise StateError(f"step 1 cannot be repeated: {', '.join(self._start.refused) or 'another rank says so'}")
         before = reachable_state(session.subject)
         try:
             session.put_inputs(1)
