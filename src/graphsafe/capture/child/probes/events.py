@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from graphsafe.capture.answers.probes import Fired, FiredEvents
+from graphsafe.capture.child.entropy import seeded_entropy
 from graphsafe.capture.child.probes.capture import Replays, replayed
 from graphsafe.capture.child.session import REPLAYS, Session, opened
 from graphsafe.capture.child.state import defined_at, moved_tensors, reachable_state
@@ -58,7 +59,7 @@ def fire(session: Session, number: int, name: str) -> None:
     session.channel.phase(f"event {name}")
     session.seed(inputs_of_event(number))
     event = session.subject.events[name]
-    with users_code("step", f"the event {name!r} failed", defined_at(event)):
+    with users_code("step", f"the event {name!r} failed", defined_at(event)), seeded_entropy(f"event {number}"):
         event()
         session.device.synchronize()
 
