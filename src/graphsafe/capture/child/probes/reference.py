@@ -106,7 +106,8 @@ class _Runs:
         lazy, caches, checks = tuple(self.lazy), tuple(self.lazy_caches), tuple(self.checks)
         asked, counts = tuple(dict.fromkeys(self.asked)), tuple(sorted(self.host_counts))
         failed = (self.event_failed, self.first_step_failed)
-        return Reference(self.varied, lazy, caches, asked, checks, self.refused, counts, *failed, self._start.refused)
+        later = (self._start.refused, len(self.events))
+        return Reference(self.varied, lazy, caches, asked, checks, self.refused, counts, *failed, *later)
 
     def expected(self) -> Expected:
         start = {path: values for path, values in self._start.values.items() if path in self.first.changed}
