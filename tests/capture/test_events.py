@@ -71,3 +71,17 @@ def test_an_event_that_acts_the_second_time_or_some_rounds_later_is_named(name: 
 @pytest.mark.slow
 def test_what_an_event_announces_may_be_copied_in_place() -> None:
     assert graphsafe.capture(f"{TARGETS}:adopted_later_in_place", device="sim").verdict == "ready"
+
+
+def test_without_a_refresh_each_event_happens_twice_too() -> None:
+    report = graphsafe.capture(f"{TARGETS}:grown_pool", device="sim")
+    assert report.verdict == "not-ready"
+    assert [(one.code, one.message) for one in report.findings] == [
+        ("GS712", "after `load`, `rows` is at another address")
+    ]
+
+
+@pytest.mark.parametrize("name", ["full_pool", pytest.param("loaded_once", marks=pytest.mark.slow)])
+def test_an_event_that_is_sound_or_fails_the_second_time_leaves_the_verdict_ready(name: str) -> None:
+    report = graphsafe.capture(f"{TARGETS}:{name}", device="sim")
+    assert report.verdict == "ready" and report.findings == ()

@@ -563,6 +563,25 @@ def test_modules_of_torchscript() -> None:
     assert scripted.steps == 4
 
 
+def test_read_only_memory_is_left_alone_but_what_it_shows_is_put_back() -> None:
+    table = numpy.zeros(4)
+    shown, fixed = numpy.broadcast_to(table, (2, 4)), numpy.frombuffer(b"1234", dtype=numpy.uint8)
+    kept = snapshot_of([shown, fixed])
+    table[1] = 5
+    kept.put_back()
+    assert table.tolist() == [0, 0, 0, 0] and kept.refused == ()
+
+
+def test_what_cannot_be_put_back_is_told_and_the_rest_is_put_back() -> None:
+    ends, after = iter([1, 2]), [3]
+    kept = snapshot_of([ends, after])
+    assert list(ends) == [1, 2]
+    after.append(4)
+    kept.put_back()
+    assert after == [3] and kept.refused == ("a list_iterator cannot be restored: ValueError",)
+    assert not kept.keeps_results
+
+
 def test_weights_that_change_are_put_back() -> None:
     module = torch.nn.Linear(2, 2)
     kept = snapshot_of(module)

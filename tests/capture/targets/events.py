@@ -127,3 +127,52 @@ def adopted_later(device):
 
 def adopted_later_in_place(device):
     return _between_steps(device, "announce", lambda index: index.adopt(in_place=True))
+
+
+class Adapters(nn.Module):
+    """A pool of adapters with room for one more. There is no refresh."""
+
+    def __init__(self, device, grows):
+        super().__init__()
+        torch.manual_seed(0)
+        self.rows, self.used, self.grows = torch.randn(2, 8, device=device), 1, grows
+        self.active = torch.zeros(1, dtype=torch.long, device=device)
+
+    def forward(self, x):
+        return x * self.rows.index_select(0, self.active)
+
+    def load(self):
+        if self.used == len(self.rows):
+            if self.grows:
+                self.rows = torch.cat([self.rows, torch.zeros_like(self.rows)])
+            else:
+                self.used = 0
+        self.rows[self.used].copy_(torch.randn(8))
+        self.active.fill_(self.used)
+        self.used += 1
+
+
+def _loading(device, load, adapters):
+    return graphsafe.Step(adapters, (torch.randn(4, 8, device=device),), events={"load": load})
+
+
+def grown_pool(device):
+    adapters = Adapters(device, grows=True)
+    return _loading(device, adapters.load, adapters)
+
+
+def full_pool(device):
+    adapters = Adapters(device, grows=False)
+    return _loading(device, adapters.load, adapters)
+
+
+def loaded_once(device):
+    """The event happens once in a program, and fails if it is asked for again."""
+    adapters = Adapters(device, grows=False)
+
+    def load():
+        if adapters.used > 1:
+            raise RuntimeError("it is loaded")
+        adapters.load()
+
+    return _loading(device, load, adapters)

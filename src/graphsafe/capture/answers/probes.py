@@ -37,6 +37,10 @@ class Reference:
     "The name of the event that failed, with the error. The eager step after the event may have failed instead."
     first_step_failed: str | None = None
     "The reason why the refresh cannot be called before the first step."
+    not_put_back: tuple[str, ...] = ()
+    "The reasons why some containers were not put back before further runs."
+    events: int = 0
+    "The number of steps after events. Each event happens more than once."
 
     @property
     def differs(self) -> bool:

@@ -13,6 +13,7 @@ import torch
 
 from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.child import preparation
+from graphsafe.capture.child.entropy import seeded_entropy
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.ranks.group import Ranks, joined, own_port
 from graphsafe.capture.child.state import (
@@ -108,7 +109,7 @@ class Session:
         refresh, `k` is always the seed."""
         if self.subject.refresh is not None:
             self.seed(k)
-            with users_code("step", "refresh failed", defined_at(self.subject.refresh)):
+            with users_code("step", "refresh failed", defined_at(self.subject.refresh)), seeded_entropy(k):
                 self.subject.refresh(self.subject.args, self.subject.kwargs, k)
         elif self.sets:
             inputs = inputs_of(self.subject)

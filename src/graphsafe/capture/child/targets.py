@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from graphsafe.capture.child.entropy import seeded_entropy
 from graphsafe.capture.processes.originals import leave, process_id
 from graphsafe.capture.shared.frames import absolute, message_of, root_error, traceback_frames
 from graphsafe.capture.shared.job import InputSpec
@@ -96,7 +97,7 @@ def describe(error: BaseException, written: CallSite | None = None) -> str:
 
 def load_module(where: str) -> Any:
     """Import the file or module of a target. Raises TargetError."""
-    with users_code("import", f"cannot import {where}"):
+    with users_code("import", f"cannot import {where}"), seeded_entropy("import"):
         return _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
 
 
@@ -122,7 +123,7 @@ def build(
     """Call the factory and make a subject from its result. Raises TargetError."""
     _check_axes(factory, axes)
     arguments = (device,) if takes_device(factory, axes) else ()
-    with users_code("build", "the factory failed"):
+    with users_code("build", "the factory failed"), seeded_entropy("build"):
         answer = factory(*arguments, **axes)
     with users_code("build", "what the factory returned cannot be read"):
         return subject_of(answer, inputs, device)

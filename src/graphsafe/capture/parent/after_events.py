@@ -46,15 +46,18 @@ def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[t
 
 def stale_events(events: Sequence[Fired], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
     """Yield the frames and the texts of each finding. `entry` is the place if an event is not the user's own code. An
-    event is not reported if it moved nothing and all results that differ after it already differed before it."""
+    event is not reported if it moved nothing and all results that differ after it already differed before it. An event
+    that happens again is reported once."""
     before: set[str] = set()
+    told: set[str] = set()
     for event in events:
         wrong = [check.name for check in differing(event.checks)]
         moved = event.moved
         known = before.issuperset(wrong) and not moved
         before.update(wrong)
-        if known or not wrong:
+        if known or not wrong or event.name in told:
             continue
+        told.add(event.name)
         lies = f"{', '.join(f'`{path}`' for path in moved[:3])} {'is' if len(moved) == 1 else 'are'} at another address"
         yield (
             [event.place] if event.place else entry,

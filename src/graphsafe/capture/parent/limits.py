@@ -26,6 +26,8 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
     if reference.first_step_failed is not None:
         why = f"no first step on new inputs could be compared: {reference.first_step_failed}"
         yield Limit("first-step", called, why)
+    for why in reference.not_put_back:
+        yield Limit("state", called, f"{why}, so further eager runs began without it")
     held = answers[StepMemory]
     if held.failed is not None and (is_captured or held.step is None):
         yield Limit("memory", device, f"the step cannot be run once more: {held.failed}")

@@ -132,15 +132,18 @@ def with_reference(replay: Replay, answers: Answers) -> Replay:
 
 
 def with_events(replay: Replay, answers: Answers, expected: int, why: str) -> Replay:
-    """Return the probe with the replays after events. If there are fewer than `expected`, an undecided check is added,
-    and `why` is the reason."""
+    """Return the probe with the replays after events. If there are fewer than `expected`, or fewer than the reference's
+    steps after events, an undecided check is added, and `why` is the reason. Checks after an event that happens again
+    are added only if they do not pass."""
     fired = answers[FiredEvents].events
-    if len(fired) < expected:
+    if len(fired) < max(expected, answers[Reference].events):
         replay = replace(replay, reason=why)
         replay = with_checks(replay, (Check("the step after an event", None, False, None, None),))
-    for event in fired:
-        checks = tuple(replace(check, name=f"{check.name} after {event.name}") for check in event.checks)
-        replay = with_checks(replay, checks)
+    for number, event in enumerate(fired):
+        is_again = number >= expected
+        name = f"{event.name} again" if is_again else event.name
+        checks = [check for check in event.checks if not is_again or check.result in ("different", None)]
+        replay = with_checks(replay, tuple(replace(check, name=f"{check.name} after {name}") for check in checks))
     return replay
 
 

@@ -20,7 +20,7 @@ from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, dif
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected, StepResult
 from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.child.session import CAPTURE_SEED, FIRST_SEED, PAIR, REPLAYS, Session, load_values, opened
-from graphsafe.capture.child.state import ReachableState, reachable_state
+from graphsafe.capture.child.state import ReachableState, reachable_state, tensors_of_refresh
 from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.device.protocol import NotComparable, Recording, Replayable
 from graphsafe.capture.shared.job import CAPTURE, REFERENCE, Channel, Job, ended_marker
@@ -90,17 +90,19 @@ def _replay(session: Session, recording: Recording, unmatched: list[str], built:
 
 
 def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
-    """Give the tensors the values that they had in the reference after construction. Return the names of tensors for
-    which these values are missing."""
+    """Give the tensors, and those of the refresh, the values that they had in the reference after construction. Return
+    the names of tensors for which these values are missing."""
     if not wait_for_file(session, GIVEN):
         return []
     given: ConstructedState = load_values(session.channel.folder / GIVEN)
-    digests = session.device.digests(built)
-    differing = [name for name in built if digests[name] != given.digests.get(name)]
+    # The data of a refresh may differ between builds too, but the step does not read it.
+    found = {**tensors_of_refresh(session.subject), **built}
+    digests = session.device.digests(found)
+    differing = [name for name in found if digests[name] != given.digests.get(name)]
     for name in differing:
         if name in given.values:
-            session.device.store(built[name], given.values[name])
-    return [name for name in differing if name not in given.values]
+            session.device.store(found[name], given.values[name])
+    return [name for name in differing if name in built and name not in given.values]
 
 
 def wait_for_file(session: Session, name: str, child: str = REFERENCE) -> bool:

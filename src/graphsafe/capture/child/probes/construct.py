@@ -13,7 +13,7 @@ from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits
 from graphsafe.capture.child.buckets.declared import declaration_of
 from graphsafe.capture.child.own_graphs.probe import own_graphs_watched
 from graphsafe.capture.child.session import Session, opened
-from graphsafe.capture.child.state import Snapshot, StateError, defined_at, reachable_state
+from graphsafe.capture.child.state import Snapshot, StateError, defined_at, reachable_state, tensors_of_refresh
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.trial import Broken, try_inputs
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
@@ -34,7 +34,9 @@ def run(job: Job, channel: Channel) -> None:
             send_built(session, attempts, threads)
             filled = fill_zero_parameters(session.device, session.subject)
             snapshot = Snapshot(session.device, session.subject)
-            channel.send(Constructed(snapshot.digests, reachable_state(session.subject).unreadable))
+            of_refresh = session.device.digests(tensors_of_refresh(session.subject))
+            digests = {**of_refresh, **snapshot.digests}
+            channel.send(Constructed(digests, reachable_state(session.subject).unreadable))
             with own_graphs_watched(session) as own:
                 _vary(session, snapshot, _filled(filled))
             channel.send(session.device.memory(), own())

@@ -3,20 +3,27 @@ replays after each.
 
 This is a separate child, because an event may change anything permanently. The step is captured and replayed as usual.
 After each event the step is replayed once, and the replay is compared with the reference's eager step after the same
-event.
+event. Each event happens twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import torch
+
 from graphsafe.capture.answers.probes import Fired, FiredEvents
+from graphsafe.capture.child.entropy import seeded_entropy
 from graphsafe.capture.child.probes.capture import Replays, replayed
 from graphsafe.capture.child.session import REPLAYS, Session, opened
 from graphsafe.capture.child.state import defined_at, moved_tensors, reachable_state
-from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.report.probes.replay import Check
+
+_TURNS = 2
+"Number of times that each event happens."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -26,30 +33,51 @@ def run(job: Job, channel: Channel) -> None:
             return
         recording, reference = replays.recording, replays.reference
         found: tuple[Fired, ...] = ()
-        for number, name in enumerate(session.subject.events):
+        for number, name in in_turn(session):
             before = reachable_state(session.subject).places()
             fire(session, number, name)
             session.device.reuse_freed()
             after = reachable_state(session.subject).places()
             if number >= len(reference.events):
-                return  # the reference has already reported the failure
+                return  # the reference has already reported the failure, or an event cannot happen again
             steps = replace(reference, steps=reference.events)
-            checks = Replays(session, recording, steps).once(number + 1, inputs_of_event(number))
+            checks = _checks(Replays(session, recording, steps), number)
             found += (Fired(name, defined_at(session.subject.events[name]), moved_tensors(before, after), checks),)
             channel.send(FiredEvents(found))
 
 
+def _checks(replays: Replays, number: int) -> tuple[Check, ...]:
+    """Replay after an event. A replay that fails is a fault, because the eager step after the event does not fail: its
+    kernels may have read rows that its memory does not have."""
+    try:
+        return replays.once(number + 1, inputs_of_event(number))
+    except TargetError:
+        raise
+    except torch.OutOfMemoryError as error:
+        raise TargetError("step", describe(error)) from error
+    except Exception as error:
+        return (Check(f"a replay that fails ({type(error).__name__})", "different", False, number + 1, None),)
+
+
+def in_turn(session: Session) -> Iterator[tuple[int, str]]:
+    """Yield the events in order, each with its number, and then all of them again. The second time, an event may act
+    differently: a pool has no room left."""
+    return enumerate([*session.subject.events] * _TURNS)
+
+
 def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
-    """Run the events in order, and call `then` after each with the number of the next inputs. Return a failure."""
-    for number, name in enumerate(session.subject.events):
+    """Run the events in turn, and call `then` after each with the number of the next inputs. Return a failure. If an
+    event fails that has happened before, it cannot happen again, so no further event happens."""
+    for number, name in in_turn(session):
+        is_again = number >= len(session.subject.events)
         try:
             fire(session, number, name)
         except TargetError as error:
-            return error.line
+            return None if is_again else error.line
         try:
             then(inputs_of_event(number))
         except TargetError as error:
-            return f"after the event {name!r} {error.line}"
+            return None if is_again else f"after the event {name!r} {error.line}"
     return None
 
 
@@ -58,7 +86,7 @@ def fire(session: Session, number: int, name: str) -> None:
     session.channel.phase(f"event {name}")
     session.seed(inputs_of_event(number))
     event = session.subject.events[name]
-    with users_code("step", f"the event {name!r} failed", defined_at(event)):
+    with users_code("step", f"the event {name!r} failed", defined_at(event)), seeded_entropy(f"event {number}"):
         event()
         session.device.synchronize()
 

@@ -26,7 +26,7 @@ from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, 
 from graphsafe.capture.child.probes.events import fire_all
 from graphsafe.capture.child.series import Series, born
 from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session, host_values, opened, save_values
-from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reachable_state
+from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reachable_state, tensors_of_refresh
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.shared.job import Channel, Job, read_answers
 from graphsafe.capture.shared.replaced import replaced
@@ -56,11 +56,13 @@ def run(job: Job, channel: Channel) -> None:
 
 def _save_given(session: Session, start: Snapshot) -> None:
     built = read_answers(session.channel.folder, "build")[Constructed].digests
-    reach = reachable_state(session.subject)
+    reach, of_refresh = reachable_state(session.subject), tensors_of_refresh(session.subject)
+    digests = {**session.device.digests(of_refresh), **start.digests}
     small = sum(tensor.nbytes for tensor in reach.tensors.values()) <= _GIVEN_BYTES
-    given = {path: one for path, one in reach.tensors.items() if small or built.get(path) != start.digests[path]}
+    given = {path: one for path, one in reach.tensors.items() if small or built.get(path) != digests[path]}
+    given |= {path: one for path, one in of_refresh.items() if built.get(path) != digests[path]}
     values = host_values(session.device, given)
-    save_values(session.channel, GIVEN, ConstructedState(start.digests, reach.hosts, values))
+    save_values(session.channel, GIVEN, ConstructedState(digests, reach.hosts, values))
 
 
 class _Runs:
@@ -103,9 +105,9 @@ class _Runs:
     def answer(self) -> Reference:
         lazy, caches, checks = tuple(self.lazy), tuple(self.lazy_caches), tuple(self.checks)
         asked, counts = tuple(dict.fromkeys(self.asked)), tuple(sorted(self.host_counts))
-        return Reference(
-            self.varied, lazy, caches, asked, checks, self.refused, counts, self.event_failed, self.first_step_failed
-        )
+        failed = (self.event_failed, self.first_step_failed)
+        later = (self._start.refused, len(self.events))
+        return Reference(self.varied, lazy, caches, asked, checks, self.refused, counts, *failed, *later)
 
     def expected(self) -> Expected:
         start = {path: values for path, values in self._start.values.items() if path in self.first.changed}
@@ -205,6 +207,8 @@ class _Runs:
             return [], None
         session.channel.phase("a first step on new inputs")
         self._start.put_back()
+        if session.ranks.any(self._start.keeps_results):
+            raise StateError(f"step 1 cannot be repeated: {', '.join(self._start.refused) or 'another rank says so'}")
         before = reachable_state(session.subject)
         try:
             session.put_inputs(1)

@@ -238,8 +238,22 @@ def _take_array(walk: ObjectWalk, path: str, value: Any) -> None:
     if numpy.ndarray.dtype.__get__(value).hasobject:
         walk.enqueue([(path, numpy.ndarray.tolist(value), None, None)])
         return
-    walk.reach.containers.append(value)
+    writeable = _writeable(value)
+    if writeable is not None:
+        walk.reach.containers.append(writeable)
     walk.reach.hosts[path] = digest(numpy.ndarray.tobytes(value))
+
+
+def _writeable(array: Any) -> Any:
+    """Return the array itself, or the nearest array whose memory it shows, that can be written. Return None if there is
+    none: nobody writes a read-only file in memory, and a copy of it may take gigabytes."""
+    import numpy
+
+    while issubclass(type(array), numpy.ndarray):
+        if numpy.ndarray.flags.__get__(array).writeable:
+            return array
+        array = numpy.ndarray.base.__get__(array)
+    return None
 
 
 def _take_numpy_scalar(walk: ObjectWalk, path: str, value: Any) -> None:

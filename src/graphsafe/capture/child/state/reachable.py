@@ -28,6 +28,14 @@ def reach_with_refresh(subject: Subject) -> ReachableState:
     return walk(_with_refresh(subject))
 
 
+def tensors_of_refresh(subject: Subject) -> dict[str, torch.Tensor]:
+    """Return the tensors that only the refresh reaches, such as a data set."""
+    if subject.refresh is None:
+        return {}
+    of_step = reachable_state(subject).tensors
+    return {path: one for path, one in reach_with_refresh(subject).tensors.items() if path not in of_step}
+
+
 def generators_of(subject: Subject) -> ReachableState:
     """Return only the generators of a step and its refresh, so that no other object is kept alive."""
     reach = reach_with_refresh(subject)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.state import generators
-from graphsafe.capture.child.state.containers import StateError, contents, put_back_host, refill
+from graphsafe.capture.child.state.containers import OVER_SEQUENCES, Slot, StateError, contents, put_back_host, refill
 from graphsafe.capture.child.state.objects import defined_at
 from graphsafe.capture.child.state.reach import ReachableState
 from graphsafe.capture.child.state.reachable import reach_with_refresh, reachable_state
@@ -66,11 +66,23 @@ class Bindings:
             if clear_caches or type(container) is not functools._lru_cache_wrapper
         ]
         self._generators = {path: generators.state_of(found) for path, found in reach.host_generators.items()}
+        self.refused: set[str] = set()
+        "Why containers could not be put back: an iterator at its end, a context variable without a default."
+        self.keeps_results = False
+        "Whether such a container may keep what step 1 computed. An iterator keeps no results."
 
     def put_back(self) -> None:
-        """Put everything back. Raises StateError if a container refuses."""
+        """Put back all that can be put back, and note what refuses. Raises StateError if an `itertools.count` refuses.
+
+        Other state also stays as it is: generators, for example, and files. So no caller may rely on a step that starts
+        anew: replays are compared with the first steps of a process, and steps that are repeated show only chance.
+        """
         for container, before in self._containers:
-            _refill(container, before)
+            try:
+                _refill(container, before)
+            except StateError as error:
+                self.refused.add(str(error))
+                self.keeps_results = self.keeps_results or type(container) not in OVER_SEQUENCES
         for path, value in self._reach.values.items():
             if type(value) is itertools.count and path in self._reach.owners:
                 put_back_host(self._reach, path, value)
@@ -89,7 +101,8 @@ def _refill(container: Any, before: Any) -> None:
     try:
         refill(container, before)
     except Exception as error:
-        raise StateError(f"a {type(container).__name__} cannot be restored: {type(error).__name__}") from error
+        kind = type(container.of if type(container) is Slot else container)
+        raise StateError(f"a {kind.__name__} cannot be restored: {type(error).__name__}") from error
 
 
 class Snapshot:
@@ -113,10 +126,19 @@ class Snapshot:
                 break
             self.values[path] = device.to_host(tensor)
 
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The reasons why containers could not be put back."""
+        return tuple(sorted(self._bindings.refused))
+
+    @property
+    def keeps_results(self) -> bool:
+        """Whether results of step 1 may be left when all is put back, so that a further step 1 would use them."""
+        return self._bindings.keeps_results
+
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
         """Put back containers, then tensors, and call the user's `reset`. If `put_back_tensors` is given, it is called
-        to put the tensors back. Raises StateError if a container refuses, or if a tensor changed that was too large to
-        be kept."""
+        to put the tensors back. Raises StateError if a tensor changed that was too large to be kept."""
         self._bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         if self._subject.reset is not None:
