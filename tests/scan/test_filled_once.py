@@ -151,8 +151,16 @@ POSITIONS = """\
 
 def test_tables_of_two_classes_with_one_name_are_not_one_table_that_is_replaced(scan: Scan) -> None:
     assert scan(POSITIONS) == []
-    emptied = POSITIONS.replace(
+    elsewhere = POSITIONS.replace(
         "def other(self):\n            pass", "def other(self):\n            self.known.clear()"
+    )
+    assert scan(elsewhere) == []
+    for subclass in ("class Columns(Rows)", "class Columns(Unknown, Rows)"):
+        assert [code for code, _ in scan(elsewhere.replace("class Columns", subclass))] == ["GS705"]
+    assert [code for code, _ in scan(elsewhere.replace("self.known.clear()", "self.rows.known.clear()"))] == ["GS705"]
+    emptied = POSITIONS.replace(
+        "return self.known[size]",
+        "return self.known[size]\n\n        def reset(self):\n            self.known.clear()",
     )
     assert [code for code, _ in scan(emptied)] == ["GS705"]
     replaced = POSITIONS.replace(

@@ -12,8 +12,17 @@ from graphsafe.scan.domain.values import Function as FunctionValue
 from graphsafe.scan.domain.values import Lib
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.failure_handlers import catches, swallows
-from graphsafe.scan.hazards.graph_syntax import Function, own_nodes, place, stored_names
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    own_nodes,
+    parents_in,
+    place,
+    run_together,
+    shared_loop,
+    stored_names,
+)
 from graphsafe.scan.hazards.owners.one_object import may_hold_object
+from graphsafe.scan.hazards.same_objects import same_objects
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters
@@ -139,15 +148,33 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
         return None
     others = [inner for inner in ast.walk(frame.node) if isinstance(inner, ast.Call)]
     before = [call for call in others if call.lineno < node.lineno]
-    if names & {dotted(call.func) for call in before}:
+    after = [call for call in others if call.lineno > (node.end_lineno or node.lineno)]
+    run = {_object_called(frame.node, call) for call in captured}
+    if any(_object_called(frame.node, call) in run for call in (*before, *_before_in_loop(frame.node, node, after))):
         return None
-    late = names & {dotted(call.func) for call in others if call.lineno > (node.end_lineno or node.lineno)}
+    late = any(_object_called(frame.node, call) in run for call in after)
     arguments = {tuple(map(ast.unparse, call.args)) for call in captured if call.args}
     another = any(tuple(map(ast.unparse, call.args)) in arguments for call in before)
     made_here = stored_names(ast.walk(frame.node))
     alone = all(_is_called_once(frame, name) for name in names)
     certain = late or another or names & made_here or alone or disabled
     return "likely" if certain and not warming else "possible"
+
+
+def _object_called(function: Function, call: ast.Call) -> str | None:
+    """Return the name of the called object: `self.model` for `model(x)` after `model = self.model`, and for
+    `self.model.forward(x)`."""
+    name = dotted(call.func)
+    return same_objects(function).meant(name, call.lineno).removesuffix(".forward") if name is not None else None
+
+
+def _before_in_loop(function: Function, block: ast.AST, after: list[ast.Call]) -> Iterator[ast.Call]:
+    """Yield the calls below a capture that an earlier iteration may run, because the iteration that captures does not
+    run them."""
+    parents = parents_in(function)
+    for call in after:
+        if shared_loop(block, call, parents) is not None and not run_together(block, call, parents):
+            yield call
 
 
 def _commented_out(frame: Frame, line: int) -> set[str]:
@@ -196,14 +223,14 @@ def _makes_object(value: ast.expr) -> bool:
 
 
 def _is_called_once(frame: Frame, name: str | None) -> bool:
-    """Return whether only the captured block calls a name. The name is `self.net`, made by the constructor, or a
-    private method."""
+    """Return whether only the captured block calls a name, and no line takes the object under another name. The name
+    is `self.net`, made by the constructor, or a private method."""
     owner, _, attribute = (name or "").rpartition(".")
     lines = frame.project.files.source(frame.path).lines
     if owner != "self":
         return False
-    calls = _lines_with(frame, re.compile(rf"\.{attribute}\("))
-    own = [line for line in calls if f"self.{attribute}(" not in lines[line - 1] or may_hold_object(frame, line)]
+    calls = _lines_with(frame, re.compile(rf"\.{re.escape(attribute)}(?:\(|[,)]|$)"))
+    own = [line for line in calls if f"self.{attribute}" not in lines[line - 1] or may_hold_object(frame, line)]
     made = _lines_with(frame, re.compile(rf"self\.{attribute} = (?:\w+\.)*[A-Z]\w*\((?!(?:self\.)?{_MODEL.pattern}\b)"))
     if len(own) != 1:
         return False

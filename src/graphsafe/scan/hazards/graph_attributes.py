@@ -15,6 +15,7 @@ from graphsafe.scan.domain.values import Instance, Sequence, Tensor, Value, as_t
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, captured_names, class_table, note_captured
 from graphsafe.scan.hazards.kept_outputs import KEEPS
+from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.project import Project
@@ -107,7 +108,7 @@ def _table(project: Project, ref: str) -> GraphTensors | None:
     facts = project.class_facts(ref) if name else None
     if facts is None or not any(_captures(project, f"{path}::{method}") for method in facts.methods.values()):
         return None
-    return class_table(parse(project.files.source(path).text), name)
+    return class_table(spelled_out(parse(project.files.source(path).text)), name)
 
 
 def _captures(project: Project, method: str) -> bool:

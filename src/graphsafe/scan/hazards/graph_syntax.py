@@ -86,6 +86,34 @@ def loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | 
     return next((one for one in ancestors(node, parents) if isinstance(one, LOOPS)), None)
 
 
+def shared_loop(a: ast.AST, b: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
+    """Return the innermost loop around both nodes."""
+    loops = {around for around in ancestors(a, parents) if isinstance(around, LOOPS)}
+    return next((around for around in ancestors(b, parents) if around in loops), None)
+
+
+def run_together(node: ast.AST, later: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether a single call, or a single iteration of a shared loop, can run both lines: they are not in
+    different branches of an `if`, and there is no return between them."""
+    inside = {later, *ancestors(later, parents)}
+    child = node
+    for ancestor in ancestors(node, parents):
+        for block in ("body", "orelse", "handlers", "finalbody"):
+            statements = getattr(ancestor, block, None)
+            if not isinstance(statements, list) or child not in statements:
+                continue
+            if ancestor in inside:
+                others = [other for other in ("body", "orelse") if other != block]
+                if isinstance(ancestor, ast.If) and any(
+                    statement in inside for other in others for statement in getattr(ancestor, other)
+                ):
+                    return False
+            elif isinstance(statements[-1], (ast.Return, ast.Raise, ast.Continue)):
+                return False
+        child = ancestor
+    return True
+
+
 def runs_beside(tree: ast.Module, method: str, replaying: Set[str]) -> bool:
     """Return whether one loop of the file calls both this method and a replaying method."""
     loops = [node for node in ast.walk(tree) if isinstance(node, LOOPS)]

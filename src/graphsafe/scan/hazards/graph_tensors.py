@@ -354,12 +354,12 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
             if text in known and is_filling and text not in hidden:
                 found.filled.setdefault(text or "", []).append((function, inner.lineno))
         if isinstance(inner, ast.Assign):
-            bound = [*filter(None, map(place, targets(inner)))]
+            bound, values = [*filter(None, map(place, targets(inner)))], {place(to): one for to, one in bindings(inner)}
             if _makes_object(inner.value):
                 # Replacing an object also replaces its tensors: `self.state = State(h)`.
                 bound += [name for name in known if name.startswith(tuple(f"{text}." for text in bound))]
             for text in bound:
-                if text in known and not is_view_of(inner.value, text):
+                if text in known and not is_view_of(values.get(text, inner.value), text):
                     found.bound.setdefault(text, []).append((function, inner))
 
 

@@ -27,7 +27,6 @@ from graphsafe.scan.hazards import (
     unproven_graphs,
 )
 from graphsafe.scan.hazards.graph_syntax import (
-    LOOPS,
     MEASURES,
     Function,
     Line,
@@ -37,6 +36,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_view_of,
     parents_in,
     place,
+    run_together,
+    shared_loop,
     written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
@@ -44,7 +45,7 @@ from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
 from graphsafe.scan.hazards.outputs import imported_runners
 from graphsafe.scan.hazards.outputs.givers import Parts
-from graphsafe.scan.hazards.own_names import spelled_out
+from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted, elements, takes_slice
@@ -305,29 +306,10 @@ class _Site:
         return False
 
     def _shared_loop(self, a: ast.AST, b: ast.AST) -> ast.AST | None:
-        loops = {ancestor for ancestor in ancestors(a, self._parents) if isinstance(ancestor, LOOPS)}
-        return next((ancestor for ancestor in ancestors(b, self._parents) if ancestor in loops), None)
+        return shared_loop(a, b, self._parents)
 
     def _compatible(self, node: ast.AST, replay: ast.AST) -> bool:
-        """Return whether a single call can run both lines: they are not in different branches of an `if`, and there is
-        no return between them."""
-        inside = {replay, *ancestors(replay, self._parents)}
-        child = node
-        for ancestor in ancestors(node, self._parents):
-            for block in ("body", "orelse", "handlers", "finalbody"):
-                statements = getattr(ancestor, block, None)
-                if not isinstance(statements, list) or child not in statements:
-                    continue
-                if ancestor in inside:
-                    others = [other for other in ("body", "orelse") if other != block]
-                    if isinstance(ancestor, ast.If) and any(
-                        statement in inside for other in others for statement in getattr(ancestor, other)
-                    ):
-                        return False
-                elif isinstance(statements[-1], (ast.Return, ast.Raise, ast.Continue)):
-                    return False
-            child = ancestor
-        return True
+        return run_together(node, replay, self._parents)
 
 
 def _has_end(index: ast.expr) -> bool:

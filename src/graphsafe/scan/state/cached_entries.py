@@ -16,26 +16,48 @@ DELETED = re.compile(r"del (?<=\bdel )[\w.]*?(\w+)\[")
 REPLACED = re.compile(r"^[ \t]+(?:[\w.]*\.)?(\w+)(?::[^=\n]*)? = (?:\{\}|dict\(|OrderedDict\(|LRU)", re.M)
 WEAK_NAME = re.compile("Weak")
 WEAK = re.compile(r"\b(\w+)(?::[^=\n]*)? = (?:weakref\.)?Weak\w+\(")
+EMPTYING = EMPTIED, DELETED, WEAK
 
 
 def may_drop_entries(frame: Frame, table: str) -> bool:
     """Return whether the frame's file empties the table with the name `table`, or assigns a new table to this name more
-    than once. An attribute that only one method assigns does not count as assigned again, because other classes may
-    have attributes of the same name."""
+    than once. An attribute that only one method assigns does not count as assigned again, and one that only unrelated
+    classes empty does not count as emptied, because other classes may have attributes of the same name."""
     path, name = frame.path, table.rpartition(".")[2]
     emptied, made_again = frame.engine.queries.ask(
         ("emptied", path), lambda: _emptied(frame.engine, path), lambda: (frozenset(), frozenset())
     )
-    return name in emptied or (name in made_again and not _has_one_writer(frame, table))
+    if name in emptied and not _is_emptied_elsewhere(frame, table):
+        return True
+    return name in made_again and not _has_one_writer(frame, table)
 
 
 def _emptied(engine: Engine, path: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of the tables that a file empties, and those to which it assigns a new table more than once."""
     search = engine.project.files.search
-    patterns = (EMPTIED, DELETED, WEAK) if search(path, WEAK_NAME) else (EMPTIED, DELETED)
+    patterns = EMPTYING if search(path, WEAK_NAME) else (EMPTIED, DELETED)
     found = {name for pattern in patterns for name in search(path, pattern)}
     made = Counter(search(path, REPLACED))
     return frozenset(found), frozenset(name for name, times in made.items() if times > 1)
+
+
+def _is_emptied_elsewhere(frame: Frame, table: str) -> bool:
+    """Return whether only objects of other classes have their attribute of this name emptied: `self.table.clear()` in a
+    class that is neither a base nor a subclass of the frame's class, and shares no subclass in the file."""
+    holder, _, name = table.rpartition(".")
+    file = frame.project.files.index(frame.path)
+    if holder != "self" or frame.owner is None or file is None:
+        return False
+    families = [set(frame.project.mro(ref)) for ref in (frame.owner, *(f"{frame.path}::{cls}" for cls in file.classes))]
+    own = re.compile(rf"(?<![\w.])self\.{re.escape(name)}\b")
+    for number, line in enumerate(frame.project.files.source(frame.path).lines, 1):
+        if name not in line or not any(name in pattern.findall(line) for pattern in EMPTYING):
+            continue
+        classes = {one.owner for one in file.functions.values() if one.owner is not None and one.holds(number)}
+        pairs = [{frame.owner, f"{frame.path}::{cls}"} for cls in classes]
+        if not pairs or not own.search(line) or any(pair <= family for pair in pairs for family in families):
+            return False
+    return True
 
 
 def _has_one_writer(frame: Frame, table: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from graphsafe.scan.hazards import kept_graphs
 from graphsafe.scan.hazards.graph_tensors import tables
 from graphsafe.scan.hazards.outputs.givers import Parts, given_by_replaying
-from graphsafe.scan.hazards.own_names import spelled_out
+from graphsafe.scan.hazards.same_objects import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files

@@ -1,0 +1,209 @@
+"""Local names that stand for the same object as an attribute or an entry: `v` for `self.buffers` after
+`v = self.buffers`, and `x` for `self.x` if `self.x = x` stores a tensor that the function has captured.
+
+Methods of one class may have different local names for the same tensors.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, NamedTuple
+
+from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
+    Function,
+    ancestors,
+    captures,
+    functions_in,
+    head,
+    own_nodes,
+    parents_in,
+    place,
+    stored_names,
+    with_statements,
+)
+from graphsafe.scan.hazards.graph_tensors import bindings
+from graphsafe.scan.sources.node_memo import children, inside, memoize_on_node
+
+_NESTED = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda
+_BRANCHES = (*LOOPS, *_NESTED, ast.If, ast.Try, ast.ExceptHandler, ast.match_case)
+
+
+@dataclass(frozen=True, slots=True)
+class SameObject:
+    """A place that holds the object of a local name."""
+
+    place: str
+    line: int
+    "The line of the name's last assignment."
+    end: int
+    "The end of this assignment. Lines below it use the name for the object."
+
+
+@dataclass(frozen=True, slots=True)
+class SameObjects:
+    """The local names of a function whose objects other places hold too."""
+
+    taken: Mapping[str, SameObject]
+    """Names that are bound once, to what a place holds: `x = self.x`. The function does not assign to the place
+    afterwards."""
+    stored: Mapping[str, SameObject]
+    """Names whose object a function that captures assigns to a place: `self.x = x`. The function does not use the place
+    before."""
+
+    def meant(self, text: str, line: int) -> str:
+        """Return the place for which a line uses another place: `self.model.step` for `model.step`."""
+        name = head(text)
+        same = self.taken.get(name) or self.stored.get(name)
+        return text if same is None or line <= same.end else same.place + text[len(name) :]
+
+
+class _Binding(NamedTuple):
+    line: int
+    end: int
+    branch: ast.AST | None
+    "The innermost loop, branch or function around the line."
+
+
+@memoize_on_node
+def same_objects(function: Function) -> SameObjects:
+    parents = parents_in(function)
+    bound = _bound(function, parents)
+    taken: dict[str, SameObject] = {}
+    for line, target, value in _pairs(parents):
+        held = place(value)
+        if isinstance(target, ast.Name) and held is not None and not isinstance(value, ast.Name):
+            made = bound[target.id]
+            owners = [bound[text] for text in _owners(value)]
+            if len(made) == 1 and all(len(one) <= 1 and all(two.line < line for two in one) for one in owners):
+                taken[target.id] = SameObject(held, made[0].line, made[0].end)
+    is_capturing = any(map(captures, with_statements(function)))
+    return SameObjects(taken, _stored(function, parents, bound) if is_capturing else {})
+
+
+def _stored(
+    function: Function, parents: Mapping[ast.AST, ast.AST], bound: Mapping[str, Sequence[_Binding]]
+) -> Mapping[str, SameObject]:
+    used = [(text, node.lineno) for node in parents if isinstance(node, ast.expr) and (text := place(node)) is not None]
+    nested = [one for node in (function, *parents) for one in children(node) if isinstance(one, _NESTED)]
+    # A function inside this one may run later, when the place holds another object.
+    elsewhere = {name.id for one in nested for name in inside(one, ast.Name)}
+    found: dict[str, SameObject] = {}
+    for line, target, value in sorted(_pairs(parents), key=lambda pair: pair[0]):
+        to = place(target)
+        if to is None or isinstance(target, ast.Name) or not isinstance(value, ast.Name):
+            continue
+        name, made = value.id, bound[value.id]
+        if name in found or name in elsewhere or not made or len(bound[to]) != 1:
+            continue
+        last = made[-1]
+        if (
+            last.line <= line
+            and last.branch is bound[to][0].branch
+            and all(text != to or at >= line for text, at in used)
+        ):
+            found[name] = SameObject(to, last.line, last.end)
+    return found
+
+
+def _bound(function: Function, parents: Mapping[ast.AST, ast.AST]) -> Mapping[str, Sequence[_Binding]]:
+    """Return the bindings of each place in a function, in the order of the code. A parameter is bound by the call."""
+    bound: dict[str, list[_Binding]] = defaultdict(list)
+    for node in parents:
+        if isinstance(node, ast.arg):
+            bound[node.arg].append(_Binding(function.lineno, function.lineno, function))
+        elif isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            text = place(node)
+            if text is not None and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)):
+                around = [*ancestors(node, parents)]
+                statement = next(one for one in around if isinstance(one, ast.stmt))
+                is_simple = isinstance(statement, (ast.Assign, ast.AnnAssign))
+                end = (statement.end_lineno if is_simple else None) or node.lineno
+                branch = next((one for one in around if isinstance(one, _BRANCHES)), None)
+                bound[text].append(_Binding(node.lineno, end, branch))
+    for made in bound.values():
+        made.sort(key=lambda one: one.line)
+    return bound
+
+
+def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, ast.expr, ast.expr]]:
+    """Yield two expressions that hold the same object after a line, with the line: `a = b`, `a, c = b, d`, and
+    `a = b = f()`."""
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            yield from ((node.lineno, *pair) for pair in (*bindings(node), *permutations(node.targets, 2)))
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield node.lineno, node.target, node.value
+
+
+def _owners(node: ast.expr) -> Iterator[str]:
+    """Yield a place and the places that hold it: `self.x.y`, `self.x` and `self`."""
+    yield place(node) or ""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+        yield place(node) or ""
+
+
+def spelled_out(tree: ast.Module) -> ast.Module:
+    """Return the file's tree, or a copy with `self.x` in place of each local name that stands for it. All nodes keep
+    their positions."""
+    return _spelled_out(tree) or tree
+
+
+@memoize_on_node
+def _spelled_out(tree: ast.Module) -> ast.Module | None:
+    replaced = {id(name): text for function in functions_in(tree) for name, text in _replaced(function)}
+    copied = _copied(tree, replaced) if replaced else None
+    assert copied is None or isinstance(copied, ast.Module)
+    return copied
+
+
+def _copied(value: Any, replaced: Mapping[int, str]) -> Any:
+    """Return a copy of a node without the memo that node_memo.py stores in it, with other code for these names."""
+    if isinstance(value, list):
+        return [_copied(one, replaced) for one in value]
+    if not isinstance(value, ast.AST):
+        return value
+    if id(value) in replaced:
+        return _placed(replaced[id(value)], value)
+    copied = type(value)(**{name: _copied(part, replaced) for name, part in ast.iter_fields(value)})
+    return ast.copy_location(copied, value)
+
+
+def _placed(text: str, name: ast.AST) -> ast.expr:
+    """Return the code of a place at the position of a name."""
+    code = ast.parse(text, mode="eval").body
+    for inner in ast.walk(code):
+        if isinstance(inner, ast.expr):
+            ast.copy_location(inner, name)
+    code.ctx = name.ctx  # type: ignore[attr-defined]
+    return code
+
+
+def _replaced(function: Function) -> Iterator[tuple[ast.Name, str]]:
+    """Yield the names that stand for attributes of `self`, with the attributes. A name that a line binds to an
+    attribute's object stays as it is, as does an argument that a line assigns to the attribute: `x` in `x = self.x`,
+    and in `self.x = x`."""
+    same = same_objects(function)
+    names = {name: one for name, one in {**same.stored, **same.taken}.items() if head(one.place) == "self"}
+    nodes = [node for _, node in own_nodes(function)] if names else []
+    given = {node.arg for node in nodes if isinstance(node, ast.arg)} - stored_names(nodes)
+    binding = {
+        id(value)
+        for _, target, value in _pairs(nodes)
+        if isinstance(value, ast.Name) and value.id in given & names.keys() and place(target) == names[value.id].place
+    }
+    for node in nodes:
+        one = names.get(node.id) if isinstance(node, ast.Name) else None
+        if one is None or not isinstance(node, ast.Name) or id(node) in binding:
+            continue
+        if isinstance(node.ctx, ast.Load):
+            is_meant = node.lineno > one.end
+        else:
+            is_meant = isinstance(node.ctx, ast.Store) and node.lineno >= one.line and node.id not in same.taken
+        if is_meant:
+            yield node, one.place
