@@ -29,7 +29,7 @@ _BROKE = "the new values that were tried broke the process"
 _FAILS = "the step fails, or returns NaN, on every new value that was tried"
 _NO_OUTPUT = "no output depends on it"
 _OPAQUE = "its contents cannot be changed; a graph keeps what Python reads from it (a `refresh` that changes it helps)"
-_NO_TENSOR = "the step returns no tensor ({}); tuples, lists, dicts and objects are searched"
+_NO_TENSOR = "the step returns no tensor ({}); tuples, lists, dicts, sets and objects are searched"
 _ALL_ZERO = "no output depends on it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
 
 
