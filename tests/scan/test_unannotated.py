@@ -82,6 +82,10 @@ def test_no_other_use_does(scan: Scan, step: str) -> None:
     [
         ("f = torch.compile(lambda x: x.sum().item(), mode='reduce-overhead')", ["GS101"]),
         ("f = torch.cuda.make_graphed_callables(lambda x: x * x.sum().item(), (torch.zeros(3),))", ["GS101"]),
+        (
+            "f = torch.cuda.graphs.make_graphed_callables(lambda x: x * x.sum().item(), (torch.zeros(3),))",
+            ["GS101"],
+        ),
         ("f = torch.compile(lambda x, n=2: x.view(n, -1), mode='reduce-overhead')", []),
         ("f = torch.compile(lambda x: x.sum().item())", []),
         ("f = torch.compile(lambda text: text.split(), mode='reduce-overhead')", []),

@@ -55,7 +55,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
         return
     around = [call for call in frame.entered if isinstance(call, ast.Call)]
     hot, frame.hot = frame.hot, False
-    casts = any(_caches_casts(frame, call) for call in around)
+    decorators = frame.node.decorator_list if frame.node is not None else []
+    casts = any(_caches_casts(frame, call) for call in (*around, *decorators) if isinstance(call, ast.Call))
     swallowed = _swallowed(frame) or any(_suppresses(frame, call) for call in around)
     cold = _never_warmed(frame, node)
     frame.hot = True

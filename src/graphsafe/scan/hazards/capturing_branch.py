@@ -20,7 +20,8 @@ def branch(frame: Frame, node: ast.If) -> None:
         return
     if ast.dump(ast.Module(node.body, [])) == ast.dump(ast.Module(node.orelse, [])):
         return
-    if computes(frame, node.body) or computes(frame, node.orelse):
+    body, other = _ways(frame, node)
+    if computes(frame, body) or computes(frame, other):
         # Two branches that assign the same names, or pass on the same values, may compute the same result in two ways.
         same = bool(node.orelse) and _bound(node.body) >= _bound(node.orelse) != set()
         same = same or not _worked_on(node.body).isdisjoint(_worked_on(node.orelse))
@@ -49,6 +50,22 @@ def asks(frame: Frame, test: ast.expr) -> bool:
 def _may_ask(test: ast.expr) -> bool:
     asked = test.func if isinstance(test, ast.Call) else test
     return isinstance(asked, (ast.Name, ast.Attribute)) and SAYS_CAPTURING.search(ast.unparse(asked)) is not None
+
+
+def _ways(frame: Frame, node: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Return the statements that run in only one of the two cases.
+
+    If the branch returns what the function returns at its end, the case that goes on differs only in the statements
+    between the two returns.
+    """
+    block: list[ast.stmt] = frame.node.body if isinstance(frame.node, ast.FunctionDef) else []
+    rest = block[block.index(node) + 1 :] if node in block and not node.orelse else []
+    if rest and isinstance(rest[-1], ast.Return) and ast.dump(node.body[-1]) == ast.dump(rest[-1]):
+        between = [*node.body[:-1], *rest[:-1]]
+        returned = {name.id for name in ast.walk(rest[-1]) if isinstance(name, ast.Name)}
+        if returned.isdisjoint(_bound(between)):
+            return node.body[:-1], rest[:-1]
+    return node.body, node.orelse
 
 
 def _bound(body: list[ast.stmt]) -> set[str]:

@@ -31,6 +31,8 @@ from graphsafe.scan.symbols.index import dotted, elements
 FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
 _BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 _OPTIMIZERS = ("opt", "optim")
+_CASTS = {"half": "float16", "bfloat16": "bfloat16", "double": "float64", "float": "float32"}
+"Methods of a module that convert its parameters to a data type, which are also names of data types."
 Owned = tuple[str, str]
 "The class of an attribute of `self`, or an empty string for any other name, and the name."
 
@@ -67,8 +69,8 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
 
 
 def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield lines after a capture that move a captured module to the host, load the state of a captured optimizer, or
-    switch a captured module's mode for a replay."""
+    """Yield lines after a capture that move a captured module to the host, convert its parameters to another data type,
+    load the state of a captured optimizer, or switch a captured module's mode for a replay."""
     captured = table.captured_calls
     modules = {text for call in captured if (text := place(call.func)) is not None}
     optimizers = {(dotted(call.func) or "").removesuffix(".step") for call in captured if _is_optimizer_step(call)}
@@ -80,12 +82,35 @@ def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
             )
             is_loaded = holder in optimizers and method == "load_state_dict" and _keeps_state(table, holder)
             is_switched = holder in modules and method == "eval" and _depends_on_mode(found.tree)
-            if not (is_moved or is_loaded or is_switched) or not _is_later(found, table, name, call):
+            cast = _cast(call) if holder in modules else None
+            if not (is_moved or is_loaded or is_switched or cast) or not _is_later(found, table, name, call):
                 continue
             if not is_switched:
-                yield Line(name, "weights-rebound", call, ast.unparse(call))
+                # A module that already has the data type keeps its memory.
+                is_doubtful = cast is not None and (cast == "float32" or _names_before(found, table, cast))
+                yield Line(name, "weights-rebound", call, ast.unparse(call), "possible" if is_doubtful else "likely")
             elif _switches(table, name, call):
                 yield Line(name, "number-changed", call, f"{holder}.training")
+
+
+def _cast(call: ast.Call) -> str | None:
+    """Return the data type to which a call converts a module: `net.half()`, `net.to(torch.float16)`."""
+    method = called_name(call)
+    if method in _CASTS:
+        return _CASTS[method]
+    given = [*call.args, *(keyword.value for keyword in call.keywords)] if method == "to" else []
+    names = [name.removeprefix("torch.") for one in given if (name := dotted(one) or "").startswith("torch.")]
+    return next((_CASTS.get(name, name) for name in names if {name, _CASTS.get(name)} & {*_CASTS.values()}), None)
+
+
+def _names_before(found: Tables, table: GraphTensors, cast: str) -> bool:
+    """Return whether code that may run before the capture names a data type."""
+    later = [node for name, node in table.functions.items() if name not in table.preparing]
+    after = {id(node) for function in later for node in ast.walk(function)}
+    words = {cast, *(name for name, meant in _CASTS.items() if meant == cast)}
+    attributes = (node.attr for node in inside(found.tree, ast.Attribute) if id(node) not in after)
+    strings = (node.value for node in inside(found.tree, ast.Constant) if id(node) not in after)
+    return any(word in words for word in (*attributes, *strings))
 
 
 def _keeps_state(table: GraphTensors, optimizer: str) -> bool:

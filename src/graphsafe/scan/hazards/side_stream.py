@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import NONE, RuntimeObject, Value, as_tensor, options
@@ -42,14 +42,18 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
         # The function is a context manager, and code that enters it may join the stream.
         return
     elif stream.detail == "side" and frame.node is not None:
-        side = _Side(frame.node, node, argument)
+        side = _Side(frame.node, node, argument, frame.project.files.source(frame.path).lines)
         if side.is_forked() and side.is_joined():
             for made, name in side.made_after_fork():
                 tensor, certain = as_tensor(frame.env.get(name, NONE))
                 if tensor is not None and certain and tensor.fresh and tensor.where != "host":
                     frame.emit("StreamOp", "made-late", made)
         else:
-            confidence: Confidence = "possible" if _waits_elsewhere(frame, frame.node, side.stream) else "likely"
+            # Another file may wait for an event of the object.
+            is_shared = any("." in event for event in side.unheard()) or _waits_elsewhere(
+                frame, frame.node, side.stream
+            )
+            confidence: Confidence = "possible" if is_shared else "likely"
             frame.emit("StreamOp", "unjoined", expression, confidence)
 
 
@@ -176,9 +180,14 @@ class _Side:
     """The calls of a function before, inside and after one of its `with` statements that sets a stream."""
 
     def __init__(
-        self, function: ast.FunctionDef | ast.AsyncFunctionDef, block: ast.With | ast.AsyncWith, stream: ast.expr
+        self,
+        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        block: ast.With | ast.AsyncWith,
+        stream: ast.expr,
+        lines: Sequence[str],
     ) -> None:
         self._function = function
+        self._lines = lines
         self._block = block
         self._aliases = {
             target.id: ast.unparse(inner.value)
@@ -229,8 +238,8 @@ class _Side:
 
     def is_joined(self) -> bool:
         """Return whether something waits for the side stream after the block. An event that is recorded on the stream
-        counts too, because other code can wait for it."""
-        early = {self._text(event) for event in self._recorded_early()}
+        counts too if other code may wait for it."""
+        early = {*map(self._text, self._recorded_early()), *self.unheard()}
         for call in self._after:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             waited = call.args[0] if call.args else getattr(call.func, "value", call)
@@ -242,6 +251,22 @@ class _Side:
             name in RECORDS and self._text(event) not in early
             for _, name, event in _methods([*self._inside, *self._after])
         )
+
+    def unheard(self) -> set[str]:
+        """Return the events that are recorded on the stream, although no line of the function, or of the file for an
+        event of the object, does more with them than make and record them."""
+        recorded = [event for _, name, event in _methods([*self._inside, *self._after]) if name == "record"]
+        return {text for text in map(self._text, recorded) if self._is_unheard(text)}
+
+    def _is_unheard(self, event: str) -> bool:
+        attribute = _ATTRIBUTE.fullmatch(event)
+        if not event.isidentifier() and (attribute is None or attribute[2]):
+            return False
+        own = slice(self._function.lineno - 1, self._function.end_lineno)
+        name, lines = (attribute[1], self._lines) if attribute is not None else (event, self._lines[own])
+        expected = re.compile(rf"\s*(?:self\.)?{name}(?:\.record\(| = [\w.]*Event\()")
+        uses = [line for line in lines if re.search(rf"\b{name}\b", line)]
+        return any("Event(" in line for line in uses) and all(map(expected.match, uses))
 
     def _recorded_early(self) -> Iterator[ast.expr]:
         """Yield the events that the block records before a part of its own work."""

@@ -38,7 +38,7 @@ from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import index_of, subscript_store
 from graphsafe.scan.models import protocols, torch_functions
-from graphsafe.scan.state import filled_once, grown_entries, writes
+from graphsafe.scan.state import container_state, filled_once, grown_entries, writes
 from graphsafe.scan.state.first_step import FIRST_STEP
 from graphsafe.scan.state.provenance import is_table_of_flag
 from graphsafe.scan.state.writes import write_item
@@ -105,6 +105,10 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
         if isinstance(target, ast.Name):
             frame.env[target.id] = held
         return
+    if frame.hot and isinstance(target, ast.Attribute) and type(held) is Sequence and held.kind == "list":
+        owner = frame.evaluate_quietly(target.value)
+        if type(owner) is Instance and isinstance(node.op, ast.Add):
+            container_state.lengthened(frame, node, target, owner, element_of(frame.evaluate_quietly(node.value)))
     assign(frame, target, _perhaps_in_place(held, value), node, augmented=True)
 
 

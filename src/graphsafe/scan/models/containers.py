@@ -24,7 +24,6 @@ from graphsafe.scan.domain.values import (
     Instance,
     Number,
     Sequence,
-    Tensor,
     Unknown,
     Value,
     as_tensor,
@@ -38,8 +37,6 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import builtin_functions, formatting, module_methods, named_tuples
 from graphsafe.scan.state import container_state, writes
 from graphsafe.scan.state.cached_entries import may_drop_results
-from graphsafe.scan.state.own_changes import own_change
-from graphsafe.scan.symbols.index import dotted
 
 
 def method(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
@@ -190,15 +187,8 @@ def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> Non
         return
     if not frame.hot:
         frame.attributes.record(owner.ref, holder.attr, updated)
-    elif as_tensor(added)[0] is not None and function.attr in ("append", "appendleft", "extend", "insert"):
-        # The list of tensors gets longer in each step, but the graph contains only the tensors of the capture.
-        text = dotted(holder) or holder.attr
-        key = frame.attributes.key(owner.ref, holder.attr)
-        grows = not container_state.is_bounded(frame, key)
-        if not grows and type(added) is Tensor:
-            # In the next step, the deque has another tensor at each position.
-            added = replace(added, fresh=True)
-        frame.engine.note(own_change(frame, node, key, text, added, grows=grows))
+    elif function.attr in ("append", "appendleft", "extend", "insert"):
+        container_state.lengthened(frame, node, holder, owner, added)
 
 
 def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:

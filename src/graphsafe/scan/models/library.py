@@ -70,6 +70,8 @@ _ITERATING = frozenset(
 "Functions that iterate over their arguments."
 _DISTRIBUTION = re.compile(r"torch\.distributions\.\w+\.[A-Z]\w+$")
 "Matches a distribution named with the module that defines it: `torch.distributions.normal.Normal`."
+_OF_CUDA = re.compile(r"torch\.cuda\.(?:graphs|random|streams)\.(?=\w+$)")
+"Matches the modules that define functions of `torch.cuda`, before such a function's name."
 _NUMPY = ("numpy", "np", "scipy")
 _GRAPHING = ("torch.cuda", "transformer_engine.pytorch")
 "Modules with a function `make_graphed_callables`."
@@ -81,7 +83,10 @@ def constant(name: str) -> Value:
 
 
 def _canonical(name: str) -> str:
-    return f"torch.distributions.{name.rpartition('.')[2]}" if _DISTRIBUTION.match(name) else name
+    """Return the usual name of what is named with the module that defines it."""
+    if _DISTRIBUTION.match(name):
+        return f"torch.distributions.{name.rpartition('.')[2]}"
+    return _OF_CUDA.sub("torch.cuda.", name)
 
 
 def call(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:

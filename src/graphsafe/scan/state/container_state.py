@@ -6,10 +6,21 @@ import ast
 import re
 
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.values import UNKNOWN, Dict, Sequence, Unknown, Value, of_elements
+from graphsafe.scan.domain.values import (
+    UNKNOWN,
+    Dict,
+    Instance,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    as_tensor,
+    of_elements,
+)
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.state.provenance import is_lazy
+from graphsafe.scan.symbols.index import dotted
 
 CHANGES = frozenset(
     "append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate".split()
@@ -42,6 +53,18 @@ def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str)
     # A container that the step empties holds only elements from this step.
     value = of_elements("list", UNKNOWN) if name == "clear" else elem
     frame.engine.note(own_change(frame, node, container.held_by, text, value, reads_self=name != "clear"))
+
+
+def lengthened(frame: Frame, node: ast.AST, holder: ast.Attribute, owner: Instance, added: Value) -> None:
+    """Record that a list of tensors gets longer in each step. The graph contains only the tensors of the capture."""
+    if as_tensor(added)[0] is None:
+        return
+    key = frame.attributes.key(owner.ref, holder.attr)
+    grows = not is_bounded(frame, key)
+    if not grows and type(added) is Tensor:
+        # In the next step, the deque has another tensor at each position.
+        added = replace(added, fresh=True)
+    frame.engine.note(own_change(frame, node, key, dotted(holder) or holder.attr, added, grows=grows))
 
 
 def advanced(frame: Frame, node: ast.Call, iterator: Value) -> None:
