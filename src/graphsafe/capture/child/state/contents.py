@@ -24,7 +24,6 @@ from graphsafe.capture.child.state.containers import (
     OVER_SEQUENCES,
     WEAK_TABLES,
     Slot,
-    Variables,
     cell_slot,
     context_slot,
     count_from,
@@ -34,6 +33,7 @@ from graphsafe.capture.child.state.containers import (
 )
 from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.holders import holds_tensor, is_torch_data
+from graphsafe.capture.child.state.modules import each_hook, take_module, take_script_module
 from graphsafe.capture.child.state.objects import (
     attributes_of,
     bases_of,
@@ -67,8 +67,8 @@ def handler_of(kind: type) -> Handler | None:
         (torch.Tensor, _take_tensor),
         (type, _take_class),
         (torch._C.Generator, _take_generator),
-        (torch.jit.ScriptModule, _take_script_module),
-        (torch.nn.Module, _take_module),
+        (torch.jit.ScriptModule, take_script_module),
+        (torch.nn.Module, take_module),
         ((torch.dtype, torch.device, torch.layout, torch.memory_format, range), _take_value(repr)),
         (dict, _take_dict),
         ((list, deque), _take_list),
@@ -143,7 +143,7 @@ def _take_tensor(walk: ObjectWalk, path: str, value: Any) -> None:
         _take_attributes(walk, path, value)
     for name, read in _TENSOR_HOOKS:
         if hooks := read(value):
-            walk.later(_each(f"{below(path)}{name}", hooks))
+            walk.later(each_hook(f"{below(path)}{name}", hooks))
     if not kind.is_leaf.__get__(value):
         return
     grad = kind.grad.__get__(value)
@@ -339,51 +339,6 @@ def _take_function(walk: ObjectWalk, path: str, value: Any) -> None:
         walk.enqueue(variables_in(dot, value.__dict__))
     if is_user_file(code.co_filename):
         walk.take_names(dot, value.__globals__, names_in(code))
-
-
-_MACHINERY = frozenset(torch.nn.Module().__dict__)
-"The attributes in which a module holds its parameters, hooks and the like."
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-
-
-def _each(path: str, hooks: dict[int, Any]) -> list[Item]:
-    return [(f"{path}[{at}]", hook, None, None) for at, hook in enumerate(dict.values(hooks))]
-
-
-def _take_module(walk: ObjectWalk, path: str, value: Any) -> None:
-    dot = below(path)
-    attributes = attributes_of(value) or {}
-    walk.reach.containers.append(attributes)
-    for store in (attributes.get(name) for name in ("_parameters", "_buffers", "_modules")):
-        if isinstance(store, dict):
-            walk.reach.containers.append(store)
-            walk.enqueue(variables_in(dot, store))
-    for name in _HOOKS:
-        if hooks := attributes.get(name):
-            walk.enqueue(_each(f"{dot}{name}", hooks))
-    walk.enqueue(item for item in variables_in(dot, attributes) if item[3] not in _MACHINERY)
-    walk.take_class(path, type(value))
-
-
-def _take_script_module(walk: ObjectWalk, path: str, value: Any) -> None:
-    """Visit the state inside a TorchScript module, and the Python modules that it contains."""
-    of_torch: Any = torch._C
-    dot = below(path)
-    attributes = attributes_of(value) or {}
-    script = attributes.get("_c")
-    if script is None:
-        walk.enqueue([(path, attributes.get("_actual_script_module"), None, None)])
-        return
-    kept = of_torch.ConcreteModuleType.from_jit_type(script._type()).get_attributes()
-    tensors = [*of_torch.ParameterDict(script).items(), *of_torch.BufferDict(script).items()]
-    for name, tensor in tensors:
-        walk.enqueue([(f"{dot}{name}", tensor, None, None)])
-    others = {name: script.getattr(name) for name in kept.keys() - dict(tensors).keys()}
-    walk.reach.containers.append(Variables(script, tuple(sorted(others))))
-    for name, item in sorted(others.items()):
-        walk.enqueue([(f"{dot}{name}", item, script, name)])
-    modules = attributes.get("_modules")
-    walk.enqueue((f"{dot}{name}", item, None, None) for name, item in getattr(modules, "_python_modules", {}).items())
 
 
 def _take_object(walk: ObjectWalk, path: str, value: Any) -> None:
