@@ -479,3 +479,50 @@ def build_seldom(device: torch.device) -> graphsafe.Step:
             args[0].copy_(torch.randn(8))
 
     return graphsafe.Step(lambda x: x * 2, (x,), refresh=refresh)
+
+
+class _Slotted:
+    __slots__ = ("clock", "until")
+
+    def __init__(self) -> None:
+        self.clock = time.monotonic
+        self.until = self.clock() + 1_000
+
+
+def build_slotted_clock(device: torch.device) -> Built:
+    slotted = _Slotted()
+    return lambda x: x * 2 if slotted.clock() < slotted.until else x * 3, (_x(device),)
+
+
+def build_stored_now(device: torch.device) -> Built:
+    now = datetime.datetime.now
+    until = now() + datetime.timedelta(minutes=20)
+    return lambda x: x * 2 if now() < until else x * 3, (_x(device),)
+
+
+def build_night(device: torch.device) -> Built:
+    """The hour decides, and a day and an hour later it is not yet night."""
+    begun = datetime.datetime.now().hour
+    return lambda x: x * 3 if 4 <= (datetime.datetime.now().hour - begun) % 24 < 12 else x * 2, (_x(device),)
+
+
+def _filling(device: torch.device, seconds: float) -> Built:
+    """A cache is full after some steps, and the step then refuses."""
+    used, until = [0], time.monotonic() + seconds
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        if used[0] == 40:
+            raise RuntimeError("the cache is full")
+        used[0] += 1
+        return x * 2 if time.monotonic() < until else x * 3
+
+    return step, (_x(device),)
+
+
+def build_full_before_clock(device: torch.device) -> Built:
+    return _filling(device, 1_000.0)
+
+
+def build_full(device: torch.device) -> Built:
+    """Sound: the time comes in no test."""
+    return _filling(device, 1e12)

@@ -1,8 +1,9 @@
 """Sets the host's clocks ahead, to test code that depends on the time.
 
 The functions are replaced wherever the user's code refers to them: in the module `time`, in variables of modules and
-classes and in attributes (`from time import monotonic`, `self.clock = time.time`), in closures and in default
-arguments. A reference inside another tuple still gets the true clock.
+classes, in attributes and slots (`from time import monotonic`, `self.clock = time.time`), in closures, in default
+arguments and in `functools.partial`. So are methods of dates that the code has stored (`self.now = datetime.now`). A
+reference inside a list or another tuple still gets the true clock.
 """
 
 from __future__ import annotations
@@ -13,30 +14,63 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import CellType, FunctionType
+from types import BuiltinFunctionType, CellType, FunctionType
 from typing import Any
+
+from graphsafe.capture.child.state.objects import layout_of
 
 A_DAY = 90_061.0
 "Seconds by which clocks are set ahead: a day, an hour, a minute and a second, to change the time of day too."
+_HOURS = ((4, 12), (2, 6), (6, 18), (3, 9), (5, 15), (7, 21), (1, 3))
+"Days, and hours of the day, by which clocks are set ahead further: those first that are farthest from the others."
+LATER = tuple(86_400.0 * days + 3_600.0 * hours for days, hours in (*_HOURS, (40, 0), (130, 0), (220, 0), (310, 0)))
+"Further numbers of seconds, so that all parts of a day, all days of the week and other months come."
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
 "Functions that turn a number of seconds into another form. Without an argument, they use the current time."
 
 
+class Shift:
+    """The number of seconds by which clocks are ahead. It may be changed while they are."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._true = (time.process_time, time.monotonic)  # a reference inside a tuple is not replaced
+        self._begun = self._now()
+
+    def _now(self) -> tuple[float, float]:
+        worked, total = self._true
+        return worked(), total()
+
+    def is_over(self, cpu_seconds: float, seconds: float) -> bool:
+        """Return whether so much CPU time, or time in total, has truly passed since the clocks were set ahead."""
+        (worked, total), (before, begun) = self._now(), self._begun
+        return worked - before > cpu_seconds or total - begun > seconds
+
+    @property
+    def delta(self) -> datetime.timedelta:
+        return datetime.timedelta(seconds=self.seconds)
+
+
 @contextmanager
-def clocks_ahead(seconds: float) -> Iterator[None]:
+def clocks_ahead(seconds: float) -> Iterator[Shift]:
     """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs."""
     put_back: list[Callable[[], object]] = []
-    replacements = _functions_ahead(seconds)
+    shift = Shift(seconds)
+    replacements = _functions_ahead(shift)
     ahead: dict[int, Any] = {id(original): new for original, new in replacements}
-    dates = _dates_ahead(seconds)
+    dates = _dates_ahead(shift)
     gc.unfreeze()  # the search below then also finds objects that were frozen before the fork
     # Search for all clocks at once, because each search visits every live object. A second search finds functions with
     # default arguments.
     holders = gc.get_referrers(*(original for original, _ in replacements), *_date_classes())
+    methods = {id(one): one for one in holders if _is_stored_now(one, dates)}
+    if methods:
+        holders = [*holders, *gc.get_referrers(*methods.values())]
+        ahead |= {at: getattr(dates[id(one.__self__)], one.__name__) for at, one in methods.items()}
     tuples = [holder for holder in holders if type(holder) is tuple]
     for function in gc.get_referrers(*tuples):
         defaults = function.__defaults__ if type(function) is FunctionType else None
@@ -47,8 +81,9 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
         if type(holder) is CellType and id(holder.cell_contents) in ahead:
             put_back.append(partial(setattr, holder, "cell_contents", holder.cell_contents))
             holder.cell_contents = ahead[id(holder.cell_contents)]
+        put_back += _set_in_slots(holder, ahead)
         names = holder if type(holder) is dict else getattr(holder, "__dict__", None)
-        if type(names) is not dict:
+        if type(names) is not dict or _is_namespace(names):
             continue
         is_module = names is holder and "__name__" in names and "__spec__" in names
         for name, value in list(names.items()):
@@ -58,12 +93,47 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
             if new is not None:
                 names[name] = new
                 put_back.append(partial(names.__setitem__, name, value))
+    put_back += _set_in_classes([one for one in holders if type(one) is dict and _is_namespace(one)], ahead)
     _end_timers()
     try:
-        yield
+        yield shift
     finally:
         for undo in reversed(put_back):
             undo()
+
+
+def _is_namespace(names: dict[Any, Any]) -> bool:
+    """Return whether a dict holds the variables of a class."""
+    return "__module__" in names and "__doc__" in names and "__spec__" not in names
+
+
+def _set_in_slots(holder: Any, ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
+    """Set clocks in the slots of an object, or in a `functools.partial`. Yield how to put each back."""
+    if type(holder) is partial and id(holder.func) in ahead:
+        set_state: Callable[[Any], object] = getattr(holder, "__setstate__")  # noqa: B009
+        rest = (holder.args, holder.keywords, holder.__dict__)
+        yield partial(set_state, (holder.func, *rest))
+        set_state((ahead[id(holder.func)], *rest))
+    for _, slot in layout_of(type(holder)).slots:
+        with suppress(AttributeError):  # nothing is in this slot
+            value = slot.__get__(holder)
+            if id(value) in ahead:
+                slot.__set__(holder, ahead[id(value)])
+                yield partial(slot.__set__, holder, value)
+
+
+def _set_in_classes(namespaces: list[dict[Any, Any]], ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
+    """Set clocks in the classes that have these variables. Yield how to put each back. Python caches what it finds in
+    classes, so a variable of a class has to be set through the class."""
+    holders = gc.get_referrers(*namespaces) if namespaces else []
+    for kind in [one for one in holders if issubclass(type(one), type) and one.__flags__ & _IS_HEAP_TYPE]:
+        for name, value in [(name, value) for name, value in vars(kind).items() if id(value) in ahead]:
+            type.__setattr__(kind, name, ahead[id(value)])
+            yield partial(type.__setattr__, kind, name, value)
+
+
+_IS_HEAP_TYPE = 1 << 9
+"The flag of classes that Python code has defined, whose variables can be set."
 
 
 def _end_timers() -> None:
@@ -90,28 +160,32 @@ class _Ahead:
         return self._call(*given)
 
 
-def _functions_ahead(seconds: float) -> list[tuple[Any, _Ahead]]:
+def _functions_ahead(shift: Shift) -> list[tuple[Any, _Ahead]]:
     """Return the functions that depend on the time, each with its replacement."""
     true = (time.time, time.localtime, time.strftime)  # a reference inside a tuple is not replaced
 
     def clock(original: Any) -> _Ahead:
-        read, ahead = (original,), int(seconds * 1_000_000_000) if original.__name__.endswith("_ns") else seconds
-        return _Ahead(lambda *which: read[0](*which) + ahead)
+        read = (original,)
+        if original.__name__.endswith("_ns"):
+            return _Ahead(lambda *which: read[0](*which) + int(shift.seconds * 1_000_000_000))
+        return _Ahead(lambda *which: read[0](*which) + shift.seconds)
 
     def calendar(original: Any) -> _Ahead:
         form = (original,)
-        return _Ahead(lambda at=None: form[0](true[0]() + seconds if at is None else at))
+        return _Ahead(lambda at=None: form[0](true[0]() + shift.seconds if at is None else at))
 
     def usage(original: Any) -> _Ahead:
         read = (original,)
 
         def with_later_times(*arguments: Any) -> Any:
             now = read[0](*arguments)
-            return type(now)([part + seconds if isinstance(part, float) else part for part in now])
+            return type(now)([part + shift.seconds if isinstance(part, float) else part for part in now])
 
         return _Ahead(with_later_times)
 
-    text = _Ahead(lambda form, parts=None: true[2](form, true[1](true[0]() + seconds) if parts is None else parts))
+    text = _Ahead(
+        lambda form, parts=None: true[2](form, true[1](true[0]() + shift.seconds) if parts is None else parts)
+    )
     clocks = [getattr(time, f"{name}{unit}") for name in _SECONDS for unit in ("", "_ns") if hasattr(time, name)]
     calendars = [getattr(time, name) for name in _CALENDARS]
     resource: Any = sys.modules.get("resource")  # not all systems have it
@@ -131,34 +205,42 @@ class _OfBase(type):
         return isinstance(instance, cls.__base__ or object)
 
 
-def _dates_ahead(seconds: float) -> dict[int, type]:
+def _is_stored_now(holder: Any, dates: Mapping[int, type]) -> bool:
+    """Return whether this is a bound method such as `datetime.now`."""
+    is_method = type(holder) is BuiltinFunctionType and holder.__name__ in _OF_DATES
+    return is_method and id(holder.__self__) in dates
+
+
+_OF_DATES = ("now", "utcnow", "today")
+
+
+def _dates_ahead(shift: Shift) -> dict[int, type]:
     """Return the replacements of the date classes, by the id of the original class."""
-    ahead = datetime.timedelta(seconds=seconds)
 
     class LaterTime(datetime.datetime, metaclass=_OfBase):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
-            return _TIME[0].now(tz) + ahead
+            return _TIME[0].now(tz) + shift.delta
 
         @classmethod
         def utcnow(cls) -> Any:
-            return _TIME[0].utcnow() + ahead
+            return _TIME[0].utcnow() + shift.delta
 
         @classmethod
         def today(cls) -> Any:
-            return _TIME[0].today() + ahead
+            return _TIME[0].today() + shift.delta
 
     class LaterDate(datetime.date, metaclass=_OfBase):
         @classmethod
         def today(cls) -> Any:
-            return (_TIME[0].today() + ahead).date()
+            return (_TIME[0].today() + shift.delta).date()
 
-    later = (LaterTime, LaterDate, *(_numpy_times_ahead(one, seconds) for one in _date_classes()[2:]))
+    later = (LaterTime, LaterDate, *(_numpy_times_ahead(one, shift) for one in _date_classes()[2:]))
     return {id(original): new for original, new in zip(_date_classes(), later, strict=True)}
 
 
-def _numpy_times_ahead(original: Any, seconds: float) -> type:
-    ahead = sys.modules["numpy"].timedelta64(int(seconds), "s")
+def _numpy_times_ahead(original: Any, shift: Shift) -> type:
+    second = sys.modules["numpy"].timedelta64(1, "s")
 
     class OfOriginal(type):
         def __instancecheck__(cls, instance: object) -> bool:
@@ -167,6 +249,6 @@ def _numpy_times_ahead(original: Any, seconds: float) -> type:
     class LaterStamp(metaclass=OfOriginal):
         def __new__(cls, *given: Any) -> Any:
             stamp = original(*given)
-            return stamp + ahead if given and given[0] in ("now", "today") else stamp
+            return stamp + int(shift.seconds) * second if given and given[0] in ("now", "today") else stamp
 
     return LaterStamp

@@ -16,15 +16,18 @@ from dataclasses import replace
 import torch
 
 from graphsafe.capture.child.compare import difference
-from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
+from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
 from graphsafe.capture.child.lines.files_read import files_read_seen
 from graphsafe.capture.child.lines.operations import NUMBER, Operation, OperationsSeen, Unnamed, address_of
 from graphsafe.capture.child.lines.paths import calls_of, name_of_path
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
+    Bindings,
+    StateError,
     copies_of,
     generators_of,
     inputs_of,
+    reach_with_refresh,
     reachable_state,
     tensors_kept_by,
     with_objects,
@@ -47,6 +50,8 @@ _EARLY = 3
 such a change has an effect."""
 _SEED = 50_000
 _CLOCK_STEPS = 2
+_LATER_CLOCKS = (1.0, 3.0)
+"Seconds of CPU time, and of total time, after which the clocks are set no further ahead."
 _MOST_PATHS = 64
 "At most this many other paths of further steps are told apart. A step with more of them depends on a changing number."
 _MOST_PROPOSALS = 8
@@ -142,7 +147,8 @@ class _Ahead:
 
     def _go_on(self) -> Horizon:
         session = self._session
-        time_left, held = TimeLeft(_CPU_SECONDS, _SECONDS), 0
+        time_left, held, reason = TimeLeft(_CPU_SECONDS, _SECONDS), 0, None
+        early = Bindings(reach_with_refresh(session.subject), clear_caches=False)
         for number in range(1, self._most + 1):
             if session.ranks.any(time_left.is_over(held)):
                 break
@@ -151,14 +157,18 @@ class _Ahead:
                 self._compared_step()
             except TargetError as error:
                 # An index on the host ran beyond its buffer. A real program would have reset it earlier.
-                self._departure = None
-                return self._ended(held, f"step {number} ahead failed: {error.line}")
+                self._departure, reason = None, f"step {number} ahead failed: {error.line}"
+                if session.ranks.size > 1 or not self._works_from(early):
+                    return self._ended(held, reason)
+                break
             if session.ranks.any(self._departure is not None) and not self._takes_other_path():
                 return self._departed(held)
             held = number
         self._under = "clocks a day later"
-        with clocks_ahead(A_DAY):
-            for _ in range(_CLOCK_STEPS):
+        with clocks_ahead(A_DAY) as shift:
+            for at, shift.seconds in enumerate((*[A_DAY] * _CLOCK_STEPS, *LATER)):
+                if session.ranks.any(at >= _CLOCK_STEPS and shift.is_over(*_LATER_CLOCKS)):
+                    break
                 self._number += 1
                 try:
                     self._compared_step()
@@ -171,7 +181,25 @@ class _Ahead:
         if self._departure is not None:
             return self._departed(held)
         # The number of steps that fit into the time differs from run to run, but the report must not.
-        return self._ended(power_of_two(held))
+        return self._ended(power_of_two(held) if reason is None else held, reason)
+
+    def _works_from(self, early: Bindings) -> bool:
+        """Put the host's state back to that of the first steps, after a step that failed, so that clocks and values on
+        the host can still be changed. Return whether this worked: the step then does what it did before."""
+        if self._session.subject.refresh is not None:
+            self._number = _EARLY  # the refresh may have come to the end of its data
+        try:
+            early.put_back()
+            self._number += 1
+            return self._works() and self._repeats()
+        except (StateError, TargetError):
+            return False
+        finally:
+            self._departure = None
+
+    def _repeats(self) -> bool:
+        self._compared_step()
+        return self._departure is None
 
     def _takes_other_path(self) -> bool:
         """Return whether the current step only runs other operations than the captured step, so that rounds of the
