@@ -117,6 +117,10 @@ class Session:
                 self.device.store(inputs[path], values)
         self.seed(k if seed is None else seed)
 
+    def is_on_gpu(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor is on the session's device or on another GPU, and not on the host."""
+        return self.device.is_on_device(tensor) or self.device.is_on_other_gpu(tensor)
+
     def offset(self) -> int | None:
         state = self.device.random_states().get(self.device.name)
         return None if state is None else state.offset

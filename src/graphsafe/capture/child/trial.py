@@ -118,8 +118,7 @@ class _Trial:
         self._snapshot = snapshot
         inputs = inputs_of(session.subject)
         self.original = host_values(session.device, inputs)
-        on_gpu = (session.device.is_on_device, session.device.is_on_other_gpu)
-        self.on_host = {path for path, one in inputs.items() if not any(test(one) for test in on_gpu)}
+        self.on_host = {path for path, one in inputs.items() if not session.is_on_gpu(one)}
         self._all_zero = True
         self._opaque: str | None = None
         "The type of the object that the step returns, if no tensor is found in it."

@@ -15,6 +15,7 @@ from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source
 from graphsafe.report.no_line import without_line
 from graphsafe.report.probes.horizon import Departure
+from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.twin import Difference
 from graphsafe.report.text import count
 from graphsafe.rulebook.book import Rulebook
@@ -68,6 +69,12 @@ def place_of(frames: Sequence[CallSite]) -> dict[str, Any]:
 
 def at_place(frames: Sequence[CallSite]) -> str:
     return f" ({line_text(frames[-1])})" if frames else ""
+
+
+def other_of(race: Race) -> tuple[str, dict[str, Any]]:
+    """Return the earlier operation of a race as text, and the data of a finding about the race."""
+    data = {"op": race.op, "other": {"op": race.other_op, **place_of(race.other_frames)}}
+    return f"{readable(race.other_op)}{at_place(race.other_frames)}", data
 
 
 def finding_at(

@@ -31,6 +31,7 @@ from graphsafe.capture.parent.finding_table import (
     Key,
     at_place,
     code_of_text,
+    other_of,
     place_of,
     repair_of_generator,
     what_departed,
@@ -41,7 +42,6 @@ from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, DeviceA
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, how_of, value_read
 from graphsafe.capture.shared.places import is_within, shown
-from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite, Finding, Level, Limit
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.replay import Check, differing
@@ -204,8 +204,7 @@ class _Writer:
         for race in self._probes.order.races or ():
             if unwaited.intersection([*race.frames[-1:], *race.other_frames[-1:]]):
                 continue
-            other = f"{readable(race.other_op)}{at_place(race.other_frames)}"
-            data = {"op": race.op, "other": {"op": race.other_op, **place_of(race.other_frames)}}
+            other, data = other_of(race)
             frames = race.frames or race.other_frames or self._entry
             self.add("GS619", frames, race.span if race.frames else None, value=other, data=data)
 

@@ -105,7 +105,9 @@ class _Ahead:
         self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         "Path -> a host tensor, and the values that are put into it before a step."
         self._host_inputs = {
-            path: one.detach().clone() for path, one in inputs_of(session.subject).items() if not self._is_on_gpu(one)
+            path: one.detach().clone()
+            for path, one in inputs_of(session.subject).items()
+            if not self._session.is_on_gpu(one)
         }
         self._unnamed = Unnamed()
         self._random_source = session.device.random_source()
@@ -262,7 +264,7 @@ class _Ahead:
         # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. A
         # refresh may count in such objects.
         found = with_objects(subject) if subject.refresh is None else inputs_of(subject)
-        on_host = {path: one for path, one in found.items() if not self._is_on_gpu(one)}
+        on_host = {path: one for path, one in found.items() if not self._session.is_on_gpu(one)}
         if subject.refresh is None:
             return on_host
         given = self._host_inputs
@@ -326,7 +328,7 @@ class _Ahead:
             found = {address: source.clone() for address, (source, *_) in self._sources.items()}
         is_same = share_state(self._random_source, session.device.random_source())
         source = "the default generator's state" if is_same else "another state of the default generator"
-        operations = OperationsSeen(sink, self._lasting, self._is_on_gpu, source, self._unnamed)
+        operations = OperationsSeen(sink, self._lasting, self._session.is_on_gpu, source, self._unnamed)
         with files_read_seen(self.files_read), operations as seen:
             self._seen = seen
             session.path_step()
@@ -334,10 +336,6 @@ class _Ahead:
         for address in seen.host_written:
             self._sources.pop(address, None)  # the device writes this memory, so a replay writes it too
         return found
-
-    def _is_on_gpu(self, tensor: torch.Tensor) -> bool:
-        device = self._session.device
-        return device.is_on_device(tensor) or device.is_on_other_gpu(tensor)
 
     def _record(self, operation: Operation) -> None:
         if self._is_excluded():

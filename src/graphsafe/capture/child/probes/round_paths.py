@@ -64,17 +64,17 @@ class PathWatch:
 
     def __init__(self, session: Session) -> None:
         horizon = read_answers(session.channel.folder, "step")[Horizon]
-        self._device = session.device
+        self._session = session
         self._others = {one.path for one in horizon.paths}
         self._varying = frozenset(horizon.varying)
-        self._seen = PathSeen(self._device.is_on_device)
+        self._seen = PathSeen(session.is_on_gpu)
         self._steady: _Round | None = None
         "A round on the path that further steps take as a rule."
         self.is_needed = bool(self._others)
         "Whether further steps have taken other paths."
 
     def watched(self) -> PathSeen:
-        self._seen = PathSeen(lambda tensor: self._device.is_on_device(tensor) or self._device.is_on_other_gpu(tensor))
+        self._seen = PathSeen(self._session.is_on_gpu)
         return self._seen
 
     def taken(self, outputs: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> Taken:
