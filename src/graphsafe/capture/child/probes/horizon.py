@@ -104,11 +104,9 @@ class _Ahead:
         self._put_back: dict[str, torch.Tensor] = {}
         self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         "Path -> a host tensor, and the values that are put into it before a step."
-        self._host_inputs = {
-            path: one.detach().clone()
-            for path, one in inputs_of(session.subject).items()
-            if not self._session.is_on_gpu(one)
-        }
+        given = inputs_of(session.subject) if session.subject.refresh is not None else {}
+        self._host_inputs = {path: one.detach().clone() for path, one in given.items() if not session.is_on_gpu(one)}
+        "The first values of the arguments on the host, if there is a refresh."
         self._unnamed = Unnamed()
         self._random_source = session.device.random_source()
         "The random state that a capture registers."
