@@ -70,7 +70,7 @@ def test_the_rules_of_graphsafe_hold_together() -> None:
     assert named == files, "a file is named after `code` and `name` of its rule"
     for rule in rulebook.rules.values():
         assert CODE.fullmatch(rule.code) and rule.level in LEVELS
-        if rule.code < "GS5":  # the families that the measured atlas of operations covers
+        if rule.code < "GS9":  # GS9xx are about files and comments, which nothing measures
             assert rule.evidence, f"{rule.code}: give `evidence`, or the source of its facts (rules/README.md)"
     assert "execute_model" in rulebook.entry_points
     assert rulebook.ops.method("item") is not None
