@@ -28,7 +28,7 @@ def build(device, dim=8):
         return torch.softmax(scores, -1) @ values
 
     def refresh(args, kwargs, k):
-        Decoder.position = (Decoder.position + 1) % SLOTS
+        Decoder.position = (k + 1) % SLOTS
         args[0].copy_(torch.randn(1, dim))
         args[1].fill_(Decoder.position)
 
