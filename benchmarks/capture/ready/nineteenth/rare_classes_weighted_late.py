@@ -20,7 +20,7 @@ def build(device, classes=5, dim=8):
     def refresh(args, kwargs, k):
         args[1].copy_(torch.multinomial(shares, 20, replacement=True))
         args[0].copy_(torch.randn(20, dim) + torch.nn.functional.one_hot(args[1].cpu(), dim))
-        if k == 44:
+        if k == 64:
             balanced = (1 / shares / (1 / shares).mean()).to(device)
             criterion.weight = balanced
 

@@ -1,4 +1,4 @@
-"""Token healing at the begin of a request: sound, the prefix mask is applied in every step."""
+"""Token healing at the start of a request: sound, the prefix mask is applied in every step."""
 import weakref
 
 import torch

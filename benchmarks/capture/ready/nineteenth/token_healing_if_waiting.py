@@ -1,4 +1,4 @@
-"""Token healing at the begin of a request: faulty, the prefix mask is applied only if a weak set is not empty."""
+"""Token healing at the start of a request: faulty, the prefix mask is applied only if a weak set is not empty."""
 import weakref
 
 import torch
