@@ -1,0 +1,28 @@
+"""Minimum number of tokens before the end of text: sound, device lengths say which rows may not end."""
+from array import array
+
+import torch
+
+import graphsafe
+
+END, MINIMUM = 0, 5
+
+
+def build(device, rows=4, vocabulary=12, dim=8):
+    head = torch.randn(dim, vocabulary, device=device)
+    counts = array("i", [17, 11, 14, 9])
+    lengths = torch.tensor(counts.tolist(), device=device)
+
+    def step(x):
+        logits = x @ head
+        too_short = lengths < MINIMUM
+        logits[:, END].masked_fill_(too_short, -1e4)
+        return torch.softmax(logits, -1)
+
+    def refresh(args, kwargs, k):
+        args[0].copy_(torch.randn(rows, dim))
+        for row in range(rows):
+            counts[row] = counts[row] + 1 if counts[row] < 63 else 0
+        lengths.copy_(torch.tensor(counts.tolist()))
+
+    return graphsafe.Step(step, (torch.randn(rows, dim, device=device),), refresh=refresh)
