@@ -25,7 +25,7 @@ EXPECTED = {
     "wrapped_input": ("ready", set()),
     "wrapped_output": ("ready", set()),
     "sealed_state": ("ready", {"not-compared"}),
-    "sealed_output": ("inconclusive", set()),
+    "sealed_output": ("inconclusive", {"inconclusive"}),
     "sparse_state": ("ready", set()),
     "nested_state": ("ready", set()),
     "odd_types": ("ready", set()),
@@ -46,6 +46,8 @@ EXPECTED = {
     "properties": ("ready", set()),
     "lazy_module": ("ready", None),
     "frozen_mapping": ("ready", set()),
+    "made_of_text": ("not-ready", {"no-line"}),
+    "compiled": ("ready", {"simulated"}),
 }
 
 
@@ -74,6 +76,16 @@ def test_what_is_not_compared_has_its_path(reports: dict[str, Report]) -> None:
     assert limit["what"] == "weight" and "Sealed" in limit["why"]
     checks = reports["sealed_output"]["devices"][0]["probes"]["replay"]["checks"]
     assert {check["name"]: check["result"] for check in checks}["output[1]"] is None
+
+
+def test_a_cause_without_a_line_is_told_once(reports: dict[str, Report]) -> None:
+    [limit] = reports["made_of_text"]["limits"]
+    assert limit["what"] == "GS101 scalar-read"
+
+
+def test_a_compiled_step_runs_uncompiled_and_a_limit_says_so(reports: dict[str, Report]) -> None:
+    [limit] = reports["compiled"]["limits"]
+    assert limit["what"] == "torch.compile runs uncompiled on the simulated device"
 
 
 def test_an_error_that_cannot_be_written_is_named(reports: dict[str, Report]) -> None:

@@ -11,7 +11,7 @@ from graphsafe.capture.child.buckets.padding import Rows, live_requests, rows_by
 from graphsafe.capture.request import parse_bucket
 from graphsafe.errors import RequestError
 
-from .conftest import DEVICES, ROOT, TARGETS, Prove, Report, codes_of
+from .conftest import DEVICES, ROOT, TARGETS, Answer, Prove, Report, codes_of
 
 pytestmark = pytest.mark.slow
 SHARING = ROOT / "tests" / "gpu" / "buckets" / "targets.py"
@@ -150,6 +150,16 @@ def test_a_sample_is_proven_and_all_are_captured(prove: Prove) -> None:
     assert [bucket["axes"]["batch"] for bucket in pool_of(found)["buckets"]] == [4, 3, 2, 1]
     assert found["verdict"] == "ready"
     assert [limit["what"] for limit in found["limits"] if limit["kind"] == "sampled"] == ["batch=2 and batch=3"]
+
+
+def test_values_of_an_axis_given_several_times_are_joined_and_each_is_proven_once(
+    command: Callable[..., Answer],
+) -> None:
+    axes = ("--bucket", "batch=1", "--bucket", "batch=2,2")
+    answer = command(f"{SHARING}:{NAMES[0]}", "--device", "sim", *axes)
+    assert answer.report is not None
+    buckets = answer.report["devices"][0]["buckets"]
+    assert [bucket["axes"] for bucket in buckets] == [{"batch": 1}, {"batch": 2}]
 
 
 def test_a_bucket_that_cannot_be_built_does_not_end_the_others(prove: Prove) -> None:

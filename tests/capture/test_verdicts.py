@@ -53,6 +53,8 @@ EXPECTED = {
     "swallowed": ("not-ready", ["GS101"]),
     "writes_its_input": ("ready", []),
     "fills_its_input": ("inconclusive", []),
+    "returns_a_count": ("not-ready", ["GS702"]),
+    "returns_a_draw_beside_a_count": ("not-ready", ["GS704"]),
 }
 SLOW = (
     *("global_plan", "closure_plan", "class_plan", "plan_of_a_named_class", "plan_on_a_weight", "plan_on_a_function"),
@@ -107,6 +109,19 @@ def test_what_a_guard_keeps_out_of_captures_is_a_note(reports: Reports) -> None:
         assert "GS101" in codes_of(reports[name], "note")
 
 
+@pytest.mark.parametrize("name", [name for name, (verdict, _) in EXPECTED.items() if verdict == "inconclusive"])
+def test_the_reason_of_an_inconclusive_verdict_is_a_limit(name: str, reports: Reports) -> None:
+    told = [limit["why"] for limit in reports[name]["limits"] if limit["kind"] == "inconclusive"]
+    assert any(why.startswith("no changed input changed the reference") for why in told)
+
+
+def test_a_reason_that_another_limit_gives_is_not_repeated(reports: Reports) -> None:
+    """Which inputs could not be varied is said once."""
+    limits = reports["infinite_inputs"]["limits"]
+    assert [limit for limit in limits if limit["kind"] == "not-varied"]
+    assert not [limit for limit in limits if "could not be varied" in limit["why"]]
+
+
 def test_inputs_that_could_not_be_varied_are_limits(reports: Reports) -> None:
     limits = [(limit["kind"], limit["what"]) for limit in reports["infinite_inputs"]["limits"]]
     assert ("not-varied", "args[0]") in limits
@@ -115,4 +130,4 @@ def test_inputs_that_could_not_be_varied_are_limits(reports: Reports) -> None:
 def test_a_failed_capture_says_its_first_error(reports: Reports) -> None:
     error = probes_of(reports["private_generator"])["capture"]["first_error"]
     assert "generator" in error["message"]
-    assert error["place"].endswith("silent.py:156")
+    assert error["place"].endswith("silent.py:157")

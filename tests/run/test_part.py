@@ -61,3 +61,12 @@ def test_replays_of_graphs_that_a_cut_off_process_did_not_tell_are_counted() -> 
     ledgers = [ledger_of([one], ["python"], 1, load_rulebook(), Readings()) for one in (part, *ended)]
     why, *others = ([limit.why for limit in one.limits if limit.kind == "cut-off"] for one in ledgers)
     assert others == [[], []] and why[0].endswith("; 12 replays of 2 further graphs were counted")
+
+
+def test_replays_of_inherited_graphs_are_counted_though_their_process_does_not_list_them() -> None:
+    part = Part("1-a", "", 0, ProcessFacts(is_whole=True), (), Order(((0, 4), (1, 0))))
+    alone = replace(part, order=Order(((0, 0),)))
+    ledgers = [ledger_of([one], ["python"], 0, load_rulebook(), Readings()) for one in (part, alone)]
+    whats = [[(limit.what, limit.why) for limit in one.limits if "inherited" in limit.what] for one in ledgers]
+    assert [what for what, _ in whats[0]] == ["1 graph that process 0 has inherited"] and whats[1] == []
+    assert whats[0][0][1].startswith("4 replays were counted")

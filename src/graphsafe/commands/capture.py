@@ -329,10 +329,13 @@ def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
         wrong += [f"--{name}" for name in others if asked[name]]
         if wrong:
             raise RequestError(f"capture --shapes: nothing is computed on any device; remove {wrong[0]}")
+    buckets: dict[str, tuple[Any, ...]] = {}
+    for axis, values in asked["buckets"]:  # an axis may be given several times
+        buckets[axis] = (*buckets.get(axis, ()), *values)
     return {
         **asked,
         "devices": asked["devices"] or (("sim",) if asked["shapes"] else ()),
-        "buckets": dict(asked["buckets"]),
+        "buckets": buckets,
         "plan": plan or emit is not None or check,
         "emit": None if emit is None else absolute(emit),
     }

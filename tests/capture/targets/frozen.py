@@ -180,3 +180,27 @@ def atomics(device):
         return torch.zeros(16, device=device).index_add_(0, index, rows)
 
     return step, inputs(device)
+
+
+def shuffled(device):
+    layers = [nn.Linear(16, 16).to(device) for _ in range(3)]
+
+    def step(x):
+        random.shuffle(layers)
+        for layer in layers:
+            x = torch.tanh(layer(x))
+        return x
+
+    return step, inputs(device)
+
+
+class PingPongBesideADraw(PingPong):
+    """The draw changes nothing."""
+
+    def forward(self, x):
+        random.random()
+        return super().forward(x)
+
+
+def ping_pong_beside_a_draw(device):
+    return PingPongBesideADraw(device), inputs(device)

@@ -349,3 +349,16 @@ def frozen_mapping(device):
     return functools.partial(lambda kept, chained, x: x * kept["scale"] + chained["bias"], kept, chained), (
         floats(device),
     )
+
+
+# Code without a file, and code that only a GPU compiles.
+
+
+def made_of_text(device):
+    made = {}
+    exec("def step(x):\n    return x * x.sum().item()", made)
+    return made["step"], (floats(device),)
+
+
+def compiled(device):
+    return torch.compile(nn.Linear(8, 8).to(device), mode="reduce-overhead"), (floats(device, 1, 8),)

@@ -5,6 +5,7 @@ import contextlib
 import contextvars
 import itertools
 import queue
+import random
 import threading
 
 import torch
@@ -527,3 +528,23 @@ def ring_of_buffers(device):
         return torch.mv(x, torch.mv(x, x[0], out=next(ring)), out=next(ring)) + 1
 
     return step, (torch.randn(8, 8, device=device) / 8,)
+
+
+def returns_a_count(device):
+    count = [0]
+
+    def step(x):
+        count[0] += 1
+        return x * 2, count[0]
+
+    return step, (torch.randn(8, 8, device=device),)
+
+
+def returns_a_draw_beside_a_count(device):
+    count = [0]
+
+    def step(x):
+        count[0] += 1
+        return x * 2, random.random()
+
+    return step, (torch.randn(8, 8, device=device),)

@@ -17,7 +17,7 @@ import torch
 
 from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent, StepEventKind
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Limit
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
@@ -138,6 +138,10 @@ class Device(Protocol):
 
     def driver(self) -> str | None:
         return None
+
+    def limits(self) -> tuple[Limit, ...]:
+        """Return what the target has used and what this device does in another way than a GPU."""
+        return ()
 
     def seed(self, value: int) -> None:
         """Seed torch's default generators, on the host and on the device."""

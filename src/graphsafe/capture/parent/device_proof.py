@@ -15,6 +15,7 @@ from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
 from graphsafe.capture.parent.finding_table import at_configured_levels
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.growth import said_of
+from graphsafe.capture.parent.limits import doubts_of, is_given
 from graphsafe.capture.parent.probes import DeviceAnswers, reported
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.run import Run
@@ -87,6 +88,8 @@ class DeviceProof:
         self.of_bucket.append(findings)
         self._add(*at_configured_levels(findings, seen, self.book), *run.limits, *without_line)
         self._add(*said_of(seen, self.book))
+        bucket = f" with {bucket_name(axes)}" if axes else ""
+        self._add(*doubts_of(seen, run.limits, f"{self.request.called}{bucket}{self.rank.named('in')}"))
         failure = seen.answers.get(TargetFailure)
         return failure is None or failure.stage != "import"
 
@@ -110,6 +113,9 @@ class DeviceProof:
         sharing.run(candidates)
         self._pool = sharing.pool
         self.limits += sharing.limits
+        doubt = "" if self._pool is None else self._pool.reason or ""
+        if pool_verdict(self._pool) == "inconclusive" and not is_given(doubt, sharing.limits):
+            self.limits.append(Limit("pool", f"buckets on {self.name}", doubt))
         seen = ready[0][1]
         self._add(*sharing.findings(seen.answers[Built].entry, self.book, seen.source))
 

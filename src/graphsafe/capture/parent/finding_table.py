@@ -9,7 +9,8 @@ from importlib import metadata
 from typing import Any
 
 from graphsafe.capture.parent.probes import DeviceAnswers
-from graphsafe.capture.shared.places import chain, line_text, location, shown, text_at
+from graphsafe.capture.shared.places import chain, line_text, location, text_at
+from graphsafe.files import from_here
 from graphsafe.optable.entries import version_matches
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source
@@ -64,7 +65,7 @@ def repair_of_generator(works: bool) -> str:
 
 
 def place_of(frames: Sequence[CallSite]) -> dict[str, Any]:
-    return {"path": shown(frames[-1].path), "line": frames[-1].line} if frames else {}
+    return {"path": from_here(frames[-1].path), "line": frames[-1].line} if frames else {}
 
 
 def at_place(frames: Sequence[CallSite]) -> str:

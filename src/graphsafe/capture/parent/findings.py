@@ -41,8 +41,10 @@ from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
 from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, DeviceAnswers, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, how_of, value_read
-from graphsafe.capture.shared.places import is_within, shown
+from graphsafe.capture.shared.places import is_within
+from graphsafe.files import from_here
 from graphsafe.report.model import CallSite, Finding, Level, Limit
+from graphsafe.report.no_line import unplaced
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.replay import Check, differing
 from graphsafe.rulebook.book import Rulebook
@@ -254,7 +256,7 @@ class _Writer:
         known = None if cause else self._explained(frames, code)
         if known is not None:
             self.table.found[known] = replace(self.table.found[known], data={**self.table.found[known].data, **says})
-        else:
+        elif frames or code != "GS607" or not self._explained_without_line():
             self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says, how=how)
 
     def _explained(self, frames: Sequence[CallSite], code: str) -> Key | None:
@@ -262,9 +264,13 @@ class _Writer:
         fail."""
         if not frames:
             return None
-        place = (shown(frames[-1].path), frames[-1].line)
+        place = (from_here(frames[-1].path), frames[-1].line)
         there = [key for key in self.table.found if key[1:] == place and key[0].startswith(_EXPLAINED_BY_LINES)]
         return next((key for key in there if key[0] == code), there[0] if there else None)
+
+    def _explained_without_line(self) -> bool:
+        """Return whether the step child found such a cause too, but no line of the user's code was running."""
+        return any(one.code.startswith(_EXPLAINED_BY_LINES) for one in unplaced(self.table.limits))
 
     def escaped(self) -> None:
         for event in self._answers[EscapedWork].operations:
@@ -324,14 +330,18 @@ class _Writer:
             self.add("GS713", frames, **answers)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
-        """Raise a finding to an error if its line changes state that differs after replays. Return whether there is
-        such a finding."""
+        """Raise a finding to an error if its line changes state that differs after replays, or the host state of which
+        an output is made. Return whether there is such a finding."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key
             for key, finding in self.table.found.items()
             if key[0] in _EXPLAIN_REPLAYS and any(is_within(path, finding.data.get("attribute", "")) for path in paths)
         ]
+        host_states = [key for key in self.table.found if key[0] == "GS702"]
+        is_made_of_state = all(check.on_host for check in wrong) and not self._answers[Ran].host_calls
+        if wrong and is_made_of_state and len(host_states) == 1:
+            found = host_states
         for key in found:
             self.table.found[key] = replace(self.table.found[key], level="error")
         return bool(found)

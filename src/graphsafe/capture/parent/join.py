@@ -11,9 +11,8 @@ from pathlib import Path
 
 from graphsafe.capture.parent.chain_that_ran import with_chain_that_ran
 from graphsafe.capture.shared.classify import function_at
-from graphsafe.capture.shared.places import shown
 from graphsafe.config import Config
-from graphsafe.files import read_regular
+from graphsafe.files import from_here, read_regular
 from graphsafe.report.executed import ExecutedFile, digest, runs_of
 from graphsafe.report.fingerprint import same_cause
 from graphsafe.report.model import LEVELS, Finding, JoinStatus, Level, Limit, Location, Suppression
@@ -56,7 +55,7 @@ def joined(
 ) -> tuple[list[Finding], list[Limit]]:
     """Return capture's findings with their status, then the findings that only scan has. `lines` maps each file of the
     project to its lines that ran."""
-    ran = {shown(file): set(numbers) for file, numbers in lines.items()}
+    ran = {from_here(file): set(numbers) for file, numbers in lines.items()}
     files = [Path(file) for file in lines]
     if not files:
         return list(findings), []
@@ -116,7 +115,7 @@ def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ..
     found = []
     for file, numbers in sorted(lines.items()):
         with contextlib.suppress(OSError):
-            found.append(ExecutedFile(shown(file), digest(read_regular(file, MAX_BYTES)), runs_of(numbers)))
+            found.append(ExecutedFile(from_here(file), digest(read_regular(file, MAX_BYTES)), runs_of(numbers)))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphsafe.capture.answers.probes import HostCall
 from graphsafe.capture.parent.finding_table import Key
-from graphsafe.capture.shared.places import shown
+from graphsafe.files import from_here
 from graphsafe.report.model import CallSite, Finding, Span
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.state import Change
@@ -40,7 +40,7 @@ class BlamedLine:
         """Return whether other findings already name the cause: a line that makes state grow, or a decision that
         depends on a value of the device."""
         if self.code == "GS402":
-            return (self.code, shown(frames[-1].path), frames[-1].line) in found
+            return (self.code, from_here(frames[-1].path), frames[-1].line) in found
         known = self.frames or self.data.get("among") or self.data.get("attribute")
         if known or self.data["departure"]["under"] != "further steps":
             return False

@@ -1,17 +1,23 @@
-"""Limits of the report that follow from the answers of the step child, the reference child and the capture child."""
+"""Limits of the report that follow from the answers of the step child, the reference child and the capture child, and
+limits that say why a verdict is inconclusive."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from graphsafe.capture.answers.probes import Reference, StepMemory
+from graphsafe.capture.parent.probes import DeviceAnswers
+from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.capture.shared.answers import Answers
 from graphsafe.report.model import Limit
 from graphsafe.report.probes.horizon import Horizon
-from graphsafe.report.text import listed
+from graphsafe.report.text import first_line, listed
+from graphsafe.report.verdict import judge
 
 _FILE_READ = "each step reads this file; a graph keeps what its contents decided at capture"
 _HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
+_NAMED = {"simulated": "cannot predict", "not-varied": "could not be varied"}
+"Kind of a limit -> the words with which a doubt names the same thing."
 
 
 def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> Iterator[Limit]:
@@ -36,3 +42,20 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
         yield Limit("not-varied", path, _FILE_READ)
     if ahead.status == "pass" and ahead.reason:
         yield Limit("horizon", called, ahead.reason)
+
+
+def doubts_of(seen: DeviceAnswers, known: Sequence[Limit], called: str) -> Iterator[Limit]:
+    """Yield the reasons of an inconclusive verdict that neither a known limit nor a probe gives, so that every form of
+    the report has them. `called` is the target's name."""
+    judged = judge(seen.probes, seen.plan)
+    if judged.verdict == "inconclusive" and not any(limit.kind in (BAD_REQUEST, INTERNAL) for limit in known):
+        given = [first_line(probe.reason) for _, probe in seen.probes if probe.reason]
+        for doubt in judged.reasons:
+            if not is_given(doubt, known) and not any(reason in doubt for reason in given):
+                yield Limit("inconclusive", called, doubt)
+
+
+def is_given(doubt: str, known: Sequence[Limit]) -> bool:
+    """Return whether a limit gives this reason: in its own words, or by the name of the same operation or input."""
+    named = [limit.what for limit in known if limit.kind in _NAMED and _NAMED[limit.kind] in doubt]
+    return any(text in doubt for text in (*named, *(limit.why for limit in known)))

@@ -25,6 +25,7 @@ from graphsafe.capture.parent.ranks.rank import Rank, side_by_side, variables_of
 from graphsafe.capture.parent.supervision.device_use import at_a_time
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED, CaptureRequest
+from graphsafe.capture.shared.places import shown
 from graphsafe.failure import in_one_line
 from graphsafe.files import ensure_working_directory
 from graphsafe.report.fingerprint import fingerprinted
@@ -258,11 +259,16 @@ def _named(asked: str, present: Sequence[str]) -> list[str]:
 
 
 def _points(buckets: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(buckets, values, strict=True)) for values in itertools.product(*buckets.values())]
+    """Return the buckets, each one once. Equal values of different types, such as 1 and True, are different buckets."""
+    axes = ({repr(value): value for value in values}.values() for values in buckets.values())
+    return [dict(zip(buckets, values, strict=True)) for values in itertools.product(*axes)]
 
 
 def _from_root(path: str, root: Path) -> str:
-    """Return a path relative to the project's root. A path outside of the project is not changed."""
+    """Return a path relative to the project's root. A library's file gets its name in site-packages. Any other path
+    outside of the project is not changed."""
+    if (name := shown(path)) != path:
+        return name
     try:
         return Path(path).resolve().relative_to(root.resolve()).as_posix()
     except ValueError:

@@ -24,7 +24,7 @@ def location(frame: CallSite, span: Sequence[int] | None) -> Location:
     lines = _lines(path)
     first, column, last, end = place
     return Location(
-        path=shown(path),
+        path=from_here(path),
         line=first,
         column=_code_points(lines, first, column) + 1,
         end_line=last,
@@ -35,7 +35,7 @@ def location(frame: CallSite, span: Sequence[int] | None) -> Location:
 
 def chain(frames: Sequence[CallSite]) -> tuple[CallSite, ...]:
     """Return the calls from the outermost one to the call of the function that contains the line."""
-    return tuple(CallSite(shown(frame.path), frame.line, frame.function) for frame in frames[:-1])
+    return tuple(CallSite(from_here(frame.path), frame.line, frame.function) for frame in frames[:-1])
 
 
 def line_text(line: CallSite) -> str:
@@ -75,7 +75,11 @@ def text_at(frame: CallSite, span: Sequence[int] | None) -> str:
 
 
 def shown(path: str) -> str:
-    """Return a path as reports show it: relative to the working directory, or to the site-packages of a library."""
+    """Return a path as texts show it: relative to the working directory, or to the site-packages of a library.
+
+    The name of a library's file does not depend on where the library is installed, but only the path of a `Location`
+    opens the file.
+    """
     parts = Path(path).parts
     for site in ("site-packages", "dist-packages"):
         if site in parts:

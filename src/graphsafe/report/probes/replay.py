@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from graphsafe.report.probes.probe import Error, Probe, error_text, later
+from graphsafe.report.probes.probe import Error, Probe, error_text, later, unreported
 from graphsafe.report.text import count
 
 Outcome = Literal["equal", "rounding", "different"]
@@ -40,6 +40,8 @@ class Check:
 
     `plain eager`: plain eager steps were compared with this reference.
     """
+    on_host: bool = unreported(False)
+    "Whether an output is a Python value, which no replay changes."
 
     @staticmethod
     def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:

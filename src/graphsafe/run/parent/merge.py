@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.parent.join import with_comments
-from graphsafe.capture.shared.places import chain, location
+from graphsafe.capture.shared.places import chain, location, shown
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.ledger.model import (
     CUT_OFF,
@@ -59,6 +60,7 @@ def ledger_of(
     limits += [Limit(*texts) for process in seen for texts in process.facts.limits]
     limits += [Limit("internal", f"process {one.name}", one.facts.fault) for one in seen if one.facts.fault]
     limits += [] if exit_code is None else [_cut_off(one) for one in seen if _is_cut_off(one)]
+    limits += [_inherited(one, unlisted) for one in seen if one.facts.is_whole and (unlisted := _unlisted(one))]
     limits += [
         Limit("still-running", f"process {one.name}", "it outlives the program, and the ledger ends before it")
         for one in seen
@@ -76,7 +78,7 @@ def ledger_of(
         environment=environment(platforms, book.ops.name, ()),
         program=tuple(program),
         exit_code=exit_code,
-        findings=tuple(fingerprinted(findings, file_line, lambda path: path)),
+        findings=tuple(fingerprinted(findings, file_line, shown)),
         limits=tuple(dict.fromkeys(limits)),
         processes=processes,
     )
@@ -97,13 +99,27 @@ def _cut_off(process: SeenProcess) -> Limit:
 
     The counters show how often further graphs were replayed in that second.
     """
-    known = {graph.facts.number for graph in process.graphs}
-    runs = [(number, times) for number, times in process.order.runs if number not in known and times]
     why = "a signal, os._exit or a crash ended it: the events of its last second are missing, except replays"
-    if runs:
-        graphs, replays = len({number for number, _ in runs}), sum(times for _, times in runs)
-        why += f"; {count(replays, 'replay')} of {count(graphs, 'further graph')} were counted"
+    if unlisted := _unlisted(process):
+        replays = count(sum(unlisted.values()), "replay")
+        why += f"; {replays} of {count(len(unlisted), 'further graph')} were counted"
     return Limit(CUT_OFF, f"process {process.name}", why)
+
+
+def _inherited(process: SeenProcess, unlisted: Mapping[int, int]) -> Limit:
+    """Return the limit of a process that reported all its own graphs and replayed others too. Only the simulated device
+    can be used after a fork."""
+    replays = count(sum(unlisted.values()), "replay")
+    why = f"{replays} were counted; a process lists only graphs that it captured after it was forked"
+    return Limit("unseen", f"{count(len(unlisted), 'graph')} that process {process.name} has inherited", why)
+
+
+def _unlisted(process: SeenProcess) -> dict[int, int]:
+    """Return the numbers of graphs that a process replayed but did not report, each with its number of replays."""
+    known, found = {graph.facts.number for graph in process.graphs}, Counter[int]()
+    for number, times in process.order.runs:
+        found[number] += 0 if number in known else times
+    return {number: times for number, times in found.items() if times}
 
 
 def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Readings) -> list[Limit]:

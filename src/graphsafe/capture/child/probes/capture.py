@@ -300,6 +300,7 @@ class Replays:
         for path in outputs.unreadable:
             self._checks[path] = incomparable_check(path)
         for path, text in expected.hosts.items():
+            self._checks.setdefault(path, Check(path, on_host=True))
             self._add(path, k, EQUAL if outputs.hosts.get(path) == text else INCOMPARABLE, None)
 
     def _apart(self, tensor: torch.Tensor | None, value: torch.Tensor | None) -> Difference:

@@ -51,7 +51,7 @@ def _vary(session: Session, snapshot: Snapshot, limits: list[Limit]) -> None:
     try:
         tried = try_inputs(session, snapshot)
         varied = Varied(tuple(tried.unvaried), tuple(tried.unvaried_host))
-        session.channel.send(Limits((*limits, *tried.limits)), varied)
+        session.channel.send(Limits((*session.device.limits(), *limits, *tried.limits)), varied)
     except Broken as broken:
         session.channel.send(BrokenBy(broken.path))
         session.ranks.gone = True

@@ -283,6 +283,8 @@ class Twins:
         causes = [change for change in changes if self._gone(keys, partial(self._put_back, change, start), start, seed)]
         if causes:
             return decided, causes, None
+        if (self._differing(lambda: None, self._before, seed) or set()) & keys:
+            return decided, [], "host-random"  # the draws change the state too, such as the order of a list
         # Two buffers that swap can only be put back together. Changes of their kind are therefore reported, and the
         # difference shows the kind.
         likely = "tensor" if any(one.what == "address" for one in decided) else "attribute"

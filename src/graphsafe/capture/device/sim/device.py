@@ -33,7 +33,7 @@ from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import LAUNCHED, World
 from graphsafe.capture.shared.replaced import replaced, replays_watched
 from graphsafe.optable import OpTable
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Limit
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
@@ -134,6 +134,9 @@ class SimDevice(Device):
     def device_barrier(self) -> None:
         with self.world.unseen():
             torch.distributed.barrier()
+
+    def limits(self) -> tuple[Limit, ...]:
+        return tuple(Limit("simulated", f"{what} {how}", why) for (what, how), why in self.world.limits.items())
 
     def seed(self, value: int) -> None:
         torch.default_generator.manual_seed(value)
