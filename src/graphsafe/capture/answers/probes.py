@@ -95,7 +95,7 @@ class StepMemory:
 
     step: Held | None = None
     pool: Held | None = None
-    "The memory of a step along the path of captures, for devices whose pools cannot be read."
+    "The memory of an eager step that takes the code path of a capture; None if the device can read a graph's own pool."
     failed: str | None = None
     "The reason why the step could not be run again."
 

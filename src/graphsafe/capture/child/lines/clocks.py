@@ -108,7 +108,8 @@ def _is_namespace(names: dict[Any, Any]) -> bool:
 
 
 def _set_in_slots(holder: Any, ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
-    """Set clocks in the slots of an object, or in a `functools.partial`. Yield how to put each back."""
+    """Replace clocks that an object has in slots or that a `functools.partial` calls. For each, yield a function that puts
+    it back."""
     if type(holder) is partial and id(holder.func) in ahead:
         set_state: Callable[[Any], object] = getattr(holder, "__setstate__")  # noqa: B009
         rest = (holder.args, holder.keywords, holder.__dict__)

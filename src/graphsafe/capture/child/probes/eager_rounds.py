@@ -56,7 +56,7 @@ _EVENT_GAP = 20
 _EACH_EVENT = 2
 "Number of times that each event happens."
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
-"The numbers of the inputs of the rounds in which the device is behind the host."
+"Numbers of the inputs for rounds that let the device fall behind the host."
 INPUTS_GOING_ON = range(LATE_INPUTS.stop, LATE_INPUTS.stop + MOST_GOING_ON)
 _CPU_SECONDS = {"predicted": 2.0, "measured": 6.0}
 """Evidence of the device -> number of seconds of CPU time after which no further round starts. On a GPU, a refresh may
