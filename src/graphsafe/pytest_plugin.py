@@ -313,7 +313,7 @@ def _gone(config: pytest.Config) -> dict[str, list[str]]:
 
 
 def _is_gone(config: pytest.Config, root: Path, name: str) -> bool:
-    """Return whether a test is missing in what was collected of its file, or its file does not exist.
+    """Return whether a test was not collected although its file was, or its file does not exist.
 
     Test ids are relative to pytest's root folder. If the lock is elsewhere, a missing file shows nothing.
     """

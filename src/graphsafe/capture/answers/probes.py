@@ -147,8 +147,8 @@ class TakenPath:
     is_exact: bool
     "Whether all results of these rounds equal those of replays bit for bit."
     is_shown: bool
-    """Whether in one of these rounds the results show small differences of what differs between this path and the usual
-    one."""
+    """Whether, in one of these rounds, even a small error in the operations in which this path differs from the usual
+    one changes the results."""
 
 
 @dataclass(frozen=True, slots=True)

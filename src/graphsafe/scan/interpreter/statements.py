@@ -119,7 +119,7 @@ class _Ways:
     missing: list[LazyTest] = field(default_factory=list)
     "The tests on which the code after the `if` depends, because one of the branches leaves the function."
     guard: str | None = None
-    "The condition of the `if`, if captures take a branch that leaves the function, so that they miss the code after it."
+    "The condition of the `if`, if captures take a branch that leaves the function and so miss the code after it."
     test: CompileTest | None = None
 
 

@@ -75,7 +75,7 @@ def events(log: StateLog) -> Iterator[Change]:
 
 
 class StateFlow:
-    """The flow between attributes and globals: the state from which each is computed, and the places that use it."""
+    """The flow of values between attributes and globals: which are computed from which, and where they are used."""
 
     def __init__(self, log: StateLog) -> None:
         self._uses: dict[str, list[Use]] = {}
