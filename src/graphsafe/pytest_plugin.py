@@ -42,10 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--graphsafe-device",
         metavar="DEVICE",
-        help="sim, cuda or cuda:N. Default: a GPU where there is one, else sim. Under sim torch.device('cuda') works.",
+        help="sim, sim:N, cuda or cuda:N. With sim, torch.device('cuda') is simulated in all tests. Default: a GPU; "
+        "without a GPU, only graphsafe's tests are simulated.",
     )
     group.addoption(
-        "--graphsafe-update", action="store_true", help="Write what marked factories prove into graphsafe.lock."
+        "--graphsafe-update", action="store_true", help="Write the results of marked factories into graphsafe.lock."
     )
     parser.addini("graphsafe_device", "The same as --graphsafe-device, which has precedence.")
 
