@@ -60,7 +60,7 @@ class Horizon(Probe):
     files_read: tuple[str, ...] | None = later(())
     """Files that later steps read.
 
-    They rule out `ready`: Python may decide by their contents, which could not be changed.
+    They rule out `ready`: Python may make decisions that depend on their contents, and capture cannot change these.
     """
 
     def text(self) -> str:

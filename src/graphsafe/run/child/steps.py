@@ -89,7 +89,7 @@ class _Seen:
     times: int = 1
     "How often the step's first operation runs in one step."
     operations: Counter[Shapes] = field(default_factory=Counter)
-    "Shapes -> how often the first operation ran eagerly. One of each `times` of them begins a step."
+    "Shapes -> how often the first operation ran eagerly. Every `times` such runs belong to one step."
     off: dict[Shapes, _Eager] = field(default_factory=dict)
     "Shapes -> the eager steps of this captured size, if its graphs seem to be turned off."
 
