@@ -25,6 +25,6 @@ class _CallablePackage(ModuleType):
 
 
 def make_callable(package: ModuleType, function: Callable[[], Callable[..., Any]]) -> None:
-    """Make a call of `package` call the function that `function` returns. `function` is called each time."""
+    """Make `package` callable. Each call gets a function from `function()` and passes its arguments on to it."""
     package.__class__ = _CallablePackage
     vars(package)["_function"] = function

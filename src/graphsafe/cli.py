@@ -38,10 +38,10 @@ from graphsafe.errors import RequestError
 from graphsafe.version import __version__
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"The numbers of the OSError that a write to a full or failing disk raises."
+"Error numbers of a write to a full or failing disk."
 
 _NO_WAY = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
-"The numbers of the OSError that a path raises to which this user has no access, or which cannot exist."
+"Error numbers of a path that this user cannot access, or that cannot exist."
 
 
 def run() -> int:

@@ -42,10 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--graphsafe-device",
         metavar="DEVICE",
-        help="sim, cuda or cuda:N. Default: a GPU where there is one, else sim. Under sim torch.device('cuda') works.",
+        help="sim, sim:N, cuda or cuda:N. With sim, torch.device('cuda') is simulated in all tests. Default: a GPU; "
+        "without a GPU, only graphsafe's tests are simulated.",
     )
     group.addoption(
-        "--graphsafe-update", action="store_true", help="Write what marked factories prove into graphsafe.lock."
+        "--graphsafe-update", action="store_true", help="Write the results of marked factories into graphsafe.lock."
     )
     parser.addini("graphsafe_device", "The same as --graphsafe-device, which has precedence.")
 
@@ -313,7 +314,7 @@ def _gone(config: pytest.Config) -> dict[str, list[str]]:
 
 
 def _is_gone(config: pytest.Config, root: Path, name: str) -> bool:
-    """Return whether a test is missing in what was collected of its file, or its file does not exist.
+    """Return whether a test was not collected although its file was, or its file does not exist.
 
     Test ids are relative to pytest's root folder. If the lock is elsewhere, a missing file shows nothing.
     """

@@ -1,6 +1,6 @@
 """Seven sets of small programs by authors who had not seen the code, under `graphsafe run` on a GPU.
 
-In each set half of the programs hold planted faults, and each has a twin without. docs/run.md has the figures.
+In each set half of the programs hold planted faults, and each has a twin without. docs/accuracy/run.md has the figures.
 """
 
 from __future__ import annotations

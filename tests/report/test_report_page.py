@@ -34,7 +34,7 @@ def keys_of(schema: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("of_ledger", "pages"),
-    [(False, ("report.md", "capture.md", "plan.md")), (True, ("run.md", "report.md"))],
+    [(False, ("report.md", "capture.md", "buckets.md", "plan.md")), (True, ("run.md", "report.md"))],
     ids=["report", "ledger"],
 )
 def test_every_key_is_explained(of_ledger: bool, pages: tuple[str, ...]) -> None:

@@ -98,7 +98,7 @@ class _Path(click.Path):
         return super().convert(value, param, ctx)
 
 
-PATH = _Path(path_type=Path, readable=False)  # who opens a file says what is wrong with it
+PATH = _Path(path_type=Path, readable=False)  # the code that opens a file reports the error
 LEVEL = click.Choice(["error", "warning", "note"])
 _Command = TypeVar("_Command", bound=Callable[..., object])
 

@@ -43,8 +43,8 @@ def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Repo
 def fix_of(finding: Finding, names: Sequence[FixName], code: Code) -> Fix | None:
     """Return the first of a rule's fixes that applies to the finding.
 
-    Before Python 3.12, an expression in an f-string cannot hold the string's own quotes or a backslash. So a finding in
-    an f-string gets no fix that writes one.
+    Before Python 3.12, an expression in an f-string cannot hold the string's own quotes or a backslash. So a fix
+    inside an f-string must not contain a quote or a backslash.
     """
     fix = next((fix for name in names if (fix := FIXES[name](code, finding)) is not None), None)
     if fix is None or not code.is_in_string(finding.location):

@@ -264,7 +264,8 @@ class Plan:
     reason: str | None = None
     """Why the plan is not verified.
 
-    A verified plan has a reason only if it is a plan of the step without the step's own graphs.
+    A verified plan has a reason only if the step makes graphs of its own: the reason says that the plan is for the step
+    without them.
     """
     coverage: float | None = None
     "The share of the step's device operations that are in captured segments."

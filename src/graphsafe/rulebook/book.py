@@ -74,8 +74,7 @@ class Rulebook:
         return _op_table(self.home / "ops")
 
     def matching(self, event: EventKind, how: str) -> Sequence[tuple[Rule, Match]]:
-        """Return the rules that match an event of this kind that happens in the way `how`, in the order of their
-        codes."""
+        """Return the rules for events of this kind with this `how` (such as `pinned`), in the order of their codes."""
         found = self.index.get((event, how), ())
         return sorted((*found, *self.index.get((event, ""), ())), key=lambda pair: pair[0].code)
 

@@ -111,7 +111,7 @@ class Rule:
         return min(found, self.configured, key=LEVELS.index) if is_lowered else self.configured
 
     def texts(self, how: str | None) -> tuple[str, str, str]:
-        """Return the message, the reason and the fix for events that happen in the way `how`. They contain
+        """Return the message, the reason and the fix for events with this `how` (such as `pinned`). They contain
         placeholders."""
         match = next((match for match in self.matches if how in match.how), None)
         own = (None, None, None) if match is None else (match.message, match.why, match.fix_short)

@@ -144,7 +144,7 @@ class GeneratorFacts:
     reseeded: Calls = ()
     "The line that sets the same seed before each replay."
     between: Calls = ()
-    "The calls of a replay before which the same seed was set, if the line that sets it is unknown."
+    "If the line that sets the same seed before each replay is unknown: the calls that led to such a replay."
     inside: Calls = ()
     "The captured line that seeds a generator."
 

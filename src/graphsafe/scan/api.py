@@ -54,7 +54,7 @@ def scan_paths(
     """Lint the hot code of the given files and folders. The rest of the project is read too, to find calls to and from
     them.
 
-    `cache` is the folder that keeps results; None keeps nothing. `jobs` is the number of processes that index files;
+    `cache` is the folder that keeps results; None keeps nothing. `jobs` is the number of processes that read files;
     None means one per core if there is enough to do. The report does not depend on `jobs`. `progress` is called with
     the number of files read so far and the number of all files. `complain` is called with one line if the cache cannot
     be used; this costs time but changes no report. `buffers` holds an editor's unsaved contents by absolute path. These

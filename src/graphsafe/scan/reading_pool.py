@@ -1,9 +1,10 @@
 """Reads a project in several processes. The report is the same as with one process.
 
 Each process has its own engine. It gets a few files and steps at a time (a step is a `driver.Step`, a place where
-reading begins). It sends back the steps to which these lead, so that each step is taken only once. Each process itself
-reads the functions that its steps call. A process first gets neighbouring files and the steps that it found itself,
-since these share most of the functions that they call. It gets other work only when it has none of its own.
+reading begins). It sends back the further steps that it finds there, so that each step is given to only one process.
+Each process itself reads the functions that its steps call. A process first gets neighbouring files and the steps that
+it found itself, since these share most of the functions that they call. It gets other work only when none of these are
+left.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class StepMemory:
 
     step: Held | None = None
     pool: Held | None = None
-    "The memory of a step along the path of captures, for devices whose pools cannot be read."
+    "The memory of an eager step that takes the code path of a capture; None if the device can read a graph's own pool."
     failed: str | None = None
     "The reason why the step could not be run again."
 
@@ -147,8 +147,8 @@ class TakenPath:
     is_exact: bool
     "Whether all results of these rounds equal those of replays bit for bit."
     is_shown: bool
-    """Whether in one of these rounds the results show small differences of what differs between this path and the usual
-    one."""
+    """Whether, in one of these rounds, even a small error in the operations in which this path differs from the usual
+    one changes the results."""
 
 
 @dataclass(frozen=True, slots=True)

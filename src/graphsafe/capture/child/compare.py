@@ -20,7 +20,7 @@ _MARGIN = 4.0
 chance and rounding can do."""
 
 _FILL = 256.0
-"A value that several elements have, and that is more than this many times larger than all others, fills masked places."
+"If several elements have a value this many times larger than all other values, it is taken for a filling of masks."
 _LONE_FILL = 2.0**20
 "The same for a value that only one element has."
 

@@ -42,7 +42,7 @@ class StepResult:
     path: str = ""
     "The name of the path of operations that the step took, if it was watched."
     is_shown: bool = True
-    "Whether the results show small differences of what differs between this path and the usual one."
+    "Whether even a small error in the operations in which this path differs from the usual one changes the results."
 
     @property
     def written(self) -> list[str]:

@@ -34,7 +34,7 @@ class Series:
     "State -> digest of its value at the end of the series."
     changed: set[str] = field(default_factory=set)
     stepped: set[str] = field(default_factory=set)
-    "State that a step of the first series bound or wrote. The refresh may have written the rest of `changed`."
+    "State that a step of the first series bound or wrote. The refresh may have written other state of `changed`."
 
     def run(self, name: str, vary: bool = True) -> None:
         session = self._session

@@ -56,11 +56,11 @@ class Horizon(Probe):
     last: Departure | None = unreported()
     "The departure after which no further steps ran."
     varying: tuple[int, ...] = unreported(())
-    "The indices of operations whose numbers are left out of the names of paths, because they changed early."
+    "Indices of operations. Their numbers are no part of a path's name, because they already changed in early steps."
     files_read: tuple[str, ...] | None = later(())
     """Files that later steps read.
 
-    They rule out `ready`: Python may decide by their contents, which could not be changed.
+    They rule out `ready`: Python may make decisions that depend on their contents, and capture cannot change these.
     """
 
     def text(self) -> str:

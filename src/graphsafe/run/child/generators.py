@@ -89,7 +89,7 @@ class Draws:
         self.reseeded: tuple[CallSite, ...] = ()
         "The line that sets the same seed before each replay."
         self.between: tuple[CallSite, ...] = ()
-        "The calls of a replay before which the same seed was set, if the line that sets it is unknown."
+        "If the line that sets the same seed before each replay is unknown: the calls that led to such a replay."
 
     def replaying(self, graph: Any, frames: Sequence[FrameType], calls: tuple[CallSite, ...]) -> bool:
         """Check the generators before a replay, to which `calls` led. Return whether a new fault was found."""

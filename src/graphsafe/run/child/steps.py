@@ -17,9 +17,9 @@ from graphsafe.run.child.source import is_in_loop, same_loop
 from graphsafe.run.facts import StepFacts
 
 Key = tuple[str, str, int]
-"""The name of the first operation or of the function, and what identifies it further.
+"""The name of the first operation or of the function, and two further parts.
 
-This is either a path and a line, or "" and the number of the operation's storage or of the step.
+These are either a path and a line, or "" and the number of the operation's storage or of the step.
 """
 Shapes = tuple[tuple[int, ...], ...]
 Stack = tuple[CallSite, ...]
@@ -89,7 +89,7 @@ class _Seen:
     times: int = 1
     "How often the step's first operation runs in one step."
     operations: Counter[Shapes] = field(default_factory=Counter)
-    "Shapes -> how often the first operation ran eagerly. One of each `times` of them begins a step."
+    "Shapes -> how often the first operation ran eagerly. Every `times` such runs belong to one step."
     off: dict[Shapes, _Eager] = field(default_factory=dict)
     "Shapes -> the eager steps of this captured size, if its graphs seem to be turned off."
 
@@ -138,7 +138,7 @@ class Steps:
                 self._without(seen, shapes, frames)
             return
         # An evaluation begins with the same operation as the captured training step, but autograd does not record it.
-        # In the same way, a training step begins like the captured step of an actor.
+        # A training step may also begin like the captured step of an actor. Then autograd records only the training.
         if seen.recorded is not recorded:
             return
         known = seen.eager.get(shapes)

@@ -173,7 +173,7 @@ class Queries:
         except BaseException:
             self._forget(activation.owned)
             if len(self._stack) > 1:
-                # The caller that catches the exception depends on the questions that were asked before it was raised.
+                # If the caller catches the exception, its answer depends on the questions asked before it was raised.
                 self._stack[-2].asked |= activation.asked
             raise
         finally:

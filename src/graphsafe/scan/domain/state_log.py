@@ -134,8 +134,8 @@ class StateLog:
     used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)
     "Place of a write -> the earlier uses of the written state in the same step."
     continued: dict[Place, set[str]] = field(default_factory=dict)
-    "Place of a write that reads the old value -> the roots that have set this value anew in the same step."
+    "Place of a write that reads the old value -> the roots that set the state anew earlier in the same step."
     carried: dict[Place, set[str]] = field(default_factory=dict)
-    "Place of a write that reads the old value -> the roots in which the old value may come from the step before."
+    "Place of a write that reads the old value -> the roots for which the previous step may have left this value."
     fresh: set[Place] = field(default_factory=set)
     "Places of writes to state that each step sets anew before it uses it (linting/fresh_starts.py)."

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 MAX_KINDS = 20
-"The largest number of kinds for one function, once the total is above the usual total."
+"The largest number of kinds of arguments for one function, once the number for all functions exceeds the usual total."
 MAX_EVER = 1000
-"The largest number of kinds for one function."
+"The largest number of kinds of arguments for one function, whatever the total is."
 USUAL = 5000
 USUAL_FOR_EACH = 20
 "The usual total is USUAL plus this number for each function that is read."

@@ -178,7 +178,7 @@ class Interpreter:
         composes, between = frame.composes and not hot, frame.between and not hot
         loops, bound = self.loops_of(ref) if composes else None, function.bound
         if loops is not None:
-            # A script that makes the objects for a step loop shows with which objects the loop runs.
+            # A script that makes the objects of a step loop is read to learn which objects these are.
             call = Call(ref, bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops))
         else:
             call = Call(ref, bound, arguments, hot, depth, frame.level, function.plain, captured, (), between, composes)

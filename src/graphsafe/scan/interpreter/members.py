@@ -243,7 +243,7 @@ def _has(frame: Frame, owner: Instance, name: str) -> bool:
 
 
 def having_field(frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
-    """Keep the objects that have the field, if there are any. With others, the code would raise or get None."""
+    """Keep the objects that have the field, if there are any. For other objects, the code would raise or get None."""
     if len(owners) < 2 or type(key) is not Number or not isinstance(key.const, str):
         return owners
     having = [owner for owner in owners if type(owner) is not Instance or field(frame, owner, key) is not None]

@@ -119,7 +119,7 @@ class _Ways:
     missing: list[LazyTest] = field(default_factory=list)
     "The tests on which the code after the `if` depends, because one of the branches leaves the function."
     guard: str | None = None
-    "The condition that keeps the code after the `if` out of captures, if their branch leaves the function."
+    "The condition of the `if`, if captures take a branch that leaves the function and so miss the code after it."
     test: CompileTest | None = None
 
 

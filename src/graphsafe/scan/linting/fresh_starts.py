@@ -31,7 +31,7 @@ class FreshStarts:
         "Id of a summary -> the state that had been set anew when the function was followed."
 
     def follow(self, summary: Summary, fresh: frozenset[str] = _NOTHING) -> frozenset[str]:
-        """Follow a function at whose beginning the step has set `fresh` anew. Return what is fresh at its end."""
+        """Follow a function. `fresh` is the state that the step has set anew before it. Return this state after it."""
         before = self._entered.setdefault(id(summary), [])
         if any(known <= fresh for known in before):
             return fresh | (self._gains[id(summary)] - self._read)

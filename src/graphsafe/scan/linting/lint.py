@@ -73,7 +73,7 @@ class Linter:
         self._texts: dict[tuple[str, int], str] = {}
         "Path as shown, and line -> the source code of the line, for each finding."
         self._unnamed: set[str] = set()
-        "Functions to which only code leads that nothing in the project names."
+        "Functions that are reached only through code that nothing in the project names."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
         """Path -> first line, last line and code of each match that is not reported. Such a match is too uncertain, or
         in a region that is not selected."""

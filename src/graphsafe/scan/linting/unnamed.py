@@ -150,7 +150,7 @@ class Namings:
         return self._layouts[path]
 
     def _registered_as(self, path: str, name: str) -> Iterator[bytes]:
-        """Yield the strings that the decorators of a definition are given, by which a registry may know it."""
+        """Yield the strings in the decorators of a definition: a registry may know the definition by such a name."""
         layout = self._layout(path)
         names, data = layout.names, self._files.data(path) or b""
         for number, each in enumerate(names):

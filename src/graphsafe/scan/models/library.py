@@ -83,7 +83,7 @@ def constant(name: str) -> Value:
 
 
 def _canonical(name: str) -> str:
-    """Return the usual name of what is named with the module that defines it."""
+    """Return the usual name for a name with the defining module: `torch.cuda.X` for `torch.cuda.streams.X`."""
     if _DISTRIBUTION.match(name):
         return f"torch.distributions.{name.rpartition('.')[2]}"
     return _OF_CUDA.sub("torch.cuda.", name)

@@ -31,8 +31,8 @@ from graphsafe.scan.models import named_calls
 
 
 def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments: Arguments) -> Value:
-    """Return the result of a call according to its model. An object that the call makes keeps the dotted `name`, by
-    which its methods are looked up."""
+    """Return the result of a call according to its model. If the call makes an object, the object keeps the dotted
+    `name`, since its methods are listed under this name."""
     on_host = name.partition("[")[2].startswith("on the host") and not any(map(holds_device, arguments.values()))
     if name.endswith("[momentum=None].forward") and evaluation.is_certain(frame):
         on_host = True  # only training asks for the number of batches

@@ -1,4 +1,4 @@
-"""Calls of which the name of the called function tells enough, or of which nothing else is known."""
+"""Calls that are judged by the name of the called function: because it is enough, or because nothing else is known."""
 
 from __future__ import annotations
 

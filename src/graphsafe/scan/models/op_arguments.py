@@ -70,7 +70,8 @@ _PYTHON_TYPES: Mapping[str, Dtype] = {"builtins.bool": "bool", "builtins.int": "
 
 
 def _device_of_number(value: Number) -> DeviceValue | None:
-    """Return the device of `"cuda:0"`, of `0`, or of the platform's choice. Return None for any other string."""
+    """Return the device that a string or a number such as `"cuda:0"` or `0` names, or that the platform chooses. Return
+    None for any other string."""
     if value.overridable_by == "platform":
         return DeviceValue("any")
     if isinstance(value.const, str):

@@ -108,7 +108,7 @@ def assumed_roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool, applied: bool = False
 ) -> Iterator[tuple[str, Value | None, str]]:
     """Yield function, receiver and reason of each assumed root of a file. `with_public` also allows public functions.
-    `applied` says that scripts of the project call what steps need."""
+    `applied`: the project is an application, whose scripts call the code of its steps."""
     forms = _Forms(engine, file, paths.relative(file.path), with_public, applied)
     for facts in file.functions.values():
         why = forms.why(facts)

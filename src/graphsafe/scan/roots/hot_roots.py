@@ -53,7 +53,7 @@ TESTS_AND_DATA = r"(unit_?)?tests?|testing|(\w+_)?datasets?|data_?loaders?|(data
 EXPORTS = r"export(s|ers?)?"
 "Matches folders of code that exports modules to other formats."
 _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data|{EXPORTS}")
-"Matches folders whose modules no step calls unless other code does."
+"Matches folders whose modules are no roots. Steps run such a module only if other hot code calls it."
 _BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
 "Matches names of files that test modules or export them to other formats."
 FORWARD = "forward of a torch module"

@@ -12,7 +12,7 @@ from graphsafe.files import beginning, saved
 MAX_BYTES = 1_000_000
 "The largest document that is searched. Larger ones are data: vocabularies, tables of measurements."
 MAX_DOCUMENTS = 10_000
-"With more of them, most are data as well, and none is searched."
+"If a project has more documents, most of them are data too, and none is searched."
 _OWN = b'"graphsafe/'
 "Begins the name of the schema in graphsafe's own reports."
 

@@ -75,7 +75,7 @@ def events(log: StateLog) -> Iterator[Change]:
 
 
 class StateFlow:
-    """The flow between attributes and globals: the state from which each is computed, and the places that use it."""
+    """The flow of values between attributes and globals: which are computed from which, and where they are used."""
 
     def __init__(self, log: StateLog) -> None:
         self._uses: dict[str, list[Use]] = {}
@@ -243,7 +243,7 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     tensor, certain = one_or_several(write.value)
     if tensor is None or tensor.where == "host" or not certain:
         return None
-    # The new tensor belongs to another attribute. If that attribute also gets another tensor, the two may swap.
+    # The attribute gets the tensor of another attribute. If that one also gets another tensor, the two may be swapped.
     if not tensor.fresh and (tensor.attr in (None, write.key) or tensor.attr not in flow.moved):
         return None
     before, _ = one_or_several(write.before) if write.before is not None else (None, False)

@@ -55,8 +55,8 @@ def _folders(project: Project) -> Mapping[str, Sequence[str]]:
 
 
 def _asked(project: Project, path: str, facts: FunctionFacts, name: str) -> set[str]:
-    """Return the attributes of the parameter that the function uses, or that its class uses through the attribute
-    in which it stores the parameter."""
+    """Return the attributes that the function uses of a parameter. If it stores the parameter in `self`, they include
+    those that other methods use of it."""
     source = project.files.source(path)
     text = "\n".join(source.lines_of(facts.line, facts.end_line))
     asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))
@@ -70,7 +70,7 @@ def _asked(project: Project, path: str, facts: FunctionFacts, name: str) -> set[
 
 
 def _answers(project: Project, ref: str, asked: set[str]) -> bool:
-    """Return whether a class defines all used attributes of its objects. A torch module may have others."""
+    """Return whether a class defines all these attributes; for a torch module, one is enough."""
     defined: set[str] = set()
     for _, facts in project.own_classes(ref):
         defined |= {*facts.methods, *facts.writers, *facts.fields}

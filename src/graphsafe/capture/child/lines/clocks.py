@@ -25,9 +25,9 @@ from graphsafe.capture.child.state.objects import layout_of
 A_DAY = 90_061.0
 "Seconds by which clocks are set ahead: a day, an hour, a minute and a second, to change the time of day too."
 _HOURS = ((4, 12), (2, 6), (6, 18), (3, 9), (5, 15), (7, 21), (1, 3))
-"Days, and hours of the day, by which clocks are set ahead further: those first that are farthest from the others."
+"Days and hours by which clocks are then set ahead: first those that differ most from each other."
 LATER = tuple(86_400.0 * days + 3_600.0 * hours for days, hours in (*_HOURS, (40, 0), (130, 0), (220, 0), (310, 0)))
-"Further numbers of seconds, so that all parts of a day, all days of the week and other months come."
+"Further numbers of seconds: together they reach all parts of a day, all days of the week and other months."
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
 "Functions that turn a number of seconds into another form. Without an argument, they use the current time."
@@ -46,7 +46,7 @@ class Shift:
         return worked(), total()
 
     def is_over(self, cpu_seconds: float, seconds: float) -> bool:
-        """Return whether so much CPU time, or time in total, has truly passed since the clocks were set ahead."""
+        """Return whether this much real CPU time, or real time, has passed since the clocks were set ahead."""
         (worked, total), (before, begun) = self._now(), self._begun
         return worked - before > cpu_seconds or total - begun > seconds
 
@@ -108,7 +108,8 @@ def _is_namespace(names: dict[Any, Any]) -> bool:
 
 
 def _set_in_slots(holder: Any, ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
-    """Set clocks in the slots of an object, or in a `functools.partial`. Yield how to put each back."""
+    """Replace clocks that an object has in slots or that a `functools.partial` calls. For each, yield a function that
+    puts it back."""
     if type(holder) is partial and id(holder.func) in ahead:
         set_state: Callable[[Any], object] = getattr(holder, "__setstate__")  # noqa: B009
         rest = (holder.args, holder.keywords, holder.__dict__)

@@ -56,7 +56,7 @@ _EVENT_GAP = 20
 _EACH_EVENT = 2
 "Number of times that each event happens."
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
-"The numbers of the inputs of the rounds in which the device is behind the host."
+"Numbers of the inputs for rounds that let the device fall behind the host."
 INPUTS_GOING_ON = range(LATE_INPUTS.stop, LATE_INPUTS.stop + MOST_GOING_ON)
 _CPU_SECONDS = {"predicted": 2.0, "measured": 6.0}
 """Evidence of the device -> number of seconds of CPU time after which no further round starts. On a GPU, a refresh may
@@ -82,9 +82,9 @@ class Rounds:
     put_back: Sequence[str]
     "State that steps change in place, and integers that the refresh changes. It is put back before each round."
     steps_write: bool = True
-    "Whether steps change state or inputs in place on the device, so that state is not what the refresh alone made it."
+    "Whether steps change state or inputs in place on the device. State then depends not only on the refresh."
     is_faithful: bool = False
-    "Whether putting state back undoes nothing that the refresh did, so that each round shows all that it did before."
+    "Whether putting state back keeps all that the refresh wrote, so that each round shows all its earlier writes."
     steps: Sequence[StepResult] = ()
     skipped: int = 0
     "The number of rounds after these of which only the refresh ran, because no time was left for their steps."
@@ -93,7 +93,7 @@ class Rounds:
     is_whole: bool = False
     "Whether no round failed or was left out, so that another child can reach the state after them."
     late: Sequence[StepResult] = ()
-    "The rounds in which the device was behind the host, with their outputs only."
+    "The rounds in which the device fell behind the host. They have only outputs."
 
 
 class DeviceStateCopy:
@@ -115,8 +115,8 @@ class DeviceStateCopy:
         self.is_refreshed = self.is_refreshed or seen.is_found
 
     def put_back(self, in_order: bool = False) -> None:
-        """Put the values back. With `in_order`, put back only what the device itself can put back, after the work that
-        is still pending there. Memory of the host stays as it is, because pending work may write it."""
+        """Put the values back. With `in_order`, the device puts back its own memory, after its pending work. Memory of
+        the host then stays as it is, because pending work may write it."""
         device = self._session.device
         for tensor, values in self._pairs:
             if in_order and not (device.is_on_device(tensor) and device.is_on_device(values)):
@@ -126,8 +126,8 @@ class DeviceStateCopy:
 
 
 def late_rounds(session: Session, kept: DeviceStateCopy, run: Callable[[], Any]) -> list[StepResult]:
-    """Run rounds in which the device is behind the host, without waits that the program does not make. In half of them
-    the device is busy during the refresh, in the other half only during the step. The device itself copies the results
+    """Run rounds in which the device falls behind the host; only the program's own code waits. In half of them the
+    device is busy during the refresh, in the other half only during the step. The device itself copies the results
     in order, and puts its state back before each round, so that a difference follows from the delay alone. Return
     nothing if the device cannot run behind the host."""
     found = []

@@ -75,7 +75,7 @@ def _choice(session: Session, twins: Twins, recording: Recording, event: str) ->
 
 
 def _chosen(differences: list[Difference], frozen: float | None, fresh: float | None) -> list[Difference]:
-    """Return the differences that are launch choices. With a clock, there are none unless the frozen graph is slow."""
+    """Return the differences that are launch choices. If both graphs were timed, the frozen one must be slower."""
     if frozen is None or fresh is None:
         return [one for one in differences if one.what not in MAY_BE_CHANCE]
     return differences if frozen > _SLOWER * fresh else []

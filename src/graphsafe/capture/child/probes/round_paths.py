@@ -31,15 +31,15 @@ class Taken:
     path: str = ""
     "The name of the path; empty if it is not known."
     is_other: bool = False
-    "Whether it is one of the other paths of further steps."
+    "Whether it is one of the other paths that further steps took."
     written: Set[str] = frozenset()
     "The state that the step wrote in place."
     differing: Set[str] | None = frozenset()
-    "The results that depend on the operations in which the paths differ. None if this is not known."
+    "The results that depend on an operation which only one of the two paths has. None if they are not known."
 
     def is_shown(self, values: Mapping[str, torch.Tensor], hashed: Mapping[str, torch.Tensor]) -> bool:
-        """Return whether the results show small differences of what differs on this path: `values`, and those large
-        tensors of which only a hash is compared. If no result depends on it, there is nothing to show."""
+        """Return whether even a small error in the operations in which the paths differ changes the results: `values`,
+        and large tensors of which only a hash is compared. Return True if no result depends on these operations."""
         if self.differing is None:
             return False
         found = [is_fine(values[name]) for name in self.differing & values.keys()]
@@ -109,7 +109,7 @@ def instruments_change(session: Session, reference: Expected, outputs: Mapping[s
 
 
 def is_fine(values: torch.Tensor) -> bool:
-    """Return whether values on the host are numbers in which a small change shows: floats that are no integers."""
+    """Return whether small changes are visible in these host values: some are floats that are not whole numbers."""
     if not values.is_floating_point() and not values.is_complex():
         return False
     with outside_modes():

@@ -1,8 +1,8 @@
 """Captures a step again some steps later. If the two graphs differ, Python froze a value that changes.
 
 No computed values are compared, so no input has to be varied, and it works for values that no reference can repeat (a
-clock). Another kernel or another size is proof by itself. Another number or address is proof only if the two graphs
-also compute different results from the same state, because unused bytes between a kernel's arguments may differ.
+clock). A different kernel or size is already proof. A different number or address is proof only if the two graphs also
+compute different results from the same state, because unused bytes between a kernel's arguments may differ.
 
 Trials then find the cause. The state that steps have changed is put back, first all of it, then piece by piece, and the
 step is captured again. A piece is the cause if the difference disappears when it is put back.
@@ -72,7 +72,7 @@ def compare_captures(session: Session, decisive: Recording, constants: Constants
     changes the session's state, so a child does it last.
 
     `repeats` says whether eager steps of the reference repeat bit for bit. If they do not, more replays of each graph
-    are needed to see what chance alone changes.
+    are needed to see which differences are due to chance.
 
     `constants` are small host values, such as numbers, from before the decisive capture. No other state from that time
     may be kept: memory that the graph reads and that nothing else owns must be free, so that it can be overwritten.

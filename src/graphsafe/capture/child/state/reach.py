@@ -36,8 +36,8 @@ class ReachableState:
     """Path of a host value or a tensor -> the container that holds it, and the key.
 
     A container may be a dict with its key, a list, deque or tuple with the index, a class with the name of the
-    variable, a `Slot`, or a TorchScript module with the name. Attributes, and variables of modules, are in the dict
-    that holds them.
+    variable, a `Slot`, or a TorchScript module with the name. The container of an attribute, or of a variable of a
+    module, is the `__dict__`.
     """
     tuples: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     "Tuples by path. A new tuple can replace one whose element changed, because tuples have an owner too."

@@ -23,7 +23,7 @@ has space."""
 _WORD = 8
 _MOST_DIMENSIONS = 25
 _SIZES = 4 + 12 * _MOST_DIMENSIONS
-"Number of bytes of the number of dimensions, with a divisor of three numbers for each dimension."
+"Bytes of a struct of sizes: the number of dimensions (4 bytes), and a divisor of three numbers for each dimension."
 _STRIDES = 4 * _MOST_DIMENSIONS
 "Number of bytes of the strides of one tensor."
 
@@ -55,9 +55,9 @@ class _Layout:
     tensors: int
     "The number of tensors for which there is space."
     numbers: int
-    "Byte offset, in the argument, of the list that says for each block which tensor it works on."
+    "Byte offset of a list in the argument. The list gives, for each block, the tensor on which the block works."
     index: int
-    "Number of bytes of one entry of that list."
+    "Number of bytes of one entry of the list `numbers`."
     blocks: int
     "The number of blocks for which there is space."
     tail: int = 0

@@ -124,7 +124,7 @@ _ON_PARTS = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
 )
-"""Operations on sparse tensors for which it does not matter whether the tensor is coalesced, or that wait according to
+"""Operations on sparse tensors that do not depend on whether the tensor is coalesced, or that already wait according to
 the op table."""
 
 

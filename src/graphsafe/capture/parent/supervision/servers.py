@@ -160,7 +160,7 @@ class Server:
         return None
 
     def fork(self, number: int, job: Job, output: int) -> bool:
-        """Fork a child. Messages about its state have the given number. Return False if the server is gone."""
+        """Fork a child; `number` identifies it in messages about its state. Return False if the server is gone."""
         return self._ask(Fork(number, job), output)
 
     def fileno(self) -> int:

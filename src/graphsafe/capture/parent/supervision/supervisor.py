@@ -66,7 +66,7 @@ class Supervisor:
         "Servers that are still importing the libraries of the build child."
         self._fresh = False
         self._followed: set[Key] = set()
-        "Keys whose libraries have been imported, or could not be imported. The imports of one build child are enough."
+        "Keys whose libraries have been imported, or could not be imported. This is tried after only one build child."
         self._running: dict[int, Child] = {}
         self._memory: dict[str, tuple[int | None, int | None]] = {}
         "Device -> bytes that the target takes, and bytes of the device, as the target's build child reported them."

@@ -69,7 +69,7 @@ _living: dict[Function, tuple[FunctionType, ...]] = {}
 
 
 def living(source: Function, *others: Function) -> tuple[FunctionType, ...]:
-    """Return all function objects that run this code. The same search also finds those of `others`, for later calls."""
+    """Return all function objects that run this code. The search also stores those of `others`, for later calls."""
     if source not in _living:
         _living.update({one: held for one, held in _found({source, *others} - _living.keys()).items() if held})
     return _living.get(source, ())

@@ -173,7 +173,8 @@ class Search:
             self._take(one, roots)
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Note that these regions, to which the calls `above` lead, use the value of a break with this cause."""
+        """Record a cause for each of these regions, which use the value of a break with this cause. The calls `above`
+        lead to the regions."""
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 

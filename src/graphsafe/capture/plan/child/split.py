@@ -161,7 +161,7 @@ class Split:
         return self._origins[path][0] if path in self._origins else path
 
     def location(self, region: Region) -> Location:
-        """Return the place in the target's file of the region's statements, or of the parts of a statement."""
+        """Return the place of a region (its statements, or the parts of one statement) in the target's file."""
         function = function_with(region)
         place = function.place(region)
         statements = [function.node] if place is None else place.statements

@@ -63,10 +63,10 @@ class Meetings:
 
 @functools.lru_cache(maxsize=256)
 def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
-    """Return the positions of calls whose results wait for the results of later calls of the same function.
+    """Return the positions of calls whose results an expression keeps while it calls the same function again.
 
-    Each is mapped to the positions of these later calls, and those to the line of the expression that uses both
-    results.
+    Each position is mapped to the positions of these later calls, and each of those to the line of the expression that
+    uses both results.
     """
     tree = tree_of_code(code)
     found: dict[Span | None, dict[Span | None, int]] = {}

@@ -136,7 +136,7 @@ def _without_key(
         if not calls or not _ASKS_FOR_GRAPH.search(ast.unparse(branch.test)):
             continue
         assigned = [one for _, one in own_nodes(function) if isinstance(one, ast.Assign)]
-        # Assignments to an attribute are left out, because they test no number and fill no input.
+        # Assignments such as `self.limit = limit` are left out: they neither test the number nor write it to an input.
         kept = [
             one for one in assigned if isinstance(one.targets[0], ast.Attribute) and isinstance(one.value, ast.Name)
         ]

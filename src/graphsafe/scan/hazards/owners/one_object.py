@@ -14,9 +14,8 @@ from graphsafe.scan.symbols.index import FunctionFacts
 
 
 def may_be_one_object(frame: Frame, other: str, cls: str | None = None) -> bool:
-    """Return whether an object of the current method's class, or of another given class, may also be of the class
-    `other`: one of the two derives from the other, or a class of the file, or the receiver's class, derives from
-    both."""
+    """Return whether one object may be both of the class `cls` (by default the current method's class) and of the class
+    `other`: one of them derives from the other, or the receiver's class or a class of the file derives from both."""
     cls = cls or frame.owner
     path = other.partition("::")[0]
     receiver = [frame.self_value.ref] if isinstance(frame.self_value, (Instance, ClassValue)) else []

@@ -1,4 +1,4 @@
-"""Finds which of several possible callees accept the arguments of a call. A call of the others would raise an error."""
+"""Finds which of several possible callees accept the arguments of a call. The call of another one would raise."""
 
 from __future__ import annotations
 

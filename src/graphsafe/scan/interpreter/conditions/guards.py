@@ -309,7 +309,7 @@ def _pinned(value: Value) -> Value:
 
 
 def _as_subclass(frame: Frame, value: Instance, node: ast.expr) -> Value:
-    """Return an object, of which only an annotation gives the class, as one of the subclass for which a test asks."""
+    """Return an object after an `isinstance` test for a subclass. Until then only an annotation has given its class."""
     name = dotted(node)
     wanted = frame.name(name) if name is not None and "." not in name else None
     if type(wanted) is ClassValue and value.ref in frame.project.mro(wanted.ref):
