@@ -14,7 +14,7 @@ from graphsafe.rulebook.book import load_rulebook
 
 from .conftest import DEVICES, ROOT, TARGETS, Answer, Prove, Report, probes_of
 
-NAMES = ["adamw", "growing_dictionary", "unreached"]
+NAMES = ["adamw", "growing_dictionary", "bounded_list", "unreached"]
 FILE = TARGETS / "told.py"
 
 
@@ -42,6 +42,12 @@ def test_the_line_that_grows_is_the_cause_and_no_definition_is_blamed(reports: d
     assert report["verdict"] == "not-ready" and told(report) == [("GS402", "error")]
     (finding,) = [one for one in report["findings"] if one["code"] == "GS402"]
     assert "seen[len(seen)] = x.sum()" in finding["message"] and "dictionary" in finding["why"]
+
+
+@pytest.mark.child
+def test_a_list_of_numbers_is_no_buffer_that_grows(reports: dict[str, Report]) -> None:
+    report = reports["bounded_list"]
+    assert report["verdict"] == "ready" and told(report) == [("GS702", "note")]
 
 
 @pytest.mark.child

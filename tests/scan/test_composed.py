@@ -262,3 +262,43 @@ def test_a_default_of_false_does_not_keep_users_from_a_capture(tmp_path: Path) -
             return step(model, x)
     """
     assert found(tmp_path, one=text) == [("GS101", "one.py", 5)]
+
+
+CHOSEN = """\
+class Runner:
+    def __init__(self, host, kind="plain"):
+        self.host, self.kind = host, kind
+
+    def step(self, x):
+        if self.host:
+            return x.cpu()
+        if self.kind == "plain":
+            x = x.exp()
+        return x.max().item()
+{more}
+
+def build(device):
+    runner = Runner({given})
+{then}
+    return runner.step, (torch.zeros(4, device=device),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "then", "more", "codes"),
+    [
+        ("False", "", "", ["GS101"]),
+        ("True", "", "", ["GS103"]),
+        ("host=0", "", "", ["GS101"]),
+        ("device.index", "", "", ["GS103", "GS101"]),
+        # Another line may give the attribute another value.
+        ("False", "    runner.host = True", "", ["GS103", "GS101"]),
+        ("False", "    setattr(runner, 'host', True)", "", ["GS103", "GS101"]),
+        ("False", "", "    def on(self):\n        self.host = True", ["GS103", "GS101"]),
+    ],
+)
+def test_a_factory_decides_which_branch_its_step_takes(
+    tmp_path: Path, given: str, then: str, more: str, codes: list[str]
+) -> None:
+    text = "import torch\n\n\n" + CHOSEN.format(given=given, then=then, more=more)
+    assert [code for code, _, _ in found(tmp_path, step=text)] == codes

@@ -29,6 +29,16 @@ def growing_dictionary(device):
     return step, (torch.randn(4, 8, device=device),)
 
 
+def bounded_list(device):
+    seen = []
+
+    def step(x):
+        seen[:] = [*seen[-3:], x.shape[0]]
+        return x * 2
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
 class Unreached(nn.Module):
     def __init__(self):
         super().__init__()

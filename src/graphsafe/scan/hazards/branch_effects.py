@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from graphsafe.scan.domain.numbers import type_of
 from graphsafe.scan.domain.values import Function, Unknown, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards.graph_syntax import stored_names
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
@@ -23,6 +24,18 @@ def computes(frame: Frame, body: Iterable[ast.stmt]) -> bool:
         elif (value := getattr(statement, "value", None)) is not None and is_maths(frame, value):
             return True
     return False
+
+
+def chooses_result(frame: Frame, node: ast.If, before: Mapping[str, Value], returned: int) -> bool:
+    """Return whether a branch of an `if` returns a tensor, or rebinds a name that stood for a tensor `before`.
+
+    `returned` is the number of values that the function had returned before the branches. A return in a loop over steps
+    only ends the loop.
+    """
+    if not frame.step_loops and any(map(may_be_tensor, frame.returns[returned:])):
+        return True
+    bound = stored_names(inner for part in (*node.body, *node.orelse) for inner in ast.walk(part))
+    return any(may_be_tensor(before[name]) for name in bound & before.keys())
 
 
 def call_touches_device(frame: Frame, call: ast.Call) -> bool:

@@ -21,7 +21,7 @@ from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.project import Project
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp)
-_HANDS_OUT = KEEPS | {"set_result", "put_nowait", "send", "extend"}
+_HANDS_OUT = KEEPS - {"update"} | {"set_result", "put_nowait", "send", "extend"}
 "Methods that keep a result beyond the current iteration of a loop."
 
 

@@ -152,7 +152,7 @@ def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: list[GraphTensors],
             _of_scope(node.body, f"{prefix}{node.name}.", [own], found)
         else:
             found.functions.append((f"{prefix}{node.name}", node, [own, *shared]))
-            _of_scope(node.body, f"{prefix}{node.name}.", shared, found)
+            _of_scope(node.body, f"{prefix}{node.name}.", [own, *shared], found)
 
 
 def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:

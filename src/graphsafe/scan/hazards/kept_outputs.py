@@ -36,7 +36,7 @@ from graphsafe.scan.hazards.outputs.givers import (
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, elements
 
-KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
+KEEPS = frozenset(("append", "appendleft", "add", "put", "insert", "update"))
 HANDS_OUT = frozenset(("set_result", "put_nowait"))
 "Methods that pass a value to code which may read the value at any later time."
 Parents = Mapping[ast.AST, ast.AST]
@@ -154,7 +154,7 @@ def _keeps(call: ast.expr, given: Given, parents: Parents) -> ast.expr | ast.Ass
     if isinstance(parent, ast.Assign):
         names = given.names(parent.targets[0])
         if names:
-            return _keeps_name(parent, names, parents) or _carries(parent, names, parents)
+            return _keeps_name(parent, names, parents) or carries(parent, names, parents)
     _, held = put(parent) if parent is not None else (None, ())
     return call if call in held and loop_around(call, parents) is not None else None
 
@@ -190,9 +190,10 @@ def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call
 
 
 def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequence[ast.expr]]:
-    """Return the container into which a line puts values, and the values: `kept.append(y)`, `kept[key] = y`."""
+    """Return the container into which a line puts values, and the values: `kept.append(y)`, `kept[key] = y`,
+    `kept.update({key: y})`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
-        return node.func.value, node.args
+        return node.func.value, _entries(node) if node.func.attr == "update" else node.args
     target = node.targets[0] if isinstance(node, ast.Assign) else None
     if isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Slice, ast.Tuple)):
         assert isinstance(node, ast.Assign)
@@ -200,9 +201,17 @@ def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequ
     return None, ()
 
 
-def _carries(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Assign | None:
-    """Return the line with which a loop keeps a result, if the next iteration reads the result after its own call:
-    `y = run(x); change = y - last; last = y`."""
+def _entries(call: ast.Call) -> Sequence[ast.expr]:
+    """Return the values that `kept.update({key: y})` stores, except those under constant keys, which the next iteration
+    replaces."""
+    given = call.args[0] if call.args else None
+    pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
+    return [value for key, value in pairs if key is not None and not isinstance(key, ast.Constant)]
+
+
+def carries(made: ast.stmt, names: Set[str], parents: Parents) -> ast.Assign | None:
+    """Return the line with which a loop keeps a result of the statement `made`, if the next iteration reads the result
+    after this statement: `y = run(x); change = y - last; last = y`."""
     loop = parents.get(made)
     if not isinstance(loop, LOOPS):
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 
 from graphsafe.report.model import Confidence
@@ -31,13 +31,16 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
     ancestors,
+    head,
     is_host,
     is_plain_replay,
     is_view_of,
+    own_names,
     parents_in,
     place,
     run_together,
     shared_loop,
+    stored_names,
     written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
@@ -153,17 +156,32 @@ class _Site:
         self._containers = KEEPS - methods
         self._measures = measures or bool(TIMING.search(ast.unparse(function)))
         self._function = function
-        self._inputs = set().union(*(known.inputs for known in captured))
-        self._parts = set().union(*(known.parts for known in captured))
-        self._spread = {name for known in captured for name in known.spread if known.is_display(name)}
-        self._outputs = set().union(*(known.outputs for known in captured))
-        self._overwritten = set().union(*(known.overwritten for known in captured))
+        around = [one.scope for one in captured if isinstance(one.scope, Function) and one.scope is not function]
+        own = own_names(function)
+        self._outer = set().union(*map(own_names, around)) - own
+        "The variables of the functions around this one."
+        hidden = own if around else set()
+
+        def seen(names: Callable[[GraphTensors], Set[str]]) -> set[str]:
+            return {
+                name
+                for known in captured
+                for name in names(known)
+                if known.scope not in around or head(name) not in hidden
+            }
+
+        self._inputs = seen(lambda known: known.inputs)
+        self._parts = seen(lambda known: known.parts)
+        self._spread = seen(lambda known: set(filter(known.is_display, known.spread)))
+        self._outputs = seen(lambda known: known.outputs)
+        self._overwritten = seen(lambda known: known.overwritten)
         self._captures: list[ast.AST] = [one for known in captured for one in (*known.blocks, *known.handing)]
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
         loops = [node for node in self._own if isinstance(node, ast.For) and "." not in ast.unparse(node.iter)]
         self._items = {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
         made = [pair for node in self._own if isinstance(node, ast.Assign) for pair in bindings(node)]
+        self._given = {one.arg for one in parameters(function)} - stored_names(self._own)
         annotated = [(one.arg, one.annotation) for one in parameters(function) if one.annotation is not None]
         given = {name for name, annotation in annotated if _NUMBER.fullmatch(ast.unparse(annotation))}
         self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
@@ -179,6 +197,7 @@ class _Site:
             if isinstance(node, (ast.Assign, ast.Call)):
                 yield from self._kept(node)
                 yield from self._partly(node)
+        yield from self._carried()
         yield from self._waits()
 
     def _rebound(self, node: ast.Assign) -> Iterator[Event]:
@@ -205,19 +224,29 @@ class _Site:
             text = next((text for text in shown if text in self._overwritten), None)
             if text is None or place(holder) in self._outputs | self._inputs:
                 continue
-            outlives = is_handed or (place(holder) or "").startswith("self.")
-            for replay in self._replays:
-                together = self._shared_loop(node, replay)
-                if (together or outlives) and replay.lineno < node.lineno and self._compatible(node, replay):
-                    yield _event("AttrWrite", "output-kept", node, text)
-                    return
+            outlives = is_handed or (place(holder) or "").startswith("self.") or place(holder) in self._outer
+            before = [one for one in self._replays if one.lineno < node.lineno and self._compatible(node, one)]
+            if any(outlives or self._shared_loop(node, replay) for replay in before):
+                yield _event("AttrWrite", "output-kept", node, text)
+                return
+            if before and function is not None and place(holder) in self._given:
+                # The caller may read its list before the next replay.
+                yield _event("AttrWrite", "output-kept", node, text, "possible")
+                return
+
+    def _carried(self) -> Iterator[Event]:
+        """Yield lines that keep an output until after the next replay: `graph.replay(); y - last; last = y`."""
+        lines = [self._parents[replay] for replay in self._replays]
+        found = (kept_outputs.carries(one, self._overwritten, self._parents) for one in lines if type(one) is ast.Expr)
+        for line in dict.fromkeys(line for line in found if line is not None):
+            yield _event("AttrWrite", "output-kept", line, ast.unparse(line.value))
 
     def _partly(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
         target = written(node)
         if not isinstance(target, ast.Subscript) or not _has_end(target.slice):
             return
         text = place(target.value)
-        if text not in self._inputs or not self._before_replay(node) or self._rest_written(text):
+        if text not in self._inputs or not self._before_replay(node) or self._rest_written(text, node):
             return
         sometimes = self._fills_sometimes(node, text or "")
         # A step writes into the cache at each given slot, so a stale slot number would corrupt another request.
@@ -266,11 +295,14 @@ class _Site:
         base = target.value if isinstance(target, ast.Subscript) else target
         return base is not None and place(base) in self._inputs
 
-    def _rest_written(self, text: str) -> bool:
-        """Return whether another line writes the whole buffer, or the rest of it."""
+    def _rest_written(self, text: str, part: ast.AST) -> bool:
+        """Return whether another line than `part` writes the whole buffer, or the rest of it, for the same replays."""
+        loops = {None, *ancestors(part, self._parents)}
         for node in self._own:
             if not isinstance(node, (ast.Assign, ast.Call)):
                 continue
+            if any(self._shared_loop(node, replay) not in loops for replay in self._replays):
+                continue  # it fills the buffer for the replays of another loop
             target = written(node)
             if isinstance(node, ast.Call) and target is not None and place(target) == text:
                 return True

@@ -108,7 +108,8 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
     if frame.hot and isinstance(target, ast.Attribute) and type(held) is Sequence and held.kind == "list":
         owner = frame.evaluate_quietly(target.value)
         if type(owner) is Instance and isinstance(node.op, ast.Add):
-            container_state.lengthened(frame, node, target, owner, element_of(frame.evaluate_quietly(node.value)))
+            key, added = frame.attributes.key(owner.ref, target.attr), element_of(frame.evaluate_quietly(node.value))
+            container_state.lengthened(frame, node, key, dotted(target) or target.attr, added)
     assign(frame, target, _perhaps_in_place(held, value), node, augmented=True)
 
 

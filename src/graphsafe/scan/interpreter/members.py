@@ -41,6 +41,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import class_values, shared_state
 from graphsafe.scan.interpreter.named_attribute import named_attribute
+from graphsafe.scan.interpreter.settled import settled
 from graphsafe.scan.models import library, named_tuples, spelled_out
 from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.declared_fields import declared_in
@@ -143,6 +144,7 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
         if getter is not None:
             return frame.call(node, getter, Arguments((owner, ClassValue(owner.ref))))
     value = named_attribute(found, text, key, frame.attributes.marked)
+    value = settled(frame, owner, name, found, value)
     on_host = type(value) is Tensor and value.where == "host" and not HOST_NAME.search(name)
     if on_host and name in declared_in(frame.project, frame.path).on_device:
         # The file of the class declares that the field stays on the host. The file that reads the field declares that

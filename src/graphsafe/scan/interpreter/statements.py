@@ -26,7 +26,7 @@ from graphsafe.scan.interpreter.environments import Env, binds_more_functions, m
 from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.state import first_step, first_step_tests
+from graphsafe.scan.state import first_step, first_step_tests, host_clock
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
 from graphsafe.scan.state.provenance import all_bound
 
@@ -129,7 +129,7 @@ def _if(frame: Frame, node: ast.If) -> bool:
     ways = _Ways(node, guards.judge(frame, node.test, known), stays_off(frame, node.test, known))
     has_used, end = effects.has_used(since), len(effects.items)
     capturing_branch.branch(frame, node)
-    before, touched_before = frame.env, frame.touches_device
+    before, touched_before, returned = frame.env, frame.touches_device, len(frame.returns)
     frame.touches_device = False
     for branch, body in ((True, node.body), (False, node.orelse)):
         if ways.verdict.dead is not branch:
@@ -143,6 +143,8 @@ def _if(frame: Frame, node: ast.If) -> bool:
             ways.missing += first_step_tests.after_leaving(node, branch)
     if has_used and not frame.touches_device:
         effects.forget_uses(since, end)
+    elif has_used and branch_effects.chooses_result(frame, node, before, returned):
+        host_clock.decides(effects.items, since, end)
     frame.touches_device |= touched_before
     frame.env = merge(ways.outcomes, before)
     if ways.guard is not None:

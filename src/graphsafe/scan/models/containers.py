@@ -37,6 +37,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import builtin_functions, formatting, module_methods, named_tuples
 from graphsafe.scan.state import container_state, writes
 from graphsafe.scan.state.cached_entries import may_drop_results
+from graphsafe.scan.symbols.index import dotted
 
 
 def method(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
@@ -115,6 +116,14 @@ def _looked_up(receiver: Dict, name: str, arguments: Arguments) -> Value:
         # The known entries show nothing about an entry that the source does not show.
         found = known[const] if const in known else Unknown(depends_on_step(found), holds_device(found))
     if name == "setdefault" and default is not None:
+        if (
+            type(found) is Unknown
+            and type(default) is Sequence
+            and default.items == ()
+            and receiver.held_by is not None
+        ):
+            # An earlier step may have put the list there, so its length is not known.
+            return held_in(of_elements(default.kind, found), entry(receiver.held_by, const))
         return join(found, kept(default))
     return found if default is None and name == "pop" else join(found, default if default is not None else NONE)
 
@@ -180,15 +189,19 @@ def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> Non
         if holder.id in frame.env:
             frame.env[holder.id] = updated
         return
+    lengthens = frame.hot and function.attr in ("append", "appendleft", "extend", "insert")
     if not isinstance(holder, ast.Attribute):
+        if lengthens and type(updated) is Sequence and updated.held_by is not None:
+            container_state.lengthened(frame, node, updated.held_by, ast.unparse(holder), added)
         return
     owner = frame.evaluate(holder.value)
     if type(owner) is not Instance:
         return
     if not frame.hot:
         frame.attributes.record(owner.ref, holder.attr, updated)
-    elif function.attr in ("append", "appendleft", "extend", "insert"):
-        container_state.lengthened(frame, node, holder, owner, added)
+    elif lengthens:
+        key = frame.attributes.key(owner.ref, holder.attr)
+        container_state.lengthened(frame, node, key, dotted(holder) or holder.attr, added)
 
 
 def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:

@@ -14,6 +14,7 @@ from graphsafe.scan.domain.values import (
     INT,
     NUMBER,
     SIZE,
+    UNSET,
     Array,
     DeviceValue,
     Dtype,
@@ -21,6 +22,7 @@ from graphsafe.scan.domain.values import (
     Lib,
     NoneValue,
     Number,
+    Sequence,
     Tensor,
     Unknown,
     Value,
@@ -35,6 +37,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
 from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
+from graphsafe.scan.state.own_changes import own_change
 
 _SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
 "Names of methods that containers or strings have."
@@ -270,6 +273,26 @@ def _pin_memory(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Argumen
     return replace(tensor, where="host", pinned=True, fresh=True, attr=None, maybe_pinned=False)
 
 
+def _resize(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    """Read `self.out.resize_(n)`. A tensor that outlives the step gets other memory if its own is too small."""
+    is_kept = frame.hot and tensor.attr is not None and not tensor.fresh
+    if is_kept and tensor.attr is not None and any(map(_may_vary, arguments.positional)):
+        text = tensor.name or ast.unparse(node.func.value)  # type: ignore[attr-defined]
+        change = own_change(frame, node, tensor.attr, text, tensor, keyed=False, grows=True, outgrown=True)
+        frame.engine.note(change)
+    op = frame.ops.method("resize_")
+    return tensor if op is None else operations.by_table(frame, node, op, "resize_", tensor, arguments)
+
+
+def _may_vary(size: Value) -> bool:
+    """Return whether a size may differ from step to step. A number that an object holds is a setting."""
+    if type(size) is Number:
+        return size.const is UNSET and not size.state
+    if type(size) is Sequence:
+        return any(map(_may_vary, size.items or (size.elem,)))
+    return depends_on_step(size)
+
+
 def _size(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
     return INT if arguments.positional or arguments.keywords else SIZE
 
@@ -287,5 +310,6 @@ _METHODS = {
     "type": _type,
     "copy_": _copy,
     "pin_memory": _pin_memory,
+    "resize_": _resize,
     "size": _size,
 }

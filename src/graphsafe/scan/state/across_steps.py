@@ -138,8 +138,9 @@ def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     tensor = as_tensor(write.value)[0]
     if not write.grows or not _has_tensor(write.value) or (tensor is not None and tensor.ndim == 0):
         return None
-    # A list to which a step appends may be emptied once per step.
-    appended = write.keyed and write.augmented and write.key in flow.emptied
+    # A list to which a step appends may be emptied once per step, alone or with the dict that holds it.
+    lists = {write.key, write.key.rpartition("[")[0]}
+    appended = write.keyed and write.augmented and not flow.emptied.isdisjoint(lists)
     confidence = "possible" if appended or write.past_maximum else _confidence(write.value)
     if write.outgrown and write.key not in log.readers:
         return None

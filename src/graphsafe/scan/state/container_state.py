@@ -9,7 +9,6 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import (
     UNKNOWN,
     Dict,
-    Instance,
     Sequence,
     Tensor,
     Unknown,
@@ -20,7 +19,6 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.state.provenance import is_lazy
-from graphsafe.scan.symbols.index import dotted
 
 CHANGES = frozenset(
     "append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate".split()
@@ -30,12 +28,19 @@ CHANGES = frozenset(
 
 _BOUNDED = re.compile(r"\b(\w+)(?::[^=\n]*)? = (?:collections\.)?deque\([^\n]*\bmaxlen\b")
 "Matches a deque that drops its oldest element when it is full. The group is its name."
+_WITH_MAXLEN = re.compile(r"^.*\bmaxlen\b.*$", re.M)
 
 
 def is_bounded(frame: Frame, key: str) -> bool:
-    """Return whether the attribute `key` holds a deque that cannot grow beyond its `maxlen`."""
+    """Return whether the attribute `key` holds a deque that cannot grow beyond its `maxlen`. The entry `key` of a dict
+    may be one if a line names both the dict and `maxlen`."""
     path, _, name = key.partition("::")
-    return name.rpartition(".")[2] in frame.project.files.search(path, _BOUNDED)
+    holder, is_entry, _ = name.partition("[")
+    holder = holder.rpartition(".")[2]
+    if is_entry:
+        named = re.compile(rf"\b{re.escape(holder)}\b")
+        return any(named.search(line) for line in frame.project.files.search(path, _WITH_MAXLEN))
+    return holder in frame.project.files.search(path, _BOUNDED)
 
 
 def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str) -> None:
@@ -55,16 +60,16 @@ def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str)
     frame.engine.note(own_change(frame, node, container.held_by, text, value, reads_self=name != "clear"))
 
 
-def lengthened(frame: Frame, node: ast.AST, holder: ast.Attribute, owner: Instance, added: Value) -> None:
-    """Record that a list of tensors gets longer in each step. The graph contains only the tensors of the capture."""
+def lengthened(frame: Frame, node: ast.AST, key: str, text: str, added: Value) -> None:
+    """Record that a list of tensors, the state `key`, gets longer in each step. The graph contains only the tensors of
+    the capture."""
     if as_tensor(added)[0] is None:
         return
-    key = frame.attributes.key(owner.ref, holder.attr)
     grows = not is_bounded(frame, key)
     if not grows and type(added) is Tensor:
         # In the next step, the deque has another tensor at each position.
         added = replace(added, fresh=True)
-    frame.engine.note(own_change(frame, node, key, dotted(holder) or holder.attr, added, grows=grows))
+    frame.engine.note(own_change(frame, node, key, text, added, grows=grows))
 
 
 def advanced(frame: Frame, node: ast.Call, iterator: Value) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.state_log import Use
+from graphsafe.scan.domain.summary import Item
 from graphsafe.scan.domain.values import Number
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.state.own_changes import own_change
 
 KEY = "clock"
-
-
 VERSION = "version"
 
 
@@ -26,3 +27,11 @@ def read(frame: Frame, node: ast.expr, kind: str = KEY) -> Number:
     if frame.hot:
         frame.engine.note(own_change(frame, node, key, ast.unparse(node), value, keyed=False))
     return value
+
+
+def decides(items: list[Item], since: int, end: int) -> None:
+    """Record that the result of the step depends on a condition, whose effects are the items from `since` to `end`. The
+    clock in any other condition may only decide when to log, for example."""
+    for i, item in enumerate(items[since:end], since):
+        if type(item) is Use and item.key.startswith(KEY):
+            items[i] = replace(item, kind="operand")

@@ -20,6 +20,7 @@ def own_change(
     reads_self: bool = True,
     keyed: bool = True,
     grows: bool = False,
+    outgrown: bool = False,
 ) -> Write:
     """Return the write by which `node` changes the state named `text`, as an assignment of `value` would."""
     return Write(
@@ -37,4 +38,5 @@ def own_change(
         guard=frame.guard,
         compile_test=frame.compile_test,
         grows=grows,
+        outgrown=outgrown,
     )

@@ -18,9 +18,9 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
 
     `how` is one of these:
     - `born`: missing or None before step 1
-    - `grows`: larger after each further step
+    - `grows`: a tensor, or a container that holds tensors, that is larger after each further step
     - `rebound`: a tensor whose name has another storage after a step
-    - `host`: a Python value that every step changes
+    - `host`: a Python value, or the length of a container of Python values, that every step changes
     - `changes`: a Python value that only some steps change
     - `cached`: a container to which step 2 or 3 adds a tensor
     - `opaque`: an iterator whose position cannot be read
@@ -39,7 +39,9 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
             found[path, born] = Change(path, how, before, after, tuple(writer))
 
     for path, before, after in _grown(one, two, three):
-        add(path, "grows", before, after)
+        # Memory grows only with tensors. A list of numbers may be bounded, as in `self.sizes = self.sizes[-3:] + [n]`.
+        holds_tensors = any(is_within(tensor, path) for tensor in three.tensors)
+        add(path, "grows" if holds_tensors else "host", before, after)
     for path in (*one.tensors, *one.hosts, *one.lengths):
         if _is_none(start, path) and not _is_none(one, path) and not path.endswith(".grad"):
             add(path, "born")
