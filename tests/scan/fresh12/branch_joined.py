@@ -1,0 +1,50 @@
+"""Vision and motion branches with calibration in buffers and the last frame updated in place."""
+import torch
+import torch.nn as nn
+
+
+class Branch(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.conv = nn.Conv2d(3, width, 3, padding=1)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x)).mean((2, 3))
+
+
+class Calibration(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("matrix", torch.eye(3))
+
+    def forward(self, frame):
+        return torch.einsum("ij,bjhw->bihw", self.matrix, frame.flip(1))
+
+
+class Fusion(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.still, self.motion = Branch(8), Branch(8)
+        self.head = nn.Linear(16, 4)
+        self.calibration = Calibration()
+        self.register_buffer("last", torch.zeros(1, 3, 16, 16))
+        self.side = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def forward(self, frame):
+        frame = self.calibration(frame)
+        motion = self.motion(frame - self.last)
+        if self.side is not None:
+            self.side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.side):
+                still = self.still(frame)
+            torch.cuda.current_stream().wait_stream(self.side)
+        else:
+            still = self.still(frame)
+        self.last.copy_(frame)
+        return self.head(torch.cat([still, motion], dim=1))
+
+
+def build(device):
+    torch.manual_seed(23)
+    model = Fusion(torch.device(device)).to(device).eval().requires_grad_(False)
+    return model, (torch.rand(1, 3, 16, 16, device=device),)
