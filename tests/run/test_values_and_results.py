@@ -51,6 +51,7 @@ TOLD = {
     "kept.py": {},
     "views.py": {},
     "decided.py": {"Dropout.training": ("True", "False")},
+    "turns.py": {},
 }
 QUICK = ("decided.py", "optional.py")
 "Together they have numbers, results, generators and what decides in the host."
