@@ -52,6 +52,7 @@ TOLD = {
     "views.py": {},
     "decided.py": {"Dropout.training": ("True", "False")},
     "turns.py": {},
+    "lent.py": {},
 }
 QUICK = ("decided.py", "optional.py")
 "Together they have numbers, results, generators and what decides in the host."

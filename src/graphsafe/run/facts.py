@@ -95,6 +95,17 @@ class OutsideUse:
 
 
 @dataclass(frozen=True, slots=True)
+class LentUse:
+    """The use of a tensor in the graph's pool that another graph has made, if a third graph uses its memory now."""
+
+    use: OutsideUse
+    makers: tuple[int, ...]
+    "The numbers of the graphs whose replays make the tensor again."
+    takers: tuple[int, ...]
+    "The numbers of the graphs whose replays overwrite it."
+
+
+@dataclass(frozen=True, slots=True)
 class DroppedGradients:
     """Gradients that a graph writes, if the program drops them between replays."""
 
@@ -196,6 +207,7 @@ class GraphFacts:
     "The threads and streams of the replays."
     passed_over: int = 0
     "How often an input of this graph's size was given to another graph, if the device can see it."
+    lent: tuple[LentUse, ...] = ()
     races: tuple[Race, ...] = ()
     "Pairs of operations on the same memory that the graph does not order, if the device can see them."
 

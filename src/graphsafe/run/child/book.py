@@ -112,6 +112,7 @@ class Book:
             handled=handled,
             stepped=SteppedOptimizers(),
             drawn_before=drawn_so_far(),
+            may_take=self.memories.lending.lost(),
             names={} if is_called_by_trees(frame) else names_now(frame),
         )
 
@@ -157,7 +158,7 @@ class Book:
             for one in (one for one in self.graphs if one.graph is not None and one.graph() is earlier):
                 one.overwrites.append((record, storage))
                 self._reads = self._reads or Reads(self.replays, lambda: self._tell(False))
-        record.contents = replace(contents, touches=(), outputs=(), overwriters=())
+        record.contents = replace(contents, touches=(), outputs=(), overwriters=(), borrowed=())
         record.subgroups = contents.collectives and has_subgroups()
         record.compare(self.graphs[:-1])
         record.keeps_pool = contents.nodes == {} and is_called_by_trees(frame)

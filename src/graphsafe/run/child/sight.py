@@ -89,6 +89,11 @@ class Contents:
     "Memory outside the graph's pool that the graph writes and does not read, if the device knows it."
     owns: Callable[[torch.Tensor], bool] = lambda _: False
     "Returns whether a tensor is in memory of the graph's pool that its replays use, if the device knows it."
+    pool: object = None
+    borrowed: Sequence[tuple[Touch, Sequence[Any]]] = ()
+    "Tensors of the pool that the graph reads and an earlier capture made, each with other graphs that use it."
+    takes: Callable[[Place], bool] = lambda _: False
+    "Returns whether the graph uses memory of its pool in this place, or would use it if it were free."
     passed_over: Callable[[], int] = int
     "Returns how often an input of this graph's size was given to another graph, if the device can see it."
     races: tuple[Race, ...] = ()

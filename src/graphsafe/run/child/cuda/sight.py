@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import re
 import sys
 import weakref
@@ -38,6 +39,7 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
+from graphsafe.run.child.cuda.lent import borrowed, is_within
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
@@ -141,8 +143,10 @@ class CudaSight(Sight):
         unread = problem = self._problem
         if any(node.opaque for node in nodes):
             problem = "the arguments of some kernels are packed by the library that launches them"
-        born = [one for one in own if one.untyped_storage().data_ptr() not in self._before]
-        overwriters = _overwriters(self._pooled.get(pool, ()), born)
+        there = [one.untyped_storage().data_ptr() in self._before for one in own]
+        born = [one for one, was_there in zip(own, there, strict=True) if not was_there]
+        earlier = list(self._pooled.get(pool, ()))
+        overwriters = _overwriters(earlier, born)
         inside = sorted({word for node in nodes for word in node.words if segments.pool(word) == pool})
         self._pooled.setdefault(pool, []).append((weakref.ref(graph), inside))
         return Contents(
@@ -152,6 +156,9 @@ class CudaSight(Sight):
             outputs=tuple({id(one): one for one in own}.values()),
             overwriters=overwriters,
             owns=functools.partial(_is_used, inside),
+            pool=pool,
+            borrowed=borrowed(nodes, inside, itertools.compress(own, there), earlier),
+            takes=functools.partial(is_within, inside),
             fills=_filled(touches),
             step=self._step,
             collectives=any(_COLLECTIVE.search(node.name) is not None for node in nodes),

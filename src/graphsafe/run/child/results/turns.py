@@ -1,8 +1,8 @@
 """Finds reads of a result after another task or thread has replayed the graph.
 
-A function replays a graph, waits (`await`), and reads the result only then. If another task of asyncio or another thread replays
-the graph during this wait, the read finds the other's result. Tasks and threads that exclude each other with a lock
-never replay during such a wait.
+A function replays a graph, waits (`await`), and reads the result only then. If another task of asyncio, or another
+thread, replays the graph during this wait, the read finds the result of that replay. Tasks and threads that exclude
+each other with a lock never replay during such a wait.
 
 The wait is seen when the graph is replayed again: the function of the previous replay still runs, in another task or
 thread, and one of the next statements of its block reads the result. So no read needs to be seen.
