@@ -118,6 +118,18 @@ def test_a_resized_storage_has_other_memory_and_one_that_is_left_alone_the_same(
     assert memories["x"].is_memory_of(tensors["x"].untyped_storage())
 
 
+def test_a_tensor_that_is_resized_leaves_its_memory_at_this_line(tensors: dict[str, torch.Tensor]) -> None:
+    weight = tensors["weight"]
+    memory = Memory(weight.untyped_storage(), (), "weight", None, lambda _: None)
+    line = CallSite(__file__, 1, "rebuild")
+    for size, status in ((8, "alive"), (1 << 24, "moved")):
+        memory.leaving((line,))
+        weight.resize_(size)
+        memory.look(lambda _: None)
+        assert memory.status == status
+    assert memory.frames == (line,)
+
+
 class Graph:
     """A graph that can be referred to weakly."""
 

@@ -22,7 +22,8 @@ def borrowed(
 ) -> list[tuple[Touch, Sequence[Any]]]:
     """Return the tensors that a graph uses, each with the earlier graphs that use it.
 
-    `inside` are the sorted addresses in the pool that the graph uses. `tensors` existed in the pool when the capture began. A tensor that the graph first fills by a copy is left out.
+    `inside` are the sorted addresses in the pool that the graph uses. `tensors` existed in the pool when the capture
+    began. A tensor that the graph first fills by a copy is left out.
     """
     graphs = [(graph, words) for reference, words in earlier if (graph := reference()) is not None]
     found: dict[int, tuple[Touch, Sequence[Any]]] = {}

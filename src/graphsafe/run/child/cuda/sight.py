@@ -198,21 +198,29 @@ class CudaSight(Sight):
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that is resized.
+        """Call `moving` for each storage that is resized, by itself or with its tensor.
 
         `lost` is never called. On a GPU, a graph keeps no storage alive: a storage that no tensor uses is freed unless
         the program keeps it, and a moved storage has another address.
         """
-        original = torch.UntypedStorage.resize_
 
-        def resize_(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-            if storage.is_cuda:
-                with contextlib.suppress(Exception):  # an error of graphsafe must not stop the program
-                    moving(int(storage._cdata))
-            return original(storage, *args, **kwargs)
+        def watched(owner: Any, name: str) -> tuple[Any, str, Callable[..., Any]]:
+            original = getattr(owner, name)
 
-        resize_._torchdynamo_disable = True  # type: ignore[attr-defined]
-        self._entered.enter_context(replaced((torch.UntypedStorage, "resize_", resize_)))
+            def resize(one: Any, *args: Any, **kwargs: Any) -> Any:
+                # An error of graphsafe must not stop the program.
+                with contextlib.suppress(Exception), torch._C.DisableTorchFunction():
+                    if one.is_cuda:
+                        number = storage_number(one) if isinstance(one, torch.Tensor) else int(one._cdata)
+                        if number is not None:
+                            moving(number)
+                return original(one, *args, **kwargs)
+
+            resize._torchdynamo_disable = True  # type: ignore[attr-defined]
+            return owner, name, resize
+
+        resized = ((torch.UntypedStorage, "resize_"), (torch.Tensor, "resize_"), (torch.Tensor, "resize_as_"))
+        self._entered.enter_context(replaced(*(watched(*one) for one in resized)))
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
         self._held = ()
