@@ -18,6 +18,8 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.order import Race
 
 Calls = tuple[CallSite, ...]
+CASTS = "weight in autocast's cache"
+"The name of memory that belongs to autocast and not to a tensor of the program."
 Stage = Literal["refused", "broken", "left", "open"]
 """How far a failed capture came.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -41,6 +42,8 @@ class Memories:
         are the storages that have a name now.
         """
         self.lending.captured(record, contents, names)
+        if contents.casts is not None:
+            contents.casts.replays = functools.partial(self._replays, record.number)
         present = set(still)
         for touch in contents.touches:
             number = int(touch.storage._cdata)

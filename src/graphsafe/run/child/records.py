@@ -155,7 +155,7 @@ class GraphRecord:
             copy_of=self.copy_of,
             dropped=self.dropped,
             instantiations=self.instantiations,
-            outside=tuple(use.facts() for use in self.uses),
+            outside=(*(use.facts() for use in self.uses), *(seen.casts.facts() if seen.casts is not None else ())),
             held_outputs=HeldOutputs(outputs.collected, outputs.is_keeper_known, outputs.compared, outputs.overwritten),
             key=self.key.texts(),
             stale=self.stale,

@@ -10,7 +10,7 @@ from graphsafe.capture.shared.classify import function_at
 from graphsafe.capture.shared.places import line_text
 from graphsafe.report.model import CallSite
 from graphsafe.report.text import count, listed
-from graphsafe.run.facts import Calls, LentUse, OutsideUse
+from graphsafe.run.facts import CASTS, Calls, LentUse, OutsideUse
 from graphsafe.run.parent.seen import SeenGraph, grouped, last
 from graphsafe.run.parent.writer import Writer, all_named, by
 
@@ -58,6 +58,8 @@ def lost_memory(writer: Writer) -> None:
         because += f" The memory now belongs to {listed(heirs, most=3)}." if heirs else ""
         is_in_pool = use in (one for _, one, _ in overwritten)
         text = {"fix": f"keep {listed(names, most=3)} as long as the graphs are replayed"} if is_in_pool else {}
+        if use.what == CASTS:
+            text = {"fix": "give autocast cache_enabled=False around the capture"}
         writer.about(graph, "GS711", last(frames), words, data, certain, because=because, number=len(uses), text=text)
 
 

@@ -39,6 +39,7 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
+from graphsafe.run.child.cuda.casts import AutocastCache
 from graphsafe.run.child.cuda.lent import borrowed, is_within
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
@@ -73,6 +74,7 @@ class CudaSight(Sight):
         self._calls: Calls | None = None
         self._step: Step | None = None
         self._order: CudaOrder | None = None
+        self._autocast = AutocastCache()
         self._entered = contextlib.ExitStack()
         self._held: Sequence[torch.Tensor] = ()
         """The tensors that had a name when the capture began.
@@ -158,6 +160,7 @@ class CudaSight(Sight):
             owns=functools.partial(_is_used, inside),
             pool=pool,
             borrowed=borrowed(nodes, inside, itertools.compress(own, there), earlier),
+            casts=self._autocast.captured(nodes, lambda: _known(_all_tensors()).values()),
             takes=functools.partial(is_within, inside),
             fills=_filled(touches),
             step=self._step,
@@ -188,6 +191,7 @@ class CudaSight(Sight):
     def end(self) -> None:
         if self._calls is not None:
             self._calls.close()
+        self._autocast.close()
         self._entered.close()
 
     def watch_steps(self, steps: Steps) -> None:
