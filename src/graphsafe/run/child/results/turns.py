@@ -57,7 +57,7 @@ class _Turn:
     thread: int
     task: weakref.ref[Any] | None
     frames: Mapping[int, tuple[CodeType, int]]
-    "The `id` of a frame -> its function, and the line that led to the replay."
+    "The `id` of a frame -> its function, and the instruction that led to the replay."
 
     def is_of(self, other: _Turn) -> bool:
         return self.thread == other.thread and self.task == other.task
@@ -65,7 +65,7 @@ class _Turn:
     def waiting(self) -> Iterator[Sequence[FrameType]]:
         """Yield the stacks of the waiting task and of the thread, each with the innermost frame first."""
         task = None if self.task is None else self.task()
-        if task is not None:
+        if task is not None and hasattr(task, "get_coro"):
             yield list(_suspended(task.get_coro()))[::-1]
         if self.thread != threading.get_ident():
             yield list(frames_from(sys._current_frames().get(self.thread)))
@@ -80,15 +80,16 @@ class Turns:
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
         """Record the replay. Return whether it overwrites a result that a waiting function reads next."""
-        now = _Turn(threading.get_ident(), _task(), {id(one): (one.f_code, one.f_lineno) for one in frames})
+        now = _Turn(threading.get_ident(), _task(), {id(one): (one.f_code, one.f_lasti) for one in frames})
         before, self._last[record] = self._last.get(record), now
         if before is None or before.is_of(now) or not self.is_wanted(record):
             return False
         self._changes[record] = self._changes.get(record, 0) + 1
         for stack in before.waiting():
             for at, frame in enumerate(stack):
-                code, line = before.frames.get(id(frame), (None, 0))
-                read = _read_next(record, frame, line, stack[at + 1 :]) if code is frame.f_code else None
+                code, instruction = before.frames.get(id(frame), (None, 0))
+                line = _line(code, instruction) if code is frame.f_code else None
+                read = None if line is None else _read_next(record, frame, line, stack[at + 1 :])
                 if read is not None:
                     place = call_site(frame.f_code, read.line)
                     record.outputs.overwritten = Overwritten(place, sites, record.number, kept=read.text)
@@ -97,6 +98,10 @@ class Turns:
 
     def is_wanted(self, record: GraphRecord) -> bool:
         return record.outputs.overwritten is None and self._changes.get(record, 0) < _MOST_TURNS
+
+
+def _line(code: CodeType, instruction: int) -> int | None:
+    return next((line for begin, end, line in code.co_lines() if begin <= instruction < end), None)
 
 
 def _task() -> weakref.ref[Any] | None:
