@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,11 +16,12 @@ from graphsafe.report.ledger.html_form import with_processes
 from graphsafe.report.ledger.model import Held
 from graphsafe.report.ledger.terminal import processes_text
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.cuda import lent, stacks
 from graphsafe.run.child.cuda import sight as cuda
-from graphsafe.run.child.cuda import stacks
 from graphsafe.run.child.outside import Memory
-from graphsafe.run.facts import PoolLine, ProcessFacts
+from graphsafe.run.facts import LentUse, OutsideUse, PoolLine, ProcessFacts
 from graphsafe.run.parent.idle import Readings
+from graphsafe.run.parent.lost_memory import _replays_after
 from graphsafe.run.parent.merge import _by_line
 from tests.run.test_idle import ledger as ledger_of_a_graph
 
@@ -112,3 +116,47 @@ def test_a_resized_storage_has_other_memory_and_one_that_is_left_alone_the_same(
     resized.resize_(1 << 24)
     assert not memories["weight"].is_memory_of(resized)
     assert memories["x"].is_memory_of(tensors["x"].untyped_storage())
+
+
+def test_a_tensor_that_is_resized_leaves_its_memory_at_this_line(tensors: dict[str, torch.Tensor]) -> None:
+    weight = tensors["weight"]
+    memory = Memory(weight.untyped_storage(), (), "weight", None, lambda _: None)
+    line = CallSite(__file__, 1, "rebuild")
+    for size, status in ((8, "alive"), (1 << 24, "moved")):
+        memory.leaving((line,))
+        weight.resize_(size)
+        memory.look(lambda _: None)
+        assert memory.status == status
+    assert memory.frames == (line,)
+
+
+class Graph:
+    """A graph that can be referred to weakly."""
+
+
+def test_a_tensor_of_the_pool_is_borrowed_if_an_earlier_graph_uses_it_and_it_is_not_filled_first(
+    tensors: dict[str, torch.Tensor],
+) -> None:
+    maker, other = Graph(), Graph()
+    inner, x = tensors["inner"], tensors["x"].data_ptr()
+    at = inner.data_ptr()
+    earlier = [(weakref.ref(maker), [at]), (weakref.ref(other), [x])]
+    read = GraphNode("kernel", "cat", words=(x, at + 8))
+    copied = GraphNode("memcpy", "memcpy", words=(at, x))
+    filled = GraphNode("memcpy", "memcpy", words=(x, at))
+    cleared = GraphNode("memset", "memset", words=(at, 0))
+
+    def borrowed(*nodes: GraphNode) -> list[Sequence[Any]]:
+        inside = sorted(word for node in nodes for word in node.words if at <= word < at + inner.nbytes)
+        return [graphs for _, graphs in lent.borrowed(nodes, inside, [inner, inner[8:]], earlier)]
+
+    assert borrowed(read) == borrowed(copied, filled) == [[maker]]
+    assert borrowed() == borrowed(filled, read) == borrowed(cleared, read) == []
+    assert lent.borrowed([read], [at + 8], [inner], earlier[1:]) == []
+
+
+def test_replays_count_if_the_tensor_was_overwritten_and_not_made_again() -> None:
+    use = OutsideUse("deep", "float32[64]", 256, None, "both", False, "freed")
+    overwritten = LentUse(use, makers=(0,), takers=(2, 3))
+    assert _replays_after([(0, 1), (1, 5), (2, 1), (1, 4), (3, 1), (1, 2)], 1, overwritten) == [4, 2]
+    assert _replays_after([(0, 1), (1, 5), (2, 1), (0, 1), (1, 5)], 1, overwritten) == []

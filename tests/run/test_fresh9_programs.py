@@ -16,7 +16,7 @@ from tests.run.labelled import Programs
 
 pytestmark = [pytest.mark.child, pytest.mark.slow]
 PROGRAMS = Programs(Path(__file__).parent / "fresh9")
-FOUND = 10
+FOUND = 12
 
 
 @pytest.fixture(scope="module")

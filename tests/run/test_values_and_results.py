@@ -51,6 +51,8 @@ TOLD = {
     "kept.py": {},
     "views.py": {},
     "decided.py": {"Dropout.training": ("True", "False")},
+    "turns.py": {},
+    "lent.py": {},
 }
 QUICK = ("decided.py", "optional.py")
 "Together they have numbers, results, generators and what decides in the host."
@@ -206,9 +208,9 @@ def test_many_eager_steps_are_placed_where_they_run_not_where_they_were_tried_fi
     assert facts.sizes == {"8": 22} and facts.place[0].line == 9
 
 
-def test_a_gpu_tells_of_storages_that_are_resized(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_tells_of_storages_and_tensors_that_are_resized(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
-    original = torch.UntypedStorage.resize_
+    original, of_tensors = torch.UntypedStorage.resize_, torch.Tensor.resize_
     sight = CudaSight(stacks=False)
     sight.watch_moves(told.append, told.append)
     try:
@@ -218,9 +220,14 @@ def test_a_gpu_tells_of_storages_that_are_resized(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(torch.UntypedStorage, "is_cuda", True)
         storage.resize_(16)
         assert told == [storage._cdata]
+        tensor = torch.zeros(4)
+        assert tensor.resize_(8).shape == (8,) and len(told) == 1
+        monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+        assert tensor.resize_(16).resize_as_(torch.zeros(2, 2)).shape == (2, 2)
+        assert told[1:] == [storage_number(tensor)] * 2
     finally:
         sight.end()
-    assert torch.UntypedStorage.resize_ is original
+    assert torch.UntypedStorage.resize_ is original and torch.Tensor.resize_ is of_tensors
 
 
 @pytest.mark.child

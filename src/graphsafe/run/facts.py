@@ -18,6 +18,8 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.order import Race
 
 Calls = tuple[CallSite, ...]
+CASTS = "weight in autocast's cache"
+"The name of memory that belongs to autocast and not to a tensor of the program."
 Stage = Literal["refused", "broken", "left", "open"]
 """How far a failed capture came.
 
@@ -92,6 +94,17 @@ class OutsideUse:
     "The line that made the tensor to which the name refers now."
     lost_after: int | None = None
     "The number of replays before the memory was lost."
+
+
+@dataclass(frozen=True, slots=True)
+class LentUse:
+    """The use of a tensor in the graph's pool that another graph has made, if a third graph uses its memory now."""
+
+    use: OutsideUse
+    makers: tuple[int, ...]
+    "The numbers of the graphs whose replays make the tensor again."
+    takers: tuple[int, ...]
+    "The numbers of the graphs whose replays overwrite it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +209,7 @@ class GraphFacts:
     "The threads and streams of the replays."
     passed_over: int = 0
     "How often an input of this graph's size was given to another graph, if the device can see it."
+    lent: tuple[LentUse, ...] = ()
     races: tuple[Race, ...] = ()
     "Pairs of operations on the same memory that the graph does not order, if the device can see them."
 

@@ -40,6 +40,7 @@ from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.results.overwritten import Reads
 from graphsafe.run.child.results.previous import Previous
 from graphsafe.run.child.results.returned import returned_and_kept
+from graphsafe.run.child.results.turns import Turns
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Sight
 from graphsafe.run.child.steps import Steps
@@ -82,6 +83,7 @@ class Book:
         self._results = Results(is_reading_told=sight.evidence == "predicted")
         self._previous = Previous()
         self._meetings = Meetings()
+        self._turns = Turns()
         self._frozen: dict[str, list[Frozen]] = {}
         "File -> the numbers in it that captured code used. It is empty if eager operations are not seen."
         self.memories = Memories(sight, self.replays, tell)
@@ -110,6 +112,7 @@ class Book:
             handled=handled,
             stepped=SteppedOptimizers(),
             drawn_before=drawn_so_far(),
+            may_take=self.memories.lending.lost(),
             names={} if is_called_by_trees(frame) else names_now(frame),
         )
 
@@ -155,7 +158,7 @@ class Book:
             for one in (one for one in self.graphs if one.graph is not None and one.graph() is earlier):
                 one.overwrites.append((record, storage))
                 self._reads = self._reads or Reads(self.replays, lambda: self._tell(False))
-        record.contents = replace(contents, touches=(), outputs=(), overwriters=())
+        record.contents = replace(contents, touches=(), outputs=(), overwriters=(), borrowed=())
         record.subgroups = contents.collectives and has_subgroups()
         record.compare(self.graphs[:-1])
         record.keeps_pool = contents.nodes == {} and is_called_by_trees(frame)
@@ -221,6 +224,14 @@ class Book:
             record.replayers[one] = None
             self._tell(False)
 
+    def changing_thread(self, record: GraphRecord) -> None:
+        """Record that another thread than at the previous replay is about to replay a graph."""
+        self.replayed_by(record)
+        if self._turns.is_wanted(record):
+            with torch._C.DisableTorchFunction():
+                if self._turns.replaying(record, *self._running()):
+                    self._tell(False)
+
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """Look, before an eager step, for gradients that a graph writes but the optimizer does not have."""
         for record in self.graphs:
@@ -237,6 +248,7 @@ class Book:
         """Look for earlier results that this replay is about to overwrite and that the program reads later."""
         frames, sites = self._running()
         found = self._results.replaying(record, frames, sites)
+        found |= self._turns.replaying(record, frames, sites)
         if not found and record.outputs.overwritten is None:
             found = self._meetings.replaying(record, frames, sites)
         is_early = 0 < record.looks <= _SEARCHED and record.outputs.overwritten is None

@@ -121,7 +121,7 @@ def _replay(original: Any, book: Book) -> Any:
         if ordering is not None:
             safely(ordering, record)
         if thread() != record.replayer:
-            safely(book.replayed_by, record)
+            safely(book.changing_thread, record)
         pinned = record.contents.pinned
         if pinned is not None:
             safely(pinned.replaying)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.run.child.lent import Lending
 from graphsafe.run.child.names import Name
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.records import GraphRecord, Use
@@ -24,6 +26,7 @@ class Memories:
         self._sight = sight
         self._replays = replays
         self._tell = tell
+        self.lending = Lending(sight)
         self._known: dict[int, Memory] = {}
         self._users: weakref.WeakKeyDictionary[Memory, list[tuple[GraphRecord, Use]]] = weakref.WeakKeyDictionary()
 
@@ -38,6 +41,9 @@ class Memories:
         `names` are the names of its tensors by storage, including tensors that were freed during the capture. `still`
         are the storages that have a name now.
         """
+        self.lending.captured(record, contents, names)
+        if contents.casts is not None:
+            contents.casts.replays = functools.partial(self._replays, record.number)
         present = set(still)
         for touch in contents.touches:
             number = int(touch.storage._cdata)

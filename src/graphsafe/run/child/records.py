@@ -13,13 +13,13 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.generators import Draws
 from graphsafe.run.child.gradients import Gradients
 from graphsafe.run.child.keys import Key
-from graphsafe.run.child.names import Name
+from graphsafe.run.child.names import Name, Place
 from graphsafe.run.child.optimizers import Stepped, SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Contents, LetGo
-from graphsafe.run.facts import Changed, DroppedGradients, GraphFacts, HeldOutputs, OutsideUse, Rotated
+from graphsafe.run.facts import Changed, DroppedGradients, GraphFacts, HeldOutputs, LentUse, OutsideUse, Rotated
 
 
 @dataclass(eq=False, slots=True)
@@ -55,6 +55,19 @@ class Use:
 
 
 @dataclass(eq=False, slots=True)
+class Lent:
+    """A tensor in a pool that a graph reads and that another graph of the pool has made."""
+
+    use: Use
+    pool: object
+    place: Place
+    makers: list[int]
+    "The numbers of other graphs that use the tensor while it exists. After a replay of one of them, it is as it was."
+    takers: list[int] = field(default_factory=list)
+    "The numbers of graphs that use its memory and were captured after it had been freed."
+
+
+@dataclass(eq=False, slots=True)
 class GraphRecord:
     number: int
     "The number of the capture in the process, from 0."
@@ -73,6 +86,9 @@ class GraphRecord:
     contents: Contents = field(default_factory=Contents)
     "The contents of the graph, without its touches: a touch would keep a storage alive."
     uses: list[Use] = field(default_factory=list)
+    lent: list[Lent] = field(default_factory=list)
+    may_take: list[Lent] = field(default_factory=list)
+    "Tensors of other graphs that had been lost when the capture began. It is empty after the capture."
     outputs: Outputs = field(default_factory=Outputs)
     overwrites: list[tuple[GraphRecord, int]] = field(default_factory=list)
     "Graphs whose outputs this graph's replays overwrite, each with the number of the output's storage."
@@ -139,7 +155,7 @@ class GraphRecord:
             copy_of=self.copy_of,
             dropped=self.dropped,
             instantiations=self.instantiations,
-            outside=tuple(use.facts() for use in self.uses),
+            outside=(*(use.facts() for use in self.uses), *(seen.casts.facts() if seen.casts is not None else ())),
             held_outputs=HeldOutputs(outputs.collected, outputs.is_keeper_known, outputs.compared, outputs.overwritten),
             key=self.key.texts(),
             stale=self.stale,
@@ -152,6 +168,9 @@ class GraphRecord:
             replayed_by=tuple(self.replayers),
             passed_over=seen.passed_over(),
             races=seen.races,
+            lent=tuple(
+                LentUse(one.use.facts(), tuple(one.makers), tuple(one.takers)) for one in self.lent if one.takers
+            ),
         )
 
     def _rotated(self) -> Rotated | None:

@@ -17,7 +17,7 @@ from graphsafe.run.child.names import Name, Place
 from graphsafe.run.child.refills import Unordered
 from graphsafe.run.child.steps import Key, Step, Steps
 from graphsafe.run.child.waits import Waits
-from graphsafe.run.facts import DeviceFacts, PoolLine
+from graphsafe.run.facts import DeviceFacts, OutsideUse, PoolLine
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
 "A function that is called at each eager operation. Its argument returns the numbers of the storages that are read."
@@ -68,6 +68,16 @@ class Around(Protocol):
     def replayed(self) -> None: ...
 
 
+class FreedCasts(Protocol):
+    """Memory in autocast's cache that a graph reads."""
+
+    replays: Callable[[], int]
+    "Returns how often the graph was replayed."
+
+    def facts(self) -> tuple[OutsideUse, ...]:
+        """Return the memory if it was freed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contents:
     """The contents of a graph, read when its capture ends."""
@@ -89,6 +99,13 @@ class Contents:
     "Memory outside the graph's pool that the graph writes and does not read, if the device knows it."
     owns: Callable[[torch.Tensor], bool] = lambda _: False
     "Returns whether a tensor is in memory of the graph's pool that its replays use, if the device knows it."
+    pool: object = None
+    borrowed: Sequence[tuple[Touch, Sequence[Any]]] = ()
+    "Tensors of the pool that the graph reads and an earlier capture made, each with other graphs that use it."
+    takes: Callable[[Place], bool] = lambda _: False
+    "Returns whether the graph uses memory of its pool in this place, or would use it if it were free."
+    casts: FreedCasts | None = None
+    "The memory in autocast's cache that the graph reads, if it is followed."
     passed_over: Callable[[], int] = int
     "Returns how often an input of this graph's size was given to another graph, if the device can see it."
     races: tuple[Race, ...] = ()

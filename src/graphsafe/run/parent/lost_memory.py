@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from graphsafe.capture.shared.classify import function_at
 from graphsafe.capture.shared.places import line_text
 from graphsafe.report.model import CallSite
 from graphsafe.report.text import count, listed
-from graphsafe.run.facts import Calls, OutsideUse
+from graphsafe.run.facts import CASTS, Calls, LentUse, OutsideUse
 from graphsafe.run.parent.seen import SeenGraph, grouped, last
 from graphsafe.run.parent.writer import Writer, all_named, by
+
+_ENOUGH = 2
+"The overwritten tensor of a pool must be found this many times."
 
 
 def lost_memory(writer: Writer) -> None:
@@ -26,6 +29,8 @@ def lost_memory(writer: Writer) -> None:
         for use in graph.facts.outside
         if use.status != "alive" and use.lost_after is not None and use.lost_after < graph.count.replays
     ]
+    overwritten = list(_overwritten(writer))
+    lost_uses += overwritten
     places = {id(use): _place(graph, use) for graph, use, _ in lost_uses}
     for uses in grouped(lost_uses, lambda one: (last(places[id(one[1])][0]), one[1].status)):
         graph, use, _ = uses[0]
@@ -51,7 +56,42 @@ def lost_memory(writer: Writer) -> None:
         heirs = dict.fromkeys(one.heir for _, one, _ in uses if one.heir is not None)
         because = _stacks(captured_by, lost_by)
         because += f" The memory now belongs to {listed(heirs, most=3)}." if heirs else ""
-        writer.about(graph, "GS711", last(frames), words, data, certain, because=because, number=len(uses))
+        is_in_pool = use in (one for _, one, _ in overwritten)
+        text = {"fix": f"keep {listed(names, most=3)} as long as the graphs are replayed"} if is_in_pool else {}
+        if use.what == CASTS:
+            text = {"fix": "give autocast cache_enabled=False around the capture"}
+        writer.about(graph, "GS711", last(frames), words, data, certain, because=because, number=len(uses), text=text)
+
+
+def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
+    """Yield the uses of freed tensors of a pool that another graph of the pool overwrites, each with the number of
+    replays that found them overwritten.
+
+    One such replay may be a warm-up. So there must be several, each after another replay of the overwriting graph.
+    """
+    graphs = {graph.facts.number: graph for graph in writer.process.graphs}
+    for graph in writer.process.graphs:
+        for one in graph.facts.lent:
+            found = _replays_after(writer.process.order.runs, graph.facts.number, one)
+            takers = [graphs[number] for number in one.takers if number in graphs]
+            if len(found) >= _ENOUGH and takers:
+                heir = f"{all_named(takers)}, whose replays overwrite it"
+                yield graph, replace(one.use, heir=heir), sum(found)
+
+
+def _replays_after(runs: Sequence[tuple[int, int]], graph: int, lent: LentUse) -> list[int]:
+    """Return the numbers of a graph's replays after replays that overwrote a tensor, before the tensor was made
+    again."""
+    found = []
+    is_overwritten = False
+    for number, times in runs:
+        if number in lent.takers:
+            is_overwritten = True
+        elif number in lent.makers:
+            is_overwritten = False
+        elif number == graph and is_overwritten:
+            found.append(times)
+    return found
 
 
 def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:

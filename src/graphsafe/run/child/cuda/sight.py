@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import re
 import sys
 import weakref
@@ -38,6 +39,8 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
+from graphsafe.run.child.cuda.casts import AutocastCache
+from graphsafe.run.child.cuda.lent import borrowed, is_within
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
@@ -71,6 +74,7 @@ class CudaSight(Sight):
         self._calls: Calls | None = None
         self._step: Step | None = None
         self._order: CudaOrder | None = None
+        self._autocast = AutocastCache()
         self._entered = contextlib.ExitStack()
         self._held: Sequence[torch.Tensor] = ()
         """The tensors that had a name when the capture began.
@@ -141,8 +145,10 @@ class CudaSight(Sight):
         unread = problem = self._problem
         if any(node.opaque for node in nodes):
             problem = "the arguments of some kernels are packed by the library that launches them"
-        born = [one for one in own if one.untyped_storage().data_ptr() not in self._before]
-        overwriters = _overwriters(self._pooled.get(pool, ()), born)
+        there = [one.untyped_storage().data_ptr() in self._before for one in own]
+        born = [one for one, was_there in zip(own, there, strict=True) if not was_there]
+        earlier = list(self._pooled.get(pool, ()))
+        overwriters = _overwriters(earlier, born)
         inside = sorted({word for node in nodes for word in node.words if segments.pool(word) == pool})
         self._pooled.setdefault(pool, []).append((weakref.ref(graph), inside))
         return Contents(
@@ -152,6 +158,10 @@ class CudaSight(Sight):
             outputs=tuple({id(one): one for one in own}.values()),
             overwriters=overwriters,
             owns=functools.partial(_is_used, inside),
+            pool=pool,
+            borrowed=borrowed(nodes, inside, itertools.compress(own, there), earlier),
+            casts=self._autocast.captured(nodes, lambda: _known(_all_tensors()).values()),
+            takes=functools.partial(is_within, inside),
             fills=_filled(touches),
             step=self._step,
             collectives=any(_COLLECTIVE.search(node.name) is not None for node in nodes),
@@ -181,6 +191,7 @@ class CudaSight(Sight):
     def end(self) -> None:
         if self._calls is not None:
             self._calls.close()
+        self._autocast.close()
         self._entered.close()
 
     def watch_steps(self, steps: Steps) -> None:
@@ -191,21 +202,29 @@ class CudaSight(Sight):
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that is resized.
+        """Call `moving` for each storage that is resized, by itself or with its tensor.
 
         `lost` is never called. On a GPU, a graph keeps no storage alive: a storage that no tensor uses is freed unless
         the program keeps it, and a moved storage has another address.
         """
-        original = torch.UntypedStorage.resize_
 
-        def resize_(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-            if storage.is_cuda:
-                with contextlib.suppress(Exception):  # an error of graphsafe must not stop the program
-                    moving(int(storage._cdata))
-            return original(storage, *args, **kwargs)
+        def watched(owner: Any, name: str) -> tuple[Any, str, Callable[..., Any]]:
+            original = getattr(owner, name)
 
-        resize_._torchdynamo_disable = True  # type: ignore[attr-defined]
-        self._entered.enter_context(replaced((torch.UntypedStorage, "resize_", resize_)))
+            def resize(one: Any, *args: Any, **kwargs: Any) -> Any:
+                # An error of graphsafe must not stop the program.
+                with contextlib.suppress(Exception), torch._C.DisableTorchFunction():
+                    if one.is_cuda:
+                        number = storage_number(one) if isinstance(one, torch.Tensor) else int(one._cdata)
+                        if number is not None:
+                            moving(number)
+                return original(one, *args, **kwargs)
+
+            resize._torchdynamo_disable = True  # type: ignore[attr-defined]
+            return owner, name, resize
+
+        resized = ((torch.UntypedStorage, "resize_"), (torch.Tensor, "resize_"), (torch.Tensor, "resize_as_"))
+        self._entered.enter_context(replaced(*(watched(*one) for one in resized)))
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
         self._held = ()

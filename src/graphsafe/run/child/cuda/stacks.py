@@ -25,12 +25,12 @@ def record_stacks() -> None:
 
 def makers() -> dict[int, CallSite]:
     """Return address of a block in use -> the line of the user's code that allocated it."""
-    return {int(block["address"]): line for _, block in _blocks() if (line := innermost_line(block)) is not None}
+    return {int(block["address"]): line for _, block in blocks_in_use() if (line := innermost_line(block)) is not None}
 
 
 def active_addresses(pool: tuple[int, ...]) -> frozenset[int]:
     """Return the addresses of the blocks in use in a pool."""
-    return frozenset(int(block["address"]) for owner, block in _blocks() if owner == pool)
+    return frozenset(int(block["address"]) for owner, block in blocks_in_use() if owner == pool)
 
 
 def pool_lines(devices: Collection[str]) -> tuple[PoolLine, ...]:
@@ -39,14 +39,15 @@ def pool_lines(devices: Collection[str]) -> tuple[PoolLine, ...]:
     If no device is given, all devices count.
     """
     found: Counter[CallSite] = Counter()
-    for pool, block in _blocks(devices):
+    for pool, block in blocks_in_use(devices):
         line = innermost_line(block)
         if pool != SHARED and line is not None:
             found[line] += int(block["size"])
     return tuple(PoolLine(one, size) for one, size in found.most_common())
 
 
-def _blocks(devices: Collection[str] = ()) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
+def blocks_in_use(devices: Collection[str] = ()) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
+    """Yield the allocator's blocks in use on these devices, or on all devices, each with its pool."""
     segments = memory_segments()
     for segment in segments:
         if devices and f"cuda:{segment['device']}" not in devices:

@@ -30,6 +30,7 @@ from graphsafe.run.facts import Overwritten
 
 _TRIES = 16
 "If a graph overwrites results, they are watched during this many of its replays."
+_NAMES = (ast.Name, ast.Attribute)
 _METADATA = frozenset({"shape", "dtype", "device", "size", "stride", "dim", "ndim", "numel", "data_ptr", "is_cuda"})
 _PARTS = (ast.Return, ast.Assign, ast.NamedExpr, ast.AnnAssign)
 "Syntax that passes a value on without using it."
@@ -143,16 +144,18 @@ def _lines_that_read(lines: Sequence[str]) -> dict[str, frozenset[int]]:
     return {name: frozenset(numbers) for name, numbers in found.items()}
 
 
-def reads_in(tree: ast.AST, *, with_statements: bool = True) -> Iterator[tuple[str, int]]:
+def reads_in(
+    tree: ast.AST, *, with_statements: bool = True, kinds: tuple[type[ast.expr], ...] = _NAMES
+) -> Iterator[tuple[str, int]]:
     """Yield the variables and attributes (`self.out`) whose values the code uses, with their lines.
 
-    Nested statements are searched only with `with_statements`.
+    Nested statements are searched only with `with_statements`. `kinds` may also contain `ast.Subscript`.
     """
     todo = [(tree, tree)]
     while todo:
         node, user = todo.pop()
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.Name, ast.Attribute)) and isinstance(child.ctx, ast.Load) and _uses(user, child):
+            if isinstance(child, kinds) and isinstance(child.ctx, ast.Load) and _uses(user, child):  # type: ignore[attr-defined]
                 yield ast.unparse(child), child.lineno
             if isinstance(child, ast.Name):
                 continue

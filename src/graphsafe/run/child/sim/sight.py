@@ -46,6 +46,7 @@ from graphsafe.run.child.names import Name, Place, place_of, storage_number, sto
 from graphsafe.run.child.refills import Refills, Unordered
 from graphsafe.run.child.sight import Contents, Reading, Sight, Touch
 from graphsafe.run.child.sim.eager import Asked, Derived, Growing
+from graphsafe.run.child.sim.lent import borrowed, would_take
 from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Key, Shapes, Step, Steps
@@ -101,12 +102,14 @@ class SimSight(Sight):
         found: dict[int, Touch] = {}
         inputs: list[torch.Tensor] = []
         filled: list[torch.Tensor] = []
+        uses: list[tuple[torch.Tensor, Access]] = []
         for node in graph.nodes:
             changed = {id(tensor) for tensor in self._written(node)}
             for tensor in tensors_in([node.args, node.kwargs]):
                 access: Access = "read"
                 if id(tensor) in changed:
                     access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
+                uses.append((tensor, access))
                 self._touch(graph, tensor, access, found)
                 if not born_in(tensor, graph.captured_in):
                     (filled if access == "write" else inputs).append(tensor)
@@ -122,7 +125,8 @@ class SimSight(Sight):
         outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
         working = [node for node in graph.nodes if node.kind != "none"]
         made = [one for node in working for one in (*node.outputs, *node.written)]
-        own = storage_numbers(one for one in made if born_in(one, graph.captured_in))
+        born = [one for one in made if born_in(one, graph.captured_in)]
+        own = storage_numbers(born)
         is_temporary = not own <= storage_numbers(outputs)
         self._pooled[graph] = min((number for number, _ in self._pooled.values()), default=0) - 1, is_temporary
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
@@ -142,6 +146,9 @@ class SimSight(Sight):
             let_go=self._weights.captured(graph, [(one.storage, one.access) for one in found.values()], names),
             fills=_alone(filled, inputs),
             owns=lambda tensor: storage_number(tensor) in own,
+            pool=graph.pool(),
+            borrowed=borrowed(graph, uses, self._aliases.items()),
+            takes=functools.partial(would_take, [one.untyped_storage().nbytes() for one in born]),
             passed_over=passed_over,
             races=races,
             collectives=any(is_collective(node.op) for node in graph.nodes),
