@@ -74,6 +74,16 @@ def test_a_file_of_the_system_could_not_be_varied_and_forbids_ready(reports: Rep
     assert not [limit for limit in reports["logged"]["limits"] if limit["what"].startswith("/")]
 
 
+BY_FILES = {"brake": "inconclusive", "brake_noted": "ready", "pages_noted": "ready"}
+MORE_FILES = {"touched": "inconclusive", "requests": "inconclusive"}
+
+
+@pytest.mark.parametrize("expected", [BY_FILES, pytest.param(MORE_FILES, marks=pytest.mark.slow)])
+def test_a_file_that_a_step_asks_for_forbids_ready_if_it_decides(prove: Prove, expected: dict[str, str]) -> None:
+    reports = prove([f"{TARGETS}/later.py:build_{name}" for name in expected], "sim")
+    assert {name: report["verdict"] for name, report in zip(expected, reports, strict=True)} == expected
+
+
 @pytest.mark.parametrize(
     ("name", "codes"),
     [

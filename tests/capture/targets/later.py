@@ -6,11 +6,14 @@ import contextvars
 import datetime
 import functools
 import itertools
+import os
 import random
 import resource
+import tempfile
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -403,6 +406,42 @@ def build_uptime(device: torch.device) -> Built:
 
     until = up() + 1_000
     return lambda x: x * 2 if up() < until else x * 3, (_x(device),)
+
+
+def _by_file(device: torch.device, ask: Callable[[str], object], decides: bool) -> Built:
+    """Each step asks for a file. The answer decides what it computes, or is only noted."""
+    notes, name = [0], os.path.join(tempfile.gettempdir(), "graphsafe-brake")
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        answer = ask(name)
+        notes[0] += bool(answer)
+        return x * 2 if answer and decides else x * 3
+
+    return step, (_x(device),)
+
+
+def build_brake(device: torch.device) -> Built:
+    return _by_file(device, os.path.exists, decides=True)
+
+
+def build_brake_noted(device: torch.device) -> Built:
+    return _by_file(device, os.path.exists, decides=False)
+
+
+def build_touched(device: torch.device) -> Built:
+    return _by_file(device, lambda name: os.stat(os.path.dirname(name)).st_mtime > time.time() + 60, decides=True)
+
+
+def build_requests(device: torch.device) -> Built:
+    return _by_file(device, lambda name: "0" in os.listdir(os.path.dirname(name)), decides=True)
+
+
+def build_pages_noted(device: torch.device) -> Built:
+    def pages(name: str) -> float:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return float(file.read().split()[1])
+
+    return _by_file(device, pages, decides=False)
 
 
 def build_timer(device: torch.device) -> Built:

@@ -10,7 +10,7 @@ from graphsafe.report.model import Limit
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.text import listed
 
-_FILE_READ = "each step reads this file; a graph keeps what its contents decided at capture"
+_FILE_READ = "each step reads this file, or asks whether it is there; a graph keeps what this decided at capture"
 _HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
 
 

@@ -58,7 +58,7 @@ class Horizon(Probe):
     varying: tuple[int, ...] = unreported(())
     "The indices of operations whose numbers are left out of the names of paths, because they changed early."
     files_read: tuple[str, ...] | None = later(())
-    """Files that later steps read.
+    """Files that later steps read, and files of which all of them ask whether they are there.
 
     They rule out `ready`: Python may decide by their contents, which could not be changed.
     """

@@ -56,8 +56,9 @@ class Shift:
 
 
 @contextmanager
-def clocks_ahead(seconds: float) -> Iterator[Shift]:
-    """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs."""
+def clocks_ahead(seconds: float, ends_timers: bool = True) -> Iterator[Shift]:
+    """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs, if
+    `ends_timers` is set."""
     put_back: list[Callable[[], object]] = []
     shift = Shift(seconds)
     replacements = _functions_ahead(shift)
@@ -94,7 +95,8 @@ def clocks_ahead(seconds: float) -> Iterator[Shift]:
                 names[name] = new
                 put_back.append(partial(names.__setitem__, name, value))
     put_back += _set_in_classes([one for one in holders if type(one) is dict and _is_namespace(one)], ahead)
-    _end_timers()
+    if ends_timers:
+        _end_timers()
     try:
         yield shift
     finally:

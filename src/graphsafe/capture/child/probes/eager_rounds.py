@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,12 +34,14 @@ from graphsafe.capture.child.lines.overwritten import PartsKept
 from graphsafe.capture.child.probes.capture import given_reference
 from graphsafe.capture.child.probes.events import fire
 from graphsafe.capture.child.probes.round_paths import PathWatch, Taken, has_compiled, instruments_change
+from graphsafe.capture.child.same_inputs import SameInputs, given_values
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import copies_of, generators_of, inputs_of, reachable_state
 from graphsafe.capture.child.state.values import ADDRESS
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
 from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.shared.job import Channel, Job
 
 ROUNDS = "rounds.pt"
@@ -103,40 +105,54 @@ class DeviceStateCopy:
         self._session = session
         reached = reachable_state(session.subject).tensors
         # Keep no other tensors alive, so that a tensor which a refresh drops is freed.
-        tensors = {path: reached[path] for path in paths if path in reached}
-        self._pairs = [(tensors[path], values) for path, values in copies_of(session.device, tensors).items()]
+        self._tensors = {path: reached[path] for path in paths if path in reached}
+        self._values = copies_of(session.device, self._tensors)
         self.is_refreshed = False
-        "Whether a refresh has written such state, and has not overwritten it as a whole."
+        "Whether work of a refresh is lost when this state is put back."
 
-    def refresh(self, number: int) -> None:
-        """Call the refresh of a round. Note whether its work is lost when this state is put back."""
-        with PartsKept(tensor for tensor, _ in self._pairs) as seen:
+    def refresh(self, number: int) -> list[str]:
+        """Call the refresh of a round. Return the floats that it has written, but not overwritten as a whole. They are
+        put back no more, so that nothing of the refresh is lost, as if it were a program. Integers are put back all the
+        same, because a position may run out of its buffer."""
+        with PartsKept(self._tensors.values()) as seen:
             self._session.put_inputs(number)
-        self.is_refreshed = self.is_refreshed or seen.is_found
+        written = {path: one for path, one in self._tensors.items() if memory_key(one) in seen.found}
+        parts = [path for path, one in written.items() if one.is_floating_point()]
+        self.is_refreshed = self.is_refreshed or len(parts) < len(written)
+        self.release(parts)
+        return parts
+
+    def release(self, paths: Sequence[str]) -> None:
+        """Put these tensors back no more."""
+        for path in paths:
+            del self._values[path], self._tensors[path]
 
     def put_back(self, in_order: bool = False) -> None:
         """Put the values back. With `in_order`, put back only what the device itself can put back, after the work that
         is still pending there. Memory of the host stays as it is, because pending work may write it."""
         device = self._session.device
-        for tensor, values in self._pairs:
+        for path, values in self._values.items():
+            tensor = self._tensors[path]
             if in_order and not (device.is_on_device(tensor) and device.is_on_device(values)):
                 continue
             if tensor.shape == values.shape:  # the refresh may have changed the size
                 device.store(tensor, values)
 
 
-def late_rounds(session: Session, kept: DeviceStateCopy, run: Callable[[], Any]) -> list[StepResult]:
+def late_rounds(
+    session: Session, kept: DeviceStateCopy, put: Callable[[int], None], run: Callable[[], Any]
+) -> list[StepResult]:
     """Run rounds in which the device is behind the host, without waits that the program does not make. In half of them
     the device is busy during the refresh, in the other half only during the step. The device itself copies the results
-    in order, and puts its state back before each round, so that a difference follows from the delay alone. Return
-    nothing if the device cannot run behind the host."""
+    in order, and puts its state back before each round, so that a difference follows from the delay alone. `put`
+    sets the inputs. Return nothing if the device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
         kept.put_back(in_order=True)
         meets_refresh = number % 2 == 0
         if meets_refresh and not session.device.keep_busy():
             return []
-        session.put_inputs(number)
+        put(number)
         if not meets_refresh and not session.device.keep_busy():
             return []
         outputs = session.outputs_of(run()).tensors
@@ -188,6 +204,26 @@ class _Eager:
     written: set[str]
     "State and inputs that steps have written."
 
+    @property
+    def _left_alone(self) -> Set[str]:
+        """What the refresh writes and steps do not."""
+        return self.reference.refreshed - self.written
+
+    def late(self, kept: DeviceStateCopy) -> list[StepResult]:
+        """Run the rounds in which the device is behind the host."""
+        session, given = self.session, list[dict[str, torch.Tensor]]()
+
+        def put(number: int) -> None:
+            session.put_inputs(number)
+            tensors = reachable_state(session.subject).tensors
+            paths = [path for path in small if session.device.is_on_device(tensors[path])]
+            given.append({path: session.device.copied(tensors[path]) for path in paths})
+
+        small = given_values(session, self._left_alone).keys()
+        found = late_rounds(session, kept, put, lambda: session.path_step(wait=False))
+        values = [host_values(session.device, one) for one in given]
+        return [replace(one, refreshed=value) for one, value in zip(found, values, strict=False)]
+
     def step(self, k: int) -> None:
         """Run the step of a replay before the rounds."""
         before = self._digests()
@@ -210,7 +246,7 @@ class _Eager:
         return self.session.device.digests({path: tensors[path] for path in self.paths & tensors.keys()})
 
     def rounds(
-        self, inputs: Iterator[int], refresh: Callable[[int], None], watches: bool
+        self, inputs: Iterator[int], refresh: Callable[[int], Sequence[str] | None], watches: bool
     ) -> tuple[list[StepResult], bool]:
         """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of
         rounds is cut to a power of two. Return the rounds, and whether no round failed or was cut."""
@@ -246,11 +282,12 @@ class _Eager:
             pass
         return skipped, None
 
-    def round(self, number: int, refresh: Callable[[int], None], watches: bool) -> StepResult | None:
+    def round(self, number: int, refresh: Callable[[int], Sequence[str] | None], watches: bool) -> StepResult | None:
         """Run one round. Return None if it fails: a real program would have reset a position before."""
         session, watch = self.session, self.watch if watches else None
         try:
-            refresh(number)
+            released = refresh(number)
+            refreshed = given_values(session, self._left_alone)
             with nullcontext() if watch is None else watch.watched():
                 outputs = session.outputs_of(session.path_step())
         except TargetError:
@@ -269,6 +306,8 @@ class _Eager:
             dict(outputs.hosts),
             digests,
             values,
+            refreshed=refreshed,
+            released=released or (),
             hashed=sorted(hashed),
             path=taken.path,
             is_shown=taken.is_shown({**values, **results}, hashed),
@@ -308,8 +347,10 @@ def run(job: Job, channel: Channel) -> None:
         written = {path for step in reference.steps for path in step.written}
         is_watched = watches or (goes_on and not has_compiled())
         eager = _Eager(session, reference, changed, watch if is_watched else None, written)
+        same = SameInputs(session, reference.refreshed)
         for k in (*range(1, REPLAYS + 1), PAIR):
             session.put_inputs(k)
+            same.give(k, reference.steps[k - 1].refreshed)
             eager.step(k)
         before = reachable_state(session.subject).tensors
         eager.step(PAIR + 1)
@@ -333,7 +374,7 @@ def run(job: Job, channel: Channel) -> None:
             rounds.is_whole = rounds.last is not None
         if rounds.is_whole:
             try:
-                rounds.late = late_rounds(session, kept, lambda: session.path_step(wait=False))
+                rounds.late = eager.late(kept)
             except TargetError:  # the other child does not run these rounds, so its state would differ
                 rounds.is_whole = False
         save_values(channel, ROUNDS, rounds)

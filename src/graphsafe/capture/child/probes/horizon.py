@@ -17,7 +17,7 @@ import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
-from graphsafe.capture.child.lines.files_read import files_read_seen
+from graphsafe.capture.child.lines.files_read import FilesSeen
 from graphsafe.capture.child.lines.operations import NUMBER, Operation, OperationsSeen, Unnamed, address_of
 from graphsafe.capture.child.lines.paths import calls_of, name_of_path
 from graphsafe.capture.child.session import Session
@@ -69,7 +69,7 @@ def run_further_steps(session: Session, is_excluded: Callable[[], bool] = lambda
     session cannot be used afterwards. Operations that run while `is_excluded()` is true are not compared."""
     try:
         ahead = _Ahead(session, is_excluded, most)
-        return replace(ahead.run(), files_read=tuple(sorted(ahead.files_read)))
+        return replace(ahead.run(), files_read=ahead.files.shown())
     except TargetError as error:
         return Horizon(reason=f"the step cannot be run once more: {error.line}")
 
@@ -112,8 +112,7 @@ class _Ahead:
         "The random state that a capture registers."
         self._host_written: list[torch.Tensor] = []
         "Host memory that device operations of the last step wrote."
-        self.files_read: set[str] = set()
-        "Files that the steps have read."
+        self.files = FilesSeen()
         self._seen: OperationsSeen | None = None
         "The operations of the current step."
         self._sources: dict[int, tuple[torch.Tensor, str, Place]] = {}
@@ -177,6 +176,7 @@ class _Ahead:
                 if session.ranks.any(self._departure is not None) and not self._is_known_path():
                     return self._departed(held)
         if session.ranks.size == 1:
+            self._change_files()
             self._change_host_values()
         if self._departure is not None:
             return self._departed(held)
@@ -249,6 +249,23 @@ class _Ahead:
         first, last = (*paths, self._departure)[0], self._departure
         steps = min(held, first.step - 1)
         return Horizon("fail", steps=steps, departure=first, paths=paths, last=last, varying=varying)
+
+    def _change_files(self) -> None:
+        """Change what the step learns from files. Leave out the files that decide nothing. A step that fails has
+        perhaps read a file that is not there."""
+        for path, variations in self.files.variations():
+            is_steady = True
+            for varied in variations:
+                self._number += 1
+                try:
+                    with varied():
+                        self._compared_step()
+                except TargetError:
+                    is_steady = False
+                is_steady = is_steady and (self._departure is None or self._is_known_path())
+                self._departure = None
+            if is_steady:
+                self.files.leave_out(path)
 
     def _change_host_values(self) -> None:
         """Change inputs on the host, and host memory into which the step's device operations write."""
@@ -327,7 +344,7 @@ class _Ahead:
         is_same = share_state(self._random_source, session.device.random_source())
         source = "the default generator's state" if is_same else "another state of the default generator"
         operations = OperationsSeen(sink, self._lasting, self._session.is_on_gpu, source, self._unnamed)
-        with files_read_seen(self.files_read), operations as seen:
+        with self.files.step(), operations as seen:
             self._seen = seen
             session.path_step()
         self._host_written = list(seen.host_written.values())
