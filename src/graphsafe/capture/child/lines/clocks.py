@@ -20,6 +20,7 @@ from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType
 from typing import Any
 
+from graphsafe.capture.child.lines.waits import end_long_waits
 from graphsafe.capture.child.state.objects import layout_of
 
 A_DAY = 90_061.0
@@ -57,8 +58,8 @@ class Shift:
 
 @contextmanager
 def clocks_ahead(seconds: float, ends_timers: bool = True) -> Iterator[Shift]:
-    """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs, if
-    `ends_timers` is set."""
+    """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs, and long
+    waits of threads end, if `ends_timers` is set."""
     put_back: list[Callable[[], object]] = []
     shift = Shift(seconds)
     replacements = _functions_ahead(shift)
@@ -145,6 +146,7 @@ def _end_timers() -> None:
             timer.cancel()
             with suppress(Exception):  # in the program, such an error would only have ended the timer's thread
                 timer.function(*timer.args, **timer.kwargs)
+    end_long_waits()
 
 
 def _date_classes() -> tuple[type, ...]:

@@ -31,16 +31,22 @@ import torch
 
 from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.lines.overwritten import PartsKept
+from graphsafe.capture.child.probes.beginning import Beginning
 from graphsafe.capture.child.probes.capture import given_reference
 from graphsafe.capture.child.probes.events import fire
-from graphsafe.capture.child.probes.round_paths import PathWatch, Taken, has_compiled, instruments_change
+from graphsafe.capture.child.probes.round_paths import (
+    PathWatch,
+    Taken,
+    can_compare_continued,
+    has_compiled,
+    instruments_change,
+)
 from graphsafe.capture.child.same_inputs import SameInputs, given_values
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import copies_of, generators_of, inputs_of, reachable_state
-from graphsafe.capture.child.state.values import ADDRESS
+from graphsafe.capture.child.state.tensors import has_address
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
-from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.shared.job import Channel, Job
 
@@ -72,6 +78,8 @@ _MOST_BYTES = 256 * 2**20
 "The largest number of bytes of outputs and state that are saved for all rounds together."
 _STATE_BYTES = 2**20
 "The most bytes of state whose values are saved for each round, the smallest tensors first."
+_FEW = 16
+"If a round fails before so many have run, they begin again, and nothing is put back."
 _HASH_EVERY = 16
 """In each round of this number, and on other paths of further steps in every round, larger tensors that the steps write
 are compared by their hashes."""
@@ -161,12 +169,6 @@ def late_rounds(
     return [StepResult(host_values(session.device, one), {}) for one in found]
 
 
-def can_compare_continued(session: Session, reference: Expected) -> bool:
-    """Return whether continued rounds can be compared. Tiny differences grow in such rounds, and the simulated device
-    rounds differently if memory is aligned differently."""
-    return reference.repeats and session.device.evidence == "measured"
-
-
 def event_since(session: Session, at: int) -> str | None:
     """Return the event that happened last before round `at` (counted from 0). Return None before the first event, and
     when the last event is `_EVENT_GAP` rounds or more ago."""
@@ -203,6 +205,8 @@ class _Eager:
     "Notes the path of each round; None if it is not needed, or if the step computes something else while it runs."
     written: set[str]
     "State and inputs that steps have written."
+    is_failed: bool = False
+    "Whether a round has failed."
 
     @property
     def _left_alone(self) -> Set[str]:
@@ -256,6 +260,7 @@ class _Eager:
             for number in inputs:
                 step = self.round(number, refresh, watches)
                 if session.ranks.any(step is None) or step is None:
+                    self.is_failed = True
                     return steps, False
                 steps.append(step)
                 held += sum(value.nbytes for values in (step.outputs, step.values) for value in values.values())
@@ -297,8 +302,8 @@ class _Eager:
         self.written |= taken.written
         small = self._small(tensors)
         large = tensors.keys() & self.written - small.keys() if taken.is_other or number % _HASH_EVERY == 0 else ()
-        values = {path: one for path, one in host_values(session.device, small).items() if not _has_address(one)}
-        hashed = {path: tensors[path] for path in sorted(large) if not _has_address(tensors[path])}
+        values = {path: one for path, one in host_values(session.device, small).items() if not has_address(one)}
+        hashed = {path: tensors[path] for path in sorted(large) if not has_address(tensors[path])}
         digests = session.device.digests({**{path: small[path] for path in values}, **hashed})
         results = host_values(session.device, outputs.tensors)
         return StepResult(
@@ -323,12 +328,6 @@ class _Eager:
             if path not in left_alone:
                 found[path] = tensor
         return found
-
-
-def _has_address(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor holds addresses, which differ in each process."""
-    with outside_modes():
-        return tensor.dtype == torch.int64 and bool((tensor > ADDRESS).any())
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -365,7 +364,15 @@ def run(job: Job, channel: Channel) -> None:
         )
         kept = DeviceStateCopy(session, rounds.put_back)
         inputs = inputs_of_rounds(session, kept)
+        beginning = Beginning(session, changed | reference.refreshed)
         rounds.steps, rounds.is_whole = eager.rounds(inputs, kept.refresh, watches)
+        if eager.is_failed and len(rounds.steps) < _FEW and rounds.put_back and beginning.is_back():
+            # The refresh may have found that what steps count has been put back. A program puts nothing back.
+            freely = DeviceStateCopy(session, ())
+            others = inputs_of_rounds(session, freely)
+            steps, is_whole = eager.rounds(others, freely.refresh, watches)
+            if len(steps) > len(rounds.steps):
+                kept, inputs, rounds = freely, others, Rounds([], steps=steps, is_whole=is_whole)
         rounds.is_faithful = not kept.is_refreshed
         rounds.steps_write = bool(eager.written)
         # Several ranks would have to agree before each refresh.
