@@ -444,6 +444,74 @@ def build_pages_noted(device: torch.device) -> Built:
     return _by_file(device, pages, decides=False)
 
 
+def _counted(device: torch.device, rate: Any, change: Callable[[Any], Any], checks: bool) -> graphsafe.Step:
+    """The loop reads a count of the device. At forty it changes a rate, or it only checks that the count grows."""
+    count, held, seen = torch.zeros((), dtype=torch.long, device=device), {"rate": rate}, [-1]
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        count.add_(1)
+        return x * held["rate"]
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8))
+        if checks and int(count) <= seen[0]:
+            raise RuntimeError("the last replay did not run")
+        seen[0] = int(count)
+        if seen[0] >= 40:
+            held["rate"] = change(held["rate"])
+
+    return graphsafe.Step(step, (_x(device),), refresh=refresh)
+
+
+def build_halved_by_count(device: torch.device) -> graphsafe.Step:
+    return _counted(device, 0.5, lambda rate: 0.25, checks=False)
+
+
+def build_filled_by_count(device: torch.device) -> graphsafe.Step:
+    return _counted(device, torch.tensor(0.5, device=device), lambda rate: rate.fill_(0.25), checks=False)
+
+
+def build_halved_beside_check(device: torch.device) -> graphsafe.Step:
+    return _counted(device, 0.5, lambda rate: 0.25, checks=True)
+
+
+def build_filled_beside_check(device: torch.device) -> graphsafe.Step:
+    return _counted(device, torch.tensor(0.5, device=device), lambda rate: rate.fill_(0.25), checks=True)
+
+
+class _Polled:
+    """A thread waits for ten seconds, again and again, and takes the next setting."""
+
+    def __init__(self, wait: Callable[[float], object]) -> None:
+        self.scale, self.wait = 1.0, wait
+        threading.Thread(target=self.poll, daemon=True).start()
+
+    def poll(self) -> None:
+        while True:
+            self.wait(10.0)
+            self.scale *= 0.5
+
+
+def build_polled(device: torch.device) -> Built:
+    settings = _Polled(lambda seconds: time.sleep(seconds))
+    return lambda x: x * settings.scale, (_x(device),)
+
+
+def build_polled_by_event(device: torch.device) -> Built:
+    settings = _Polled(threading.Event().wait)
+    return lambda x: x * settings.scale, (_x(device),)
+
+
+def build_polled_in_tensor(device: torch.device) -> graphsafe.Step:
+    settings, scale = _Polled(lambda seconds: time.sleep(seconds)), torch.ones((), device=device)
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8))
+        scale.fill_(settings.scale)
+
+    return graphsafe.Step(lambda x: x * scale, (_x(device),), refresh=refresh)
+
+
 def build_timer(device: torch.device) -> Built:
     """A timer of ten minutes decides."""
     over = threading.Event()
