@@ -14,6 +14,7 @@ import io
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ _WITH_NUMBERS = "/proc/"
 "Files here are numbers with names, so a change of all numbers changes what code may decide by."
 _NUMBER = re.compile(r"\d+")
 _SCALES = (0, 3, 1_000)
-"What numbers in such files are multiplied with."
+"Numbers in such files are multiplied by each of these."
 _ASKS = ("stat", "lstat", "access", "listdir", "scandir")
 "The functions of `os` behind `os.path.exists`, `os.path.getmtime`, `pathlib` and `glob`."
 _LATER = 90_061
@@ -39,6 +40,12 @@ _LATER = 90_061
 _SCAN = "scandir"
 Variation = Callable[[], AbstractContextManager[None]]
 _sinks: list[set[str]] = []
+_protected: list[str] = []
+"Files of which the step is told something else just now."
+_CHANGES = frozenset(
+    ["os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.utime"]
+)
+"Audit events of changes to files."
 
 
 @dataclass
@@ -101,12 +108,22 @@ def _listen() -> None:
 
 
 def _opened(event: str, arguments: tuple[object, ...]) -> None:
-    if not _sinks or event != "open":
+    if _protected and event in _CHANGES:
+        _refuse()
+    if event != "open" or not (_sinks or _protected):
         return
     path, _, flags = arguments
     is_read = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR) == 0
-    if isinstance(path, str) and is_read and not path.endswith(_SOURCE) and user_frames()[0]:
+    if _protected and not is_read and path != os.devnull:
+        _refuse()
+    if _sinks and isinstance(path, str) and is_read and not path.endswith(_SOURCE) and user_frames()[0]:
         _sinks[-1].add(path)
+
+
+def _refuse() -> None:
+    """Raise PermissionError in the step's thread: it might write a new file over one that it takes to be missing."""
+    if threading.current_thread() is threading.main_thread():
+        raise PermissionError(errno.EACCES, "graphsafe refuses a change of files while it hides one", _protected[-1])
 
 
 def _name(path: Any) -> str | None:
@@ -132,7 +149,7 @@ def _asks_user() -> bool:
 
 
 class _Younger:
-    """What `os.stat` says of a file that was written later, with another size."""
+    """The answer of `os.stat` for a file that was written later, with another size."""
 
     def __init__(self, found: os.stat_result) -> None:
         self._found = found
@@ -150,7 +167,7 @@ class _Younger:
 @contextmanager
 def _asked_otherwise(path: str, is_young: bool) -> Iterator[None]:
     """In this block, a file that is there is missing, and one that is missing is there. With `is_young`, a file that is
-    there is younger, and a folder has one more name."""
+    there is younger, and a folder has one more name. The step may change no files."""
 
     def otherwise(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def ask(given: Any = ".", *rest: Any, **named: Any) -> Any:
@@ -171,7 +188,11 @@ def _asked_otherwise(path: str, is_young: bool) -> Iterator[None]:
         return ask
 
     with replaced(*((os, name, otherwise(name, getattr(os, name))) for name in _ASKS if name != _SCAN)):
-        yield
+        _protected.append(path)
+        try:
+            yield
+        finally:
+            _protected.pop()
 
 
 @contextmanager

@@ -210,7 +210,7 @@ class _Eager:
 
     @property
     def _left_alone(self) -> Set[str]:
-        """What the refresh writes and steps do not."""
+        """The tensors that the refresh writes and steps do not."""
         return self.reference.refreshed - self.written
 
     def late(self, kept: DeviceStateCopy) -> list[StepResult]:
