@@ -48,6 +48,8 @@ _LATER_CLOCKS = (1.0, 3.0)
 "Seconds of CPU time, and of total time, after which the clocks are set no further ahead."
 _MOST_PATHS = 64
 "At most this many other paths of further steps are told apart. A step with more of them depends on a changing number."
+_MANY_PATHS = 8
+"If more paths than these follow each other and none comes again, rounds cannot test the paths that will follow."
 _MOST_PROPOSALS = 8
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
@@ -66,6 +68,10 @@ class _Ahead(StepAhead):
     def __init__(self, session: Session, is_excluded: Callable[[], bool], most: int) -> None:
         super().__init__(session, is_excluded)
         self._most = most
+        self._turns: list[tuple[Operation, ...]] = []
+        "The paths of further steps, each time that another one begins; () for the captured path."
+        self._drifts = False
+        "Whether further steps have taken one new path after another, so that others will follow."
 
     def run(self) -> Horizon:
         session = self._session
@@ -93,6 +99,7 @@ class _Ahead(StepAhead):
         session = self._session
         early = Bindings(reach_with_refresh(session.subject), clear_caches=False)
         held, reason = self._further(_CPU_SECONDS)
+        self._drifts = len(self._turns) > _MANY_PATHS and len(set(self._turns)) == len(self._turns)
         if self._departure is None and self._may_go_on_freely(reason) and self._is_as_before(early):
             with replaced((self, "_put_back", {})):
                 freely, failure = self._further(_CPU_SECONDS_FREELY)
@@ -125,6 +132,7 @@ class _Ahead(StepAhead):
     def _further(self, cpu_seconds: float) -> tuple[int, str | None]:
         """Run further steps, until one departs. Return their number, and the error of one that failed."""
         time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
+        self._turns = []
         for number in range(1, self._most + 1):
             if self._session.ranks.any(time_left.is_over(held)):
                 break
@@ -135,8 +143,11 @@ class _Ahead(StepAhead):
                 # An index on the host ran beyond its buffer. A real program would have reset it earlier.
                 self._departure = None
                 return held, f"step {number} ahead failed: {error.line}"
+            path = () if self._departure is None else tuple(self._path)
             if self._session.ranks.any(self._departure is not None) and not self._takes_other_path():
                 break
+            if path not in self._turns[-1:]:
+                self._turns.append(path)
             held = number
         return held, None
 
@@ -211,7 +222,9 @@ class _Ahead(StepAhead):
         paths, varying = self._other_paths(), tuple(sorted(self._may_vary))
         if not paths:
             return Horizon("pass", reason, steps=held)
-        return Horizon("fail", reason, steps=paths[0].step - 1, departure=paths[0], paths=paths, varying=varying)
+        last = paths[-1] if self._drifts else None
+        steps = paths[0].step - 1
+        return Horizon("fail", reason, steps=steps, departure=paths[0], paths=paths, last=last, varying=varying)
 
     def _other_paths(self) -> tuple[Departure, ...]:
         return tuple(
