@@ -27,13 +27,16 @@ LATE = {
 CLOCKS = (
     *("until", "injected_clock", "date", "raw_clock", "local_time", "day"),
     *("clock_in_closure", "clock_by_default", "stamp", "day_text", "timer", "cpu_usage"),
-    *("slotted_clock", "stored_now", "night", "full_before_clock"),
+    *("slotted_clock", "stored_now", "night", "full_before_clock", "polled", "polled_by_event"),
 )
-SOUND = ("full", "logged", "ring", "dropout", "alternating", "kept", "never_exact", "packed_outside", "grown_base")
+SOUND = (
+    *("full", "logged", "ring", "dropout", "alternating", "kept", "never_exact", "packed_outside", "grown_base"),
+    "polled_in_tensor",
+)
 SLOW = (
     *("numpy_counter", "schedule", "cycle", "context", "reloaded", "exact_later", "transposed", "other_random_state"),
     *("packed", "date", "raw_clock", "local_time", "day", "clock_in_closure", "clock_by_default", "stamp", "timer"),
-    *("ring", "alternating", "packed_outside", "grown_base"),
+    *("ring", "alternating", "packed_outside", "grown_base", "polled_by_event"),
 )
 LINES = {"counter": 30, "swap": 118}
 
@@ -72,6 +75,25 @@ def test_a_file_of_the_system_could_not_be_varied_and_forbids_ready(reports: Rep
     assert reports["uptime"]["verdict"] == reports["settings_file"]["verdict"] == "inconclusive"
     assert ("not-varied", "/proc/uptime") in [(limit["kind"], limit["what"]) for limit in reports["uptime"]["limits"]]
     assert not [limit for limit in reports["logged"]["limits"] if limit["what"].startswith("/")]
+
+
+def test_the_loop_sees_what_the_step_counts_on_the_device(prove: Prove) -> None:
+    names = {"halved_by_count": "not-ready", "filled_by_count": "ready"}
+    names |= {"halved_beside_check": "not-ready", "filled_beside_check": "ready"}
+    reports = dict(zip(names, prove([f"{TARGETS}/later.py:build_{name}" for name in names], "sim"), strict=True))
+    assert {name: report["verdict"] for name, report in reports.items()} == names
+    assert probes_of(reports["halved_beside_check"])["horizon"]["departure"]["step"] > 20
+    assert probes_of(reports["filled_beside_check"])["replay"]["rounds"] > 30
+
+
+BY_FILES = {"brake": "inconclusive", "brake_noted": "ready", "pages_noted": "ready"}
+MORE_FILES = {"touched": "inconclusive", "requests": "inconclusive"}
+
+
+@pytest.mark.parametrize("expected", [BY_FILES, pytest.param(MORE_FILES, marks=pytest.mark.slow)])
+def test_a_file_that_a_step_asks_for_forbids_ready_if_it_decides(prove: Prove, expected: dict[str, str]) -> None:
+    reports = prove([f"{TARGETS}/later.py:build_{name}" for name in expected], "sim")
+    assert {name: report["verdict"] for name, report in zip(expected, reports, strict=True)} == expected
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ import pytest
 
 from .conftest import DEVICES, ON_GPU, TARGETS, Prove, Reports, codes_of, marked, probes_of
 
-STALE = ("pages_counted_by_step", "hooked", "worn_out", "guarded_upkeep")
-SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized", "proxied", "gathered")
+STALE = ("pages_counted_by_step", "hooked", "worn_out", "guarded_upkeep", "step_count_copied")
+SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized", "proxied", "gathered", "timed", "penalised")
 SLOW = ("hooked", "guarded_upkeep", "pages_counted_by_loop", "resized", "proxied", "gathered")
 
 
 @pytest.fixture(scope="module", params=DEVICES)
 def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
-    names = (*STALE, *SOUND, "gathered_for_nothing")
+    names = (*STALE, *SOUND, "gathered_for_nothing", "number_of_thread", "penalised_later", "timed_by_scale")
     return Reports(prove, f"{TARGETS}/rounds.py:build_", request.param, names, SLOW)
 
 
@@ -41,6 +41,17 @@ def test_a_refresh_that_acts_alike_after_replays_is_ready(reports: Reports, name
     assert (probes_of(reports[name])["replay"]["rounds"] or 0) >= 8
 
 
+@pytest.mark.parametrize("name", ["penalised_later", "timed_by_scale"])
+def test_a_number_that_changes_is_found_beside_a_row_that_is_cleared_and_a_clock(reports: Reports, name: str) -> None:
+    assert reports[name]["verdict"] == "not-ready"
+    assert codes_of(reports[name], "error") == ["GS702"]
+
+
+def test_values_of_a_thread_that_differ_prove_nothing(reports: Reports) -> None:
+    assert reports["number_of_thread"]["verdict"] == "inconclusive"
+    assert "threads run beside the step" in probes_of(reports["number_of_thread"])["replay"]["reason"]
+
+
 def test_a_refresh_whose_values_change_no_result_is_inconclusive(reports: Reports) -> None:
     assert reports["gathered_for_nothing"]["verdict"] == "inconclusive"
     assert probes_of(reports["gathered_for_nothing"])["replay"]["varied"] == 0
@@ -50,6 +61,16 @@ def test_a_refresh_whose_values_change_no_result_is_inconclusive(reports: Report
 def test_without_a_refresh_there_are_no_rounds(prove: Prove) -> None:
     (report,) = prove([f"{TARGETS}/later.py:build_logged"], "sim:0")
     assert probes_of(report)["replay"]["rounds"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"), [("locked", "ready"), pytest.param("locked_and_scaled", "not-ready", marks=pytest.mark.slow)]
+)
+def test_builds_that_need_the_same_lock_run_one_after_the_other(prove: Prove, name: str, verdict: str) -> None:
+    (report,) = prove([f"{TARGETS}/rounds.py:build_{name}"], "sim:0")
+    assert report["verdict"] == verdict
+    (limit,) = [limit for limit in report["limits"] if limit["kind"] == "sequential"]
+    assert limit["why"].startswith("beside another build, the factory failed: BlockingIOError")
 
 
 def test_what_a_refresh_does_in_the_150th_round_counts(prove: Prove) -> None:

@@ -176,3 +176,24 @@ def loaded_once(device):
         adapters.load()
 
     return _loading(device, load, adapters)
+
+
+def _fed(device, decays):
+    """The loop takes batches from a generator, and a collection happens, or an event changes a number of the step."""
+    scales = [1.0]
+    batches = (row for row in torch.arange(4096.0).reshape(-1, 4).sin())
+
+    def refresh(args, kwargs, k):
+        args[0].copy_(next(batches))
+
+    event = (lambda: scales.append(scales.pop() * 0.5)) if decays else gc.collect
+    inputs = (torch.randn(4, device=device),)
+    return graphsafe.Step(lambda x: x * scales[0], inputs, refresh=refresh, events={"between": event})
+
+
+def fed(device):
+    return _fed(device, decays=False)
+
+
+def fed_with_decay(device):
+    return _fed(device, decays=True)

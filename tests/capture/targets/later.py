@@ -6,11 +6,14 @@ import contextvars
 import datetime
 import functools
 import itertools
+import os
 import random
 import resource
+import tempfile
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -403,6 +406,110 @@ def build_uptime(device: torch.device) -> Built:
 
     until = up() + 1_000
     return lambda x: x * 2 if up() < until else x * 3, (_x(device),)
+
+
+def _by_file(device: torch.device, ask: Callable[[str], object], decides: bool) -> Built:
+    """Each step asks for a file. The answer decides what it computes, or is only noted."""
+    notes, name = [0], os.path.join(tempfile.gettempdir(), "graphsafe-brake")
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        answer = ask(name)
+        notes[0] += bool(answer)
+        return x * 2 if answer and decides else x * 3
+
+    return step, (_x(device),)
+
+
+def build_brake(device: torch.device) -> Built:
+    return _by_file(device, os.path.exists, decides=True)
+
+
+def build_brake_noted(device: torch.device) -> Built:
+    return _by_file(device, os.path.exists, decides=False)
+
+
+def build_touched(device: torch.device) -> Built:
+    return _by_file(device, lambda name: os.stat(os.path.dirname(name)).st_mtime > time.time() + 60, decides=True)
+
+
+def build_requests(device: torch.device) -> Built:
+    return _by_file(device, lambda name: "0" in os.listdir(os.path.dirname(name)), decides=True)
+
+
+def build_pages_noted(device: torch.device) -> Built:
+    def pages(name: str) -> float:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return float(file.read().split()[1])
+
+    return _by_file(device, pages, decides=False)
+
+
+def _counted(device: torch.device, rate: Any, change: Callable[[Any], Any], checks: bool) -> graphsafe.Step:
+    """The loop reads a count of the device. At forty it changes a rate, or it only checks that the count grows."""
+    count, held, seen = torch.zeros((), dtype=torch.long, device=device), {"rate": rate}, [-1]
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        count.add_(1)
+        return x * held["rate"]
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8))
+        if checks and int(count) <= seen[0]:
+            raise RuntimeError("the last replay did not run")
+        seen[0] = int(count)
+        if seen[0] >= 40:
+            held["rate"] = change(held["rate"])
+
+    return graphsafe.Step(step, (_x(device),), refresh=refresh)
+
+
+def build_halved_by_count(device: torch.device) -> graphsafe.Step:
+    return _counted(device, 0.5, lambda rate: 0.25, checks=False)
+
+
+def build_filled_by_count(device: torch.device) -> graphsafe.Step:
+    return _counted(device, torch.tensor(0.5, device=device), lambda rate: rate.fill_(0.25), checks=False)
+
+
+def build_halved_beside_check(device: torch.device) -> graphsafe.Step:
+    return _counted(device, 0.5, lambda rate: 0.25, checks=True)
+
+
+def build_filled_beside_check(device: torch.device) -> graphsafe.Step:
+    return _counted(device, torch.tensor(0.5, device=device), lambda rate: rate.fill_(0.25), checks=True)
+
+
+class _Polled:
+    """A thread waits for ten seconds, again and again, and takes the next setting."""
+
+    def __init__(self, wait: Callable[[float], object]) -> None:
+        self.scale, self.wait = 1.0, wait
+        threading.Thread(target=self.poll, daemon=True).start()
+
+    def poll(self) -> None:
+        while True:
+            self.wait(10.0)
+            self.scale *= 0.5
+
+
+def build_polled(device: torch.device) -> Built:
+    settings = _Polled(lambda seconds: time.sleep(seconds))
+    return lambda x: x * settings.scale, (_x(device),)
+
+
+def build_polled_by_event(device: torch.device) -> Built:
+    settings = _Polled(threading.Event().wait)
+    return lambda x: x * settings.scale, (_x(device),)
+
+
+def build_polled_in_tensor(device: torch.device) -> graphsafe.Step:
+    settings, scale = _Polled(lambda seconds: time.sleep(seconds)), torch.ones((), device=device)
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8))
+        scale.fill_(settings.scale)
+
+    return graphsafe.Step(lambda x: x * scale, (_x(device),), refresh=refresh)
 
 
 def build_timer(device: torch.device) -> Built:

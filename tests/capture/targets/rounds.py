@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
@@ -286,3 +290,89 @@ def build_gathered(device: torch.device) -> graphsafe.Step:
 
 def build_gathered_for_nothing(device: torch.device) -> graphsafe.Step:
     return _gathered(device, is_read=False)
+
+
+def _timed(device: torch.device, scale: Callable[[int], float]) -> graphsafe.Step:
+    """The loop copies the time into a buffer."""
+    hour, scales = torch.zeros(1, device=device), [1.0]
+
+    def between(k: int) -> None:
+        hour.fill_(time.time() % 60)
+        scales[0] = scale(k)
+
+    return _step(lambda x: x + hour.sin() * scales[0], device, between)
+
+
+def build_timed(device: torch.device) -> graphsafe.Step:
+    return _timed(device, lambda k: 1.0)
+
+
+def build_timed_by_scale(device: torch.device) -> graphsafe.Step:
+    return _timed(device, lambda k: 1.0 if k < 40 else 0.5)
+
+
+def build_step_count_copied(device: torch.device) -> graphsafe.Step:
+    """The loop copies a count that the step's Python keeps, which replays do not do."""
+    count, calls = torch.zeros(1, device=device), deque([0])
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        calls.append(calls.pop() + 1)
+        return x + count
+
+    return _step(step, device, lambda k: count.fill_(calls[0] // 10))
+
+
+def build_number_of_thread(device: torch.device) -> graphsafe.Step:
+    """A thread beside the step computes what the loop copies, another value in each process."""
+    pool, number = ThreadPoolExecutor(1), torch.zeros(1, device=device)
+    return _step(lambda x: x + number, device, lambda k: number.fill_(pool.submit(os.getpid).result() % 1000))
+
+
+def _penalised(device: torch.device, first: bool) -> graphsafe.Step:
+    """The step leaves penalties of zero out. The loop clears one row of the counts that the step increments."""
+    counts, head = torch.zeros(3, 16, device=device), torch.randn(8, 16, device=device)
+    weight, applies = torch.full((1,), 0.4 * first, device=device), [first]
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        logits = x.expand(3, 8) @ head
+        if applies[0]:
+            logits = logits - weight * counts
+        counts.scatter_add_(1, logits.argmax(-1, keepdim=True), torch.ones(3, 1, device=counts.device))
+        return logits
+
+    def between(k: int) -> None:
+        if k % 5 == 0:
+            counts[k // 5 % 3].zero_()
+        if k % 20 == 0:
+            applies[0] = (k // 20 % 2 == 0) == first
+            weight.fill_(0.4 * applies[0])
+
+    return _step(step, device, between)
+
+
+def build_penalised(device: torch.device) -> graphsafe.Step:
+    return _penalised(device, first=True)
+
+
+def build_penalised_later(device: torch.device) -> graphsafe.Step:
+    return _penalised(device, first=False)
+
+
+def _locked(device: torch.device, scale: Callable[[int], float]) -> graphsafe.Step:
+    """Only one process at a time can hold the lock, as for a server's port."""
+    file = open(os.path.join(tempfile.gettempdir(), "graphsafe-locked"), "a")  # noqa: SIM115
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    held = {"file": file, "scale": 1.0}
+
+    def between(k: int) -> None:
+        held["scale"] = scale(k)
+
+    return _step(lambda x: x * held["scale"], device, between)
+
+
+def build_locked(device: torch.device) -> graphsafe.Step:
+    return _locked(device, lambda k: 1.0)
+
+
+def build_locked_and_scaled(device: torch.device) -> graphsafe.Step:
+    return _locked(device, lambda k: 1.0 + k)

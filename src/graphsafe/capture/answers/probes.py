@@ -162,6 +162,8 @@ class ComparedRounds:
     is_faithful: bool = False
     "Whether each round began with all that the refresh had done before."
     checks: tuple[Check, ...] = ()
+    doubt: str | None = None
+    "Why some results that differ prove nothing."
     error: Error | None = None
     "The failure of a round after a replay. The same round after an eager step succeeds."
     paths: tuple[TakenPath, ...] = ()

@@ -37,6 +37,10 @@ class StepResult:
     "The queues into which the step put tensors. A replay puts nothing there."
     given: Mapping[str, str] = field(default_factory=dict)
     "Input -> digest before the step."
+    refreshed: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    "Small tensors that the refresh wrote and that steps leave alone, with their values."
+    released: Sequence[str] = ()
+    "State of which the refresh wrote a part, so that it is not put back before the rounds from here on."
     hashed: Sequence[str] = ()
     "State in `state` that changed, but is too large for `values`."
     path: str = ""
@@ -69,3 +73,5 @@ class Expected:
     "Whether eager runs of these steps agree bit for bit."
     host_counts: Set[str] = frozenset()
     "Tensors of the state that only the host increments. A replay does not change them."
+    refreshed: Set[str] = frozenset()
+    "State and inputs that the refresh writes."

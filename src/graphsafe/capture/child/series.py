@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from graphsafe.capture.child.expected import StepResult
+from graphsafe.capture.child.same_inputs import SameInputs, given_values, marks_of, put_and_marked
 from graphsafe.capture.child.session import FIRST_SEED, PAIR, REPLAYS, Session, host_values
 from graphsafe.capture.child.state import ReachableState, Snapshot, inputs_of, reachable_state
 
@@ -35,6 +35,11 @@ class Series:
     changed: set[str] = field(default_factory=set)
     stepped: set[str] = field(default_factory=set)
     "State that a step of the first series bound or wrote. The refresh may have written other state of `changed`."
+    refreshed: set[str] = field(default_factory=set)
+    "State and inputs that the refresh wrote."
+    _like: Series | None = None
+    "The first series. The refresh of this one gives the same values, even those that it takes from a clock."
+    _same: SameInputs | None = None
 
     def run(self, name: str, vary: bool = True) -> None:
         session = self._session
@@ -56,6 +61,8 @@ class Series:
         self._step(warm)
         self._step(warm)
         if self._is_first:
+            for step in self.steps:
+                step.refreshed = {path: one for path, one in step.refreshed.items() if path not in self.stepped}
             reach = reachable_state(session.subject)
             self.settled = {**reach.hosts, **session.device.digests(reach.tensors)}
 
@@ -72,12 +79,21 @@ class Series:
         self._step(self.warm)
 
     def _inputs(self, k: int, vary: bool) -> None:
-        if vary:
+        if vary and self._is_first and self._session.subject.refresh is not None:
+            self.refreshed |= put_and_marked(self._session, k)
+        elif vary:
             self._session.put_inputs(k)
+            self._give(k)
         else:
             self._session.seed(k)
         if self._nudge is not None:
             self._move(inputs_of(self._session.subject))
+
+    def _give(self, k: int) -> None:
+        """Give the next step what the refresh gave to the same step of the first series."""
+        if self._like is not None and len(self.steps) < len(self._like.steps):
+            self._same = self._same or SameInputs(self._session, self._like.refreshed)
+            self._same.give(k, self._like.steps[len(self.steps)].refreshed)
 
     def _move(self, paths: Any) -> None:
         tensors = reachable_state(self._session.subject).tensors
@@ -89,15 +105,19 @@ class Series:
         session = self._session
         before = session.offset()
         given = session.device.digests(inputs_of(session.subject))
+        like = self._like or self
+        refreshed = given_values(session, like.refreshed if self is like else like.refreshed - like.stepped)
         earlier = reachable_state(session.subject) if self._is_first else ReachableState()
-        marks, queues = _marks(earlier.tensors), earlier.queues
+        marks, queues = marks_of(earlier.tensors), earlier.queues
         del earlier  # it would keep alive tensors that the target drops
         outputs = session.outputs_of(session.path_step())
         after = session.offset()
         reach = reachable_state(session.subject)
         tensors = reach.tensors
         if self._is_first:
-            self.stepped |= {path for path, mark in _marks(tensors).items() if mark is None or marks.get(path) != mark}
+            self.stepped |= {
+                path for path, mark in marks_of(tensors).items() if mark is None or marks.get(path) != mark
+            }
         state = session.device.digests(tensors)
         moved = {path: tensors[path] for path, digest in state.items() if warm.get(path) != digest}
         self.changed |= {path for path, digest in state.items() if self._start.digests.get(path) != digest}
@@ -110,13 +130,9 @@ class Series:
                 advance=None if before is None or after is None else after - before,
                 filled=[path for path, size in reach.queues.items() if size > queues.get(path, 0)],
                 given=given,
+                refreshed=refreshed,
             )
         )
-
-
-def _marks(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, int] | None]:
-    """Return the identity and the version of each tensor, or None for a tensor that counts no versions."""
-    return {path: None if one.is_inference() else (id(one), one._version) for path, one in tensors.items()}
 
 
 def born(session: Session, start: Snapshot, before: ReachableState, after: ReachableState) -> dict[str, str]:

@@ -14,6 +14,7 @@ import torch
 from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.entropy import seeded_entropy
+from graphsafe.capture.child.lines.waits import long_waits_noted
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.ranks.group import Ranks, joined, own_port
 from graphsafe.capture.child.state import (
@@ -180,6 +181,8 @@ def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> 
         module = load_module(job.where) if ready is None else ready.module
         factory = find_factory(module, job.target)
         channel.phase("build")
+        if job.child == "step":  # in this child, clocks are set ahead
+            stack.enter_context(long_waits_noted())
         if job.plain:
             stack.enter_context(plain.without_own_graphs())
         subject = build(factory, device.torch_device, job.axes, job.inputs)

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from graphsafe.capture.answers.build import DeviceMemory, TargetFailure
+from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.request import CaptureRequest
 from graphsafe.capture.shared.job import Job
 
 Lesson = TypeVar("Lesson")
 Outcome = TypeVar("Outcome")
+_SHARE_OF_DEVICE = 0.8
 
 
 def until_nothing_is_learned(
@@ -43,3 +46,17 @@ def job_of(request: CaptureRequest, child: str, folder: Path, device: str, axes:
         shapes=request.shapes,
         **more,
     )
+
+
+def fits(memory: DeviceMemory, count: int) -> bool:
+    """Return whether the device's memory can hold so many builds of the target at a time. `memory` is that of one."""
+    free, peak = memory.free, memory.peak
+    return free is None or peak is None or count * peak < _SHARE_OF_DEVICE * (free + peak)
+
+
+def not_built(children: Sequence[Child]) -> str | None:
+    """Return why the factory failed in one of these children, or None. It has succeeded in the build child, which ran
+    alone. So several builds may need the same port, the same name in shared memory, or the same lock."""
+    failures = [child.answers.get(TargetFailure) for child in children]
+    lines = [one.line for one in failures if one is not None and one.stage == "build"]
+    return f"beside another build, {lines[0]}" if lines else None

@@ -162,6 +162,8 @@ def with_rounds(probes: Probes, rounds: ComparedRounds) -> Probes:
         *(replace(check, name=check.name + BEHIND_HOST) for check in rounds.late),
     )
     replay = with_checks(replay, tuple(check for check in checks if check.result in ("different", None)))
+    if rounds.doubt is not None:
+        replay = replace(replay, reason=rounds.doubt)
     probes = replace(probes, replay=replay)
     return _with_tested_paths(probes, rounds) if replay.status == "pass" and rounds.is_faithful else probes
 

@@ -19,7 +19,7 @@ from graphsafe.capture.answers.build import (
 )
 from graphsafe.capture.answers.probes import ComparedRounds, LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
 from graphsafe.capture.parent.growth import with_long_run
-from graphsafe.capture.parent.jobs import job_of, until_nothing_is_learned
+from graphsafe.capture.parent.jobs import fits, job_of, not_built, until_nothing_is_learned
 from graphsafe.capture.parent.limits import limits_of
 from graphsafe.capture.parent.probes import (
     DeviceAnswers,
@@ -57,7 +57,6 @@ from graphsafe.report.verdict import verdict
 _TRIES = "try "
 _MOST_BUILDS = 4
 "The largest number of build children. Each later one leaves out the inputs whose new values broke a process."
-_SHARE_OF_DEVICE = 0.8
 _OF_TWIN = {BAD_REQUEST: "plan"}
 """Kind of a limit -> its kind if it comes from the run without the target's own graphs. A wrong request in that run is
 not the user's mistake."""
@@ -234,17 +233,23 @@ class Run:
                 forget(capture.job)
                 capture = self._run(self._job(capture.name))
         else:
-            self.limits.append(Limit("sequential", self.device, "its memory fits only one build at a time"))
             capture = [self._run(self._job(name)) for name in names][-1]
         self._read(capture)
 
     def _side_by_side(self, *names: str) -> list[Child]:
-        """Run these children side by side. Return an empty list if the device's memory cannot hold all of them."""
-        if not self.rank.all(self._fits(len(names))):
-            return []
-        children = [self.supervisor.start(self._job(name)) for name in names]
-        self.supervisor.wait(children, self._tell_end)
-        return children
+        """Run these children side by side. Return an empty list if they have to run one after the other."""
+        why: str | None = "its memory fits only one build at a time"
+        if self.rank.all(fits(self._answers[DeviceMemory], len(names))):
+            children = [self.supervisor.start(self._job(name)) for name in names]
+            self.supervisor.wait(children, self._tell_end)
+            why = not_built(children)
+            if not self.rank.any(why is not None):
+                return children
+            for child in children:
+                forget(child.job)
+        limit = Limit("sequential", self.device, why or "another rank cannot build several at a time")
+        self.limits += [] if limit in self.limits else [limit]
+        return []
 
     def _tell_end(self, child: Child) -> None:
         """If other children wait for files of this child, tell them that it has ended."""
@@ -256,11 +261,6 @@ class Run:
         child = self._run(self._job("shapes"))
         if self._built(child):
             self._probes = replace(self._probes, step=step_of(child.answers))
-
-    def _fits(self, count: int) -> bool:
-        memory = self._answers[DeviceMemory]
-        free, peak = memory.free, memory.peak
-        return free is None or peak is None or count * peak < _SHARE_OF_DEVICE * (free + peak)
 
     def _read(self, child: Child) -> None:
         """Combine the answers of the step child, the reference child and the capture child (`child`)."""

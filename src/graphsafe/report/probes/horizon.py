@@ -58,7 +58,7 @@ class Horizon(Probe):
     varying: tuple[int, ...] = unreported(())
     "Indices of operations. Their numbers are no part of a path's name, because they already changed in early steps."
     files_read: tuple[str, ...] | None = later(())
-    """Files that later steps read.
+    """Files that later steps read, and files of which all of them ask whether they are there.
 
     They rule out `ready`: Python may make decisions that depend on their contents, and capture cannot change these.
     """

@@ -20,6 +20,7 @@ from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType
 from typing import Any
 
+from graphsafe.capture.child.lines.waits import end_long_waits
 from graphsafe.capture.child.state.objects import layout_of
 
 A_DAY = 90_061.0
@@ -56,8 +57,9 @@ class Shift:
 
 
 @contextmanager
-def clocks_ahead(seconds: float) -> Iterator[Shift]:
-    """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs."""
+def clocks_ahead(seconds: float, ends_timers: bool = True) -> Iterator[Shift]:
+    """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs, and long
+    waits of threads end, if `ends_timers` is set."""
     put_back: list[Callable[[], object]] = []
     shift = Shift(seconds)
     replacements = _functions_ahead(shift)
@@ -94,7 +96,8 @@ def clocks_ahead(seconds: float) -> Iterator[Shift]:
                 names[name] = new
                 put_back.append(partial(names.__setitem__, name, value))
     put_back += _set_in_classes([one for one in holders if type(one) is dict and _is_namespace(one)], ahead)
-    _end_timers()
+    if ends_timers:
+        _end_timers()
     try:
         yield shift
     finally:
@@ -144,6 +147,7 @@ def _end_timers() -> None:
             timer.cancel()
             with suppress(Exception):  # in the program, such an error would only have ended the timer's thread
                 timer.function(*timer.args, **timer.kwargs)
+    end_long_waits()
 
 
 def _date_classes() -> tuple[type, ...]:

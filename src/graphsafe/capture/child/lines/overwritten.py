@@ -15,8 +15,8 @@ _WHOLE = frozenset({"aten::copy_", "aten::zero_", "aten::fill_"})
 
 
 class PartsKept(OperationMode):  # type: ignore[no-untyped-call]
-    """Notes whether code writes to some of these tensors, but may keep values from before: its first access is not a
-    write of the whole memory."""
+    """Notes which of these tensors code writes to, but may keep values from before: its first access is not a write of
+    the whole memory."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -24,7 +24,8 @@ class PartsKept(OperationMode):  # type: ignore[no-untyped-call]
         "Memory that was not accessed yet -> its size in bytes."
         self._kept: set[int] = set()
         "Memory that was accessed in another way before it was overwritten."
-        self.is_found = False
+        self.found: set[int] = set()
+        "The keys of such memory that was written."
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -39,4 +40,5 @@ class PartsKept(OperationMode):  # type: ignore[no-untyped-call]
         size = self._fresh.pop(key, None)
         if size is not None and not (writes and operation in _WHOLE and tensor.nbytes == size):
             self._kept.add(key)
-        self.is_found = self.is_found or (writes and key in self._kept)
+        if writes and key in self._kept:
+            self.found.add(key)

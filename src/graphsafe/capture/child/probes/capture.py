@@ -19,6 +19,7 @@ from graphsafe.capture.answers.probes import EscapedWork, Refused
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, incomparable_check, worse_check
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, Expected, StepResult
 from graphsafe.capture.child.probes.twin import compare_captures
+from graphsafe.capture.child.same_inputs import SameInputs
 from graphsafe.capture.child.session import CAPTURE_SEED, FIRST_SEED, PAIR, REPLAYS, Session, load_values, opened
 from graphsafe.capture.child.state import ReachableState, reachable_state, tensors_of_refresh
 from graphsafe.capture.child.targets import TargetError, describe, users_code
@@ -184,6 +185,7 @@ class Replays:
     def __post_init__(self) -> None:
         self._plain = bool(self.reference.refused)
         "Whether the reference consists of plain eager steps. If so, rounding differences are allowed."
+        self.same = SameInputs(self.session, self.reference.refreshed)
 
     def against(self, what: str) -> str | None:
         """Return the reason why replays do not match the eager steps, or None. `what` names the replays."""
@@ -202,6 +204,11 @@ class Replays:
         """The outputs and the state that differ or cannot be compared."""
         return [check.name for check in self.result.checks or () if check.result in ("different", None)]
 
+    @property
+    def doubt(self) -> str | None:
+        """Why some results that differ prove nothing."""
+        return self.same.doubt if any(check.result is None for check in self._checks.values()) else None
+
     def run(self, built: Mapping[str, torch.Tensor], first_step: bool = True) -> None:
         """Run all replays. `built` has the tensors that construction left. If `first_step` is set, the first step of a
         lazy target is compared too."""
@@ -209,11 +216,11 @@ class Replays:
         try:
             for k in range(1, REPLAYS + 1):
                 session.channel.phase(f"replay {k}")
-                session.put_inputs(k)
+                self._put_inputs(k, k)
                 self._replay()
                 self._compare(k)
             session.channel.phase("two replays without seeding")
-            session.put_inputs(PAIR)
+            self._put_inputs(PAIR, PAIR)
             pair = []
             for k in (PAIR, PAIR + 1):
                 advance = self._replay()
@@ -234,6 +241,7 @@ class Replays:
         lazy = self.reference.first_step if first_step else None
         self.result = Replay(
             "fail" if differs or law == "fail" else "pass",
+            self.doubt,
             reference="independent",
             checks=self._reported(),
             rng_law=law,
@@ -246,13 +254,19 @@ class Replays:
             self.result = replace(self.result, first_step=self._first_step(built, lazy))
             self.on_result(self.result)
 
-    def once(self, k: int, inputs: int) -> tuple[Check, ...]:
-        """Replay on the inputs numbered `inputs`, and compare with step `k` of the reference."""
+    def once(self, k: int, inputs: int, then: Callable[[], None] = lambda: None) -> tuple[Check, ...]:
+        """Replay on the inputs numbered `inputs`, and compare with step `k` of the reference. `then` is called when the
+        inputs are set."""
         self.is_exact = True
-        self.session.put_inputs(inputs)
+        self._put_inputs(k, inputs)
+        then()
         self._replay()
         self._compare(k)
         return self._reported()
+
+    def _put_inputs(self, k: int, inputs: int) -> None:
+        self.session.put_inputs(inputs)
+        self.same.give(inputs, self.reference.steps[k - 1].refreshed)
 
     def compared(self, k: int, outputs: Mapping[str, torch.Tensor]) -> tuple[Check, ...]:
         """Compare host copies of a replay's outputs with step `k` of the reference."""
@@ -320,6 +334,8 @@ class Replays:
         rounding = None
         if self._plain and spread is not None and value is not None:
             rounding = spread.bound(path, value, apart)
+        if self.same.doubt is not None:
+            floor = rounding = None
         self._checks[name] = worse_check(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:

@@ -24,22 +24,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.lines.overwritten import PartsKept
+from graphsafe.capture.child.probes.beginning import Beginning
 from graphsafe.capture.child.probes.capture import given_reference
 from graphsafe.capture.child.probes.events import fire
-from graphsafe.capture.child.probes.round_paths import PathWatch, Taken, has_compiled, instruments_change
+from graphsafe.capture.child.probes.round_paths import (
+    PathWatch,
+    Taken,
+    can_compare_continued,
+    has_compiled,
+    instruments_change,
+)
+from graphsafe.capture.child.same_inputs import SameInputs, given_values
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import copies_of, generators_of, inputs_of, reachable_state
-from graphsafe.capture.child.state.values import ADDRESS
+from graphsafe.capture.child.state.tensors import has_address
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
-from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.shared.job import Channel, Job
 
 ROUNDS = "rounds.pt"
@@ -70,6 +78,8 @@ _MOST_BYTES = 256 * 2**20
 "The largest number of bytes of outputs and state that are saved for all rounds together."
 _STATE_BYTES = 2**20
 "The most bytes of state whose values are saved for each round, the smallest tensors first."
+_FEW = 16
+"If a round fails before so many have run, they begin again, and nothing is put back."
 _HASH_EVERY = 16
 """In each round of this number, and on other paths of further steps in every round, larger tensors that the steps write
 are compared by their hashes."""
@@ -103,52 +113,60 @@ class DeviceStateCopy:
         self._session = session
         reached = reachable_state(session.subject).tensors
         # Keep no other tensors alive, so that a tensor which a refresh drops is freed.
-        tensors = {path: reached[path] for path in paths if path in reached}
-        self._pairs = [(tensors[path], values) for path, values in copies_of(session.device, tensors).items()]
+        self._tensors = {path: reached[path] for path in paths if path in reached}
+        self._values = copies_of(session.device, self._tensors)
         self.is_refreshed = False
-        "Whether a refresh has written such state, and has not overwritten it as a whole."
+        "Whether work of a refresh is lost when this state is put back."
 
-    def refresh(self, number: int) -> None:
-        """Call the refresh of a round. Note whether its work is lost when this state is put back."""
-        with PartsKept(tensor for tensor, _ in self._pairs) as seen:
+    def refresh(self, number: int) -> list[str]:
+        """Call the refresh of a round. Return the floats that it has written, but not overwritten as a whole. They are
+        put back no more, so that nothing of the refresh is lost, as if it were a program. Integers are put back all the
+        same, because a position may run out of its buffer."""
+        with PartsKept(self._tensors.values()) as seen:
             self._session.put_inputs(number)
-        self.is_refreshed = self.is_refreshed or seen.is_found
+        written = {path: one for path, one in self._tensors.items() if memory_key(one) in seen.found}
+        parts = [path for path, one in written.items() if one.is_floating_point()]
+        self.is_refreshed = self.is_refreshed or len(parts) < len(written)
+        self.release(parts)
+        return parts
+
+    def release(self, paths: Sequence[str]) -> None:
+        """Put these tensors back no more."""
+        for path in paths:
+            del self._values[path], self._tensors[path]
 
     def put_back(self, in_order: bool = False) -> None:
         """Put the values back. With `in_order`, the device puts back its own memory, after its pending work. Memory of
         the host then stays as it is, because pending work may write it."""
         device = self._session.device
-        for tensor, values in self._pairs:
+        for path, values in self._values.items():
+            tensor = self._tensors[path]
             if in_order and not (device.is_on_device(tensor) and device.is_on_device(values)):
                 continue
             if tensor.shape == values.shape:  # the refresh may have changed the size
                 device.store(tensor, values)
 
 
-def late_rounds(session: Session, kept: DeviceStateCopy, run: Callable[[], Any]) -> list[StepResult]:
+def late_rounds(
+    session: Session, kept: DeviceStateCopy, put: Callable[[int], None], run: Callable[[], Any]
+) -> list[StepResult]:
     """Run rounds in which the device falls behind the host; only the program's own code waits. In half of them the
     device is busy during the refresh, in the other half only during the step. The device itself copies the results
-    in order, and puts its state back before each round, so that a difference follows from the delay alone. Return
-    nothing if the device cannot run behind the host."""
+    in order, and puts its state back before each round, so that a difference follows from the delay alone. `put` sets
+    the inputs. Return nothing if the device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
         kept.put_back(in_order=True)
         meets_refresh = number % 2 == 0
         if meets_refresh and not session.device.keep_busy():
             return []
-        session.put_inputs(number)
+        put(number)
         if not meets_refresh and not session.device.keep_busy():
             return []
         outputs = session.outputs_of(run()).tensors
         found.append({path: session.device.copied(one) for path, one in outputs.items()})
     session.device.synchronize()
     return [StepResult(host_values(session.device, one), {}) for one in found]
-
-
-def can_compare_continued(session: Session, reference: Expected) -> bool:
-    """Return whether continued rounds can be compared. Tiny differences grow in such rounds, and the simulated device
-    rounds differently if memory is aligned differently."""
-    return reference.repeats and session.device.evidence == "measured"
 
 
 def event_since(session: Session, at: int) -> str | None:
@@ -187,6 +205,28 @@ class _Eager:
     "Notes the path of each round; None if it is not needed, or if the step computes something else while it runs."
     written: set[str]
     "State and inputs that steps have written."
+    is_failed: bool = False
+    "Whether a round has failed."
+
+    @property
+    def _left_alone(self) -> Set[str]:
+        """The tensors that the refresh writes and steps do not."""
+        return self.reference.refreshed - self.written
+
+    def late(self, kept: DeviceStateCopy) -> list[StepResult]:
+        """Run the rounds in which the device is behind the host."""
+        session, given = self.session, list[dict[str, torch.Tensor]]()
+
+        def put(number: int) -> None:
+            session.put_inputs(number)
+            tensors = reachable_state(session.subject).tensors
+            paths = [path for path in small if session.device.is_on_device(tensors[path])]
+            given.append({path: session.device.copied(tensors[path]) for path in paths})
+
+        small = given_values(session, self._left_alone).keys()
+        found = late_rounds(session, kept, put, lambda: session.path_step(wait=False))
+        values = [host_values(session.device, one) for one in given]
+        return [replace(one, refreshed=value) for one, value in zip(found, values, strict=False)]
 
     def step(self, k: int) -> None:
         """Run the step of a replay before the rounds."""
@@ -210,7 +250,7 @@ class _Eager:
         return self.session.device.digests({path: tensors[path] for path in self.paths & tensors.keys()})
 
     def rounds(
-        self, inputs: Iterator[int], refresh: Callable[[int], None], watches: bool
+        self, inputs: Iterator[int], refresh: Callable[[int], Sequence[str] | None], watches: bool
     ) -> tuple[list[StepResult], bool]:
         """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of
         rounds is cut to a power of two. Return the rounds, and whether no round failed or was cut."""
@@ -220,6 +260,7 @@ class _Eager:
             for number in inputs:
                 step = self.round(number, refresh, watches)
                 if session.ranks.any(step is None) or step is None:
+                    self.is_failed = True
                     return steps, False
                 steps.append(step)
                 held += sum(value.nbytes for values in (step.outputs, step.values) for value in values.values())
@@ -246,11 +287,12 @@ class _Eager:
             pass
         return skipped, None
 
-    def round(self, number: int, refresh: Callable[[int], None], watches: bool) -> StepResult | None:
+    def round(self, number: int, refresh: Callable[[int], Sequence[str] | None], watches: bool) -> StepResult | None:
         """Run one round. Return None if it fails: a real program would have reset a position before."""
         session, watch = self.session, self.watch if watches else None
         try:
-            refresh(number)
+            released = refresh(number)
+            refreshed = given_values(session, self._left_alone)
             with nullcontext() if watch is None else watch.watched():
                 outputs = session.outputs_of(session.path_step())
         except TargetError:
@@ -260,8 +302,8 @@ class _Eager:
         self.written |= taken.written
         small = self._small(tensors)
         large = tensors.keys() & self.written - small.keys() if taken.is_other or number % _HASH_EVERY == 0 else ()
-        values = {path: one for path, one in host_values(session.device, small).items() if not _has_address(one)}
-        hashed = {path: tensors[path] for path in sorted(large) if not _has_address(tensors[path])}
+        values = {path: one for path, one in host_values(session.device, small).items() if not has_address(one)}
+        hashed = {path: tensors[path] for path in sorted(large) if not has_address(tensors[path])}
         digests = session.device.digests({**{path: small[path] for path in values}, **hashed})
         results = host_values(session.device, outputs.tensors)
         return StepResult(
@@ -269,6 +311,8 @@ class _Eager:
             dict(outputs.hosts),
             digests,
             values,
+            refreshed=refreshed,
+            released=released or (),
             hashed=sorted(hashed),
             path=taken.path,
             is_shown=taken.is_shown({**values, **results}, hashed),
@@ -284,12 +328,6 @@ class _Eager:
             if path not in left_alone:
                 found[path] = tensor
         return found
-
-
-def _has_address(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor holds addresses, which differ in each process."""
-    with outside_modes():
-        return tensor.dtype == torch.int64 and bool((tensor > ADDRESS).any())
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -308,8 +346,10 @@ def run(job: Job, channel: Channel) -> None:
         written = {path for step in reference.steps for path in step.written}
         is_watched = watches or (goes_on and not has_compiled())
         eager = _Eager(session, reference, changed, watch if is_watched else None, written)
+        same = SameInputs(session, reference.refreshed)
         for k in (*range(1, REPLAYS + 1), PAIR):
             session.put_inputs(k)
+            same.give(k, reference.steps[k - 1].refreshed)
             eager.step(k)
         before = reachable_state(session.subject).tensors
         eager.step(PAIR + 1)
@@ -324,7 +364,15 @@ def run(job: Job, channel: Channel) -> None:
         )
         kept = DeviceStateCopy(session, rounds.put_back)
         inputs = inputs_of_rounds(session, kept)
+        beginning = Beginning(session, changed | reference.refreshed)
         rounds.steps, rounds.is_whole = eager.rounds(inputs, kept.refresh, watches)
+        if eager.is_failed and len(rounds.steps) < _FEW and rounds.put_back and beginning.is_back():
+            # The refresh may have found that what steps count has been put back. A program puts nothing back.
+            freely = DeviceStateCopy(session, ())
+            others = inputs_of_rounds(session, freely)
+            steps, is_whole = eager.rounds(others, freely.refresh, watches)
+            if len(steps) > len(rounds.steps):
+                kept, inputs, rounds = freely, others, Rounds([], steps=steps, is_whole=is_whole)
         rounds.is_faithful = not kept.is_refreshed
         rounds.steps_write = bool(eager.written)
         # Several ranks would have to agree before each refresh.
@@ -333,7 +381,7 @@ def run(job: Job, channel: Channel) -> None:
             rounds.is_whole = rounds.last is not None
         if rounds.is_whole:
             try:
-                rounds.late = late_rounds(session, kept, lambda: session.path_step(wait=False))
+                rounds.late = eager.late(kept)
             except TargetError:  # the other child does not run these rounds, so its state would differ
                 rounds.is_whole = False
         save_values(channel, ROUNDS, rounds)

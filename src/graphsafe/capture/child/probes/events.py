@@ -41,7 +41,9 @@ def run(job: Job, channel: Channel) -> None:
             if number >= len(reference.events):
                 return  # the reference has already reported the failure, or an event cannot happen again
             steps = replace(reference, steps=reference.events)
-            checks = _checks(Replays(session, recording, steps), number)
+            later = Replays(session, recording, steps)
+            later.same = replays.same
+            checks = _checks(later, number)
             found += (Fired(name, defined_at(session.subject.events[name]), moved_tensors(before, after), checks),)
             channel.send(FiredEvents(found))
 

@@ -17,9 +17,9 @@ import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
-from graphsafe.capture.child.lines.files_read import files_read_seen
-from graphsafe.capture.child.lines.operations import NUMBER, Operation, OperationsSeen, Unnamed, address_of
+from graphsafe.capture.child.lines.operations import NUMBER, Operation, Unnamed
 from graphsafe.capture.child.lines.paths import calls_of, name_of_path
+from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
     Bindings,
@@ -28,39 +28,29 @@ from graphsafe.capture.child.state import (
     generators_of,
     inputs_of,
     reach_with_refresh,
-    reachable_state,
-    tensors_kept_by,
     with_objects,
 )
-from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.shared.frames import user_frames
-from graphsafe.report.model import CallSite, Span
-from graphsafe.report.probes.horizon import Aspect, Departure, Horizon, Under
+from graphsafe.capture.shared.replaced import replaced
+from graphsafe.report.probes.horizon import Departure, Horizon, Under
 
 STEPS, LATER_STEPS = 256, 1024
 "The number of further steps, if time allows: the larger one if a refresh or host state may decide later."
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
-_EARLY = 3
-"""In this many first steps, changed numbers and memory are ignored. Twin captures cover them, and also check whether
-such a change has an effect."""
-_SEED = 50_000
+_CPU_SECONDS_FREELY = 1.0
+"The same for steps that put no state back."
 _CLOCK_STEPS = 2
 _LATER_CLOCKS = (1.0, 3.0)
 "Seconds of CPU time, and of total time, after which the clocks are set no further ahead."
 _MOST_PATHS = 64
 "At most this many other paths of further steps are told apart. A step with more of them depends on a changing number."
+_MANY_PATHS = 8
+"If more paths than these follow each other and none comes again, rounds cannot test the paths that will follow."
 _MOST_PROPOSALS = 8
-_MOST_BYTES = 64 * 2**20
-"The largest size, in bytes, of host memory that is compared as the source of a copy. Larger memory holds weights."
-Place = tuple[tuple[CallSite, ...], "Span | None"]
-_LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
-"""How a difference in host memory is described, before and after. A replay copies from such memory, but does not run
-the Python code that writes it."""
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
@@ -69,59 +59,19 @@ def run_further_steps(session: Session, is_excluded: Callable[[], bool] = lambda
     session cannot be used afterwards. Operations that run while `is_excluded()` is true are not compared."""
     try:
         ahead = _Ahead(session, is_excluded, most)
-        return replace(ahead.run(), files_read=tuple(sorted(ahead.files_read)))
+        return replace(ahead.run(), files_read=ahead.files.shown())
     except TargetError as error:
         return Horizon(reason=f"the step cannot be run once more: {error.line}")
 
 
-class _Ahead:
+class _Ahead(StepAhead):
     def __init__(self, session: Session, is_excluded: Callable[[], bool], most: int) -> None:
-        self._session = session
+        super().__init__(session, is_excluded)
         self._most = most
-        self._is_excluded = is_excluded
-        reach = reachable_state(session.subject)
-        cached = {
-            f"{path}[{at}]": tensor
-            for path, (cache, _) in reach.caches.items()
-            for at, tensor in enumerate(tensors_kept_by(cache))
-        }
-        with outside_modes():
-            self._alive = self._on_device(reach.tensors)
-            self._kept = {**reach.tensors, **cached}
-            "These tensors are kept alive, so that no other tensor gets their addresses."
-            self._lasting = _addresses(self._kept)
-        self._expected: list[tuple[Operation, Place]] = []
-        self._may_vary: set[int] = set()
-        "Indices of operations whose numbers or memory changed in the first steps."
-        self._at = 0
-        self._departure: Departure | None = None
-        self._path: list[Operation] = []
-        "The operations of the current step."
-        self._paths: dict[tuple[Operation, ...], Departure] = {}
-        "Another path that a further step took -> its first departure."
-        self._number = 0
-        self._under: Under = "further steps"
-        self._put_back: dict[str, torch.Tensor] = {}
-        self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        "Path -> a host tensor, and the values that are put into it before a step."
-        given = inputs_of(session.subject) if session.subject.refresh is not None else {}
-        self._host_inputs = {path: one.detach().clone() for path, one in given.items() if not session.is_on_gpu(one)}
-        "The first values of the arguments on the host, if there is a refresh."
-        self._unnamed = Unnamed()
-        self._random_source = session.device.random_source()
-        "The random state that a capture registers."
-        self._host_written: list[torch.Tensor] = []
-        "Host memory that device operations of the last step wrote."
-        self.files_read: set[str] = set()
-        "Files that the steps have read."
-        self._seen: OperationsSeen | None = None
-        "The operations of the current step."
-        self._sources: dict[int, tuple[torch.Tensor, str, Place]] = {}
-        "Address -> host memory that the recorded step copied to the device, with the operation and its place."
-
-    def _on_device(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        device = self._session.device
-        return {path: one.detach() for path, one in tensors.items() if device.is_on_device(one)}
+        self._turns: list[tuple[Operation, ...]] = []
+        "The paths of further steps, each time that another one begins; () for the captured path."
+        self._drifts = False
+        "Whether further steps have taken one new path after another, so that others will follow."
 
     def run(self) -> Horizon:
         session = self._session
@@ -147,23 +97,18 @@ class _Ahead:
 
     def _go_on(self) -> Horizon:
         session = self._session
-        time_left, held, reason = TimeLeft(_CPU_SECONDS, _SECONDS), 0, None
         early = Bindings(reach_with_refresh(session.subject), clear_caches=False)
-        for number in range(1, self._most + 1):
-            if session.ranks.any(time_left.is_over(held)):
-                break
-            self._number = number
-            try:
-                self._compared_step()
-            except TargetError as error:
-                # An index on the host ran beyond its buffer. A real program would have reset it earlier.
-                self._departure, reason = None, f"step {number} ahead failed: {error.line}"
-                if session.ranks.size > 1 or not self._works_from(early):
-                    return self._ended(held, reason)
-                break
-            if session.ranks.any(self._departure is not None) and not self._takes_other_path():
-                return self._departed(held)
-            held = number
+        held, reason = self._further(_CPU_SECONDS)
+        self._drifts = len(self._turns) > _MANY_PATHS and len(set(self._turns)) == len(self._turns)
+        if self._departure is None and self._may_go_on_freely(reason) and self._is_as_before(early):
+            with replaced((self, "_put_back", {})):
+                freely, failure = self._further(_CPU_SECONDS_FREELY)
+            if reason is not None and freely > held:
+                held, reason = freely, failure
+        if self._departure is not None:
+            return self._departed(held)
+        if reason is not None and (session.ranks.size > 1 or not self._works_from(early)):
+            return self._ended(held, reason)
         self._under = "clocks a day later"
         with clocks_ahead(A_DAY) as shift:
             for at, shift.seconds in enumerate((*[A_DAY] * _CLOCK_STEPS, *LATER)):
@@ -177,17 +122,60 @@ class _Ahead:
                 if session.ranks.any(self._departure is not None) and not self._is_known_path():
                     return self._departed(held)
         if session.ranks.size == 1:
+            self._change_files()
             self._change_host_values()
         if self._departure is not None:
             return self._departed(held)
         # The number of steps that fit into the time differs from run to run, but the report must not.
         return self._ended(power_of_two(held) if reason is None else held, reason)
 
+    def _further(self, cpu_seconds: float) -> tuple[int, str | None]:
+        """Run further steps, until one departs. Return their number, and the error of one that failed."""
+        time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
+        self._turns = []
+        for number in range(1, self._most + 1):
+            if self._session.ranks.any(time_left.is_over(held)):
+                break
+            self._number = number
+            try:
+                self._compared_step()
+            except TargetError as error:
+                # An index on the host ran beyond its buffer. A real program would have reset it earlier.
+                self._departure = None
+                return held, f"step {number} ahead failed: {error.line}"
+            path = () if self._departure is None else tuple(self._path)
+            if self._session.ranks.any(self._departure is not None) and not self._takes_other_path():
+                break
+            if path not in self._turns[-1:]:
+                self._turns.append(path)
+            held = number
+        return held, None
+
+    def _may_go_on_freely(self, reason: str | None) -> bool:
+        """Return whether further steps run once more, each from the device's state of the step before, as in a program.
+        A refresh may find that what steps count has been put back, and fail. Or it may decide by such a count: on a
+        GPU, continued rounds show this."""
+        session = self._session
+        if session.ranks.size > 1 or not self._put_back:
+            return False
+        is_predicted = session.device.evidence == "predicted" and session.subject.refresh is not None
+        return reason is not None or is_predicted
+
+    def _is_as_before(self, early: Bindings) -> bool:
+        """Put the state of the first steps back. Return whether this worked."""
+        try:
+            early.put_back()
+        except StateError:
+            return False
+        for path, values in self._put_back.items():
+            self._session.device.store(self._alive[path], values)
+        return self._works()
+
     def _works_from(self, early: Bindings) -> bool:
         """Put the host's state back to that of the first steps, after a step that failed, so that clocks and values on
         the host can still be changed. Return whether this worked: the step then does what it did before."""
         if self._session.subject.refresh is not None:
-            self._number = _EARLY  # the refresh may have come to the end of its data
+            self._number = EARLY  # the refresh may have come to the end of its data
         try:
             early.put_back()
             self._number += 1
@@ -234,7 +222,9 @@ class _Ahead:
         paths, varying = self._other_paths(), tuple(sorted(self._may_vary))
         if not paths:
             return Horizon("pass", reason, steps=held)
-        return Horizon("fail", reason, steps=paths[0].step - 1, departure=paths[0], paths=paths, varying=varying)
+        last = paths[-1] if self._drifts else None
+        steps = paths[0].step - 1
+        return Horizon("fail", reason, steps=steps, departure=paths[0], paths=paths, last=last, varying=varying)
 
     def _other_paths(self) -> tuple[Departure, ...]:
         return tuple(
@@ -249,6 +239,23 @@ class _Ahead:
         first, last = (*paths, self._departure)[0], self._departure
         steps = min(held, first.step - 1)
         return Horizon("fail", steps=steps, departure=first, paths=paths, last=last, varying=varying)
+
+    def _change_files(self) -> None:
+        """Change what the step learns from files. Leave out the files that decide nothing. A step that fails has
+        perhaps read a file that is not there."""
+        for path, variations in self.files.variations():
+            is_steady = True
+            for varied in variations:
+                self._number += 1
+                try:
+                    with varied():
+                        self._compared_step()
+                except TargetError:
+                    is_steady = False
+                is_steady = is_steady and (self._departure is None or self._is_known_path())
+                self._departure = None
+            if is_steady:
+                self.files.leave_out(path)
 
     def _change_host_values(self) -> None:
         """Change inputs on the host, and host memory into which the step's device operations write."""
@@ -292,88 +299,3 @@ class _Ahead:
                     return
             self._given = {}
             self._session.device.store(tensor, original)
-
-    def _works(self) -> bool:
-        """Return whether the device still works. After a failed assertion in a kernel it cannot be used any more."""
-        try:
-            self._session.device.synchronize()
-        except RuntimeError:
-            return False
-        return True
-
-    def _compared_step(self) -> None:
-        for path, values in self._put_back.items():
-            self._session.device.store(self._alive[path], values)
-        self._at, self._path = 0, []
-        found = self._step(self._compare)
-        if self._departure is None and self._at < len(self._expected):
-            missing, place = self._expected[self._at]
-            self._depart("count", missing.name, f"{len(self._expected)} operations", f"{self._at} operations", place)
-        for address, (source, op, place) in self._sources.items():
-            if self._departure is None and not difference(found[address], source).equal:
-                self._depart("memory", op, _LEFT_ALONE, _WRITTEN, place)
-
-    def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
-        """Run a step. Return the values that the sources of its copies had before the step."""
-        session = self._session
-        # Without a refresh, the inputs of round 1 are used each time, since new values of inputs would decide nothing
-        # here. A refresh may act differently in a later round.
-        round_of_inputs = 1 if session.subject.refresh is None else max(self._number, 1)
-        session.put_inputs(round_of_inputs, seed=_SEED + self._number)
-        for tensor, values in self._given.values():
-            session.device.store(tensor, values)
-        with outside_modes():
-            found = {address: source.clone() for address, (source, *_) in self._sources.items()}
-        is_same = share_state(self._random_source, session.device.random_source())
-        source = "the default generator's state" if is_same else "another state of the default generator"
-        operations = OperationsSeen(sink, self._lasting, self._session.is_on_gpu, source, self._unnamed)
-        with files_read_seen(self.files_read), operations as seen:
-            self._seen = seen
-            session.path_step()
-        self._host_written = list(seen.host_written.values())
-        for address in seen.host_written:
-            self._sources.pop(address, None)  # the device writes this memory, so a replay writes it too
-        return found
-
-    def _record(self, operation: Operation) -> None:
-        if self._is_excluded():
-            return
-        place = user_frames()
-        self._expected.append((operation, place))
-        copied = self._seen.copied if self._seen is not None else None
-        if copied is not None and copied.nbytes <= _MOST_BYTES:
-            self._sources.setdefault(copied.data_ptr(), (copied, operation.name, place))
-
-    def _compare(self, operation: Operation) -> None:
-        if self._is_excluded():
-            return
-        at, self._at = self._at, self._at + 1
-        self._path.append(replace(operation, numbers=(), memory=()) if at in self._may_vary else operation)
-        if self._departure is not None:
-            return
-        if at >= len(self._expected):
-            some, more = f"{len(self._expected)} operations", "more operations"
-            self._depart("count", operation.name, some, more, user_frames())
-            return
-        expected = self._expected[at][0]
-        aspect = expected.differs(operation)
-        if aspect is None:
-            return
-        if aspect in ("number", "memory"):
-            if self._number <= _EARLY and self._under == "further steps":
-                self._may_vary.add(at)
-            if at in self._may_vary:
-                return
-        before, after = expected.text(aspect, operation), operation.text(aspect, expected)
-        self._depart(aspect, operation.name, before, after, user_frames())
-
-    def _depart(self, what: Aspect, op: str, before: str, after: str, place: Place) -> None:
-        self._departure = Departure(self._number, self._under, what, op, before, after, *place)
-
-
-def _addresses(tensors: Mapping[str, torch.Tensor]) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for path, tensor in tensors.items():
-        found.setdefault(address_of(tensor), path)
-    found.pop(0, None)
-    return found

@@ -121,6 +121,7 @@ class _Runs:
             self.events,
             self.repeats,
             self.host_counts,
+            self.first.refreshed,
         )
 
     def _host_counts(self, control: Series) -> frozenset[str]:
@@ -163,7 +164,7 @@ class _Runs:
 
     def _run(self, name: str, *, vary: bool = True, plain: bool = False, nudge: int | None = None) -> Series:
         self._start.put_back()
-        series = Series(self._session, self._start, nudge)
+        series = Series(self._session, self._start, nudge, _like=self.first)
         with self._capture_path(plain or self.refused is not None):
             try:
                 series.run(name, vary)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,23 +12,23 @@ import torch
 
 from graphsafe.capture.answers.probes import ComparedRounds, Fired, TakenPath
 from graphsafe.capture.child.compare import difference
-from graphsafe.capture.child.expected import Expected, StepResult
+from graphsafe.capture.child.expected import StepResult
 from graphsafe.capture.child.probes.capture import Replays, replayed, wait_for_file
 from graphsafe.capture.child.probes.eager_rounds import (
     GOING_ON,
+    LATE_INPUTS,
     ROUNDS,
     DeviceStateCopy,
     Rounds,
-    can_compare_continued,
     event_since,
     inputs_of_continued_rounds,
     inputs_of_rounds,
     late_rounds,
 )
+from graphsafe.capture.child.probes.round_paths import can_compare_continued
 from graphsafe.capture.child.session import Session, load_values, opened
 from graphsafe.capture.child.state import defined_at, generators_of, moved_tensors, reachable_state
 from graphsafe.capture.child.targets import TargetError, describe
-from graphsafe.capture.device.protocol import Replayable
 from graphsafe.capture.shared.frames import error_frames
 from graphsafe.capture.shared.job import EAGER_ROUNDS, Channel, Job
 from graphsafe.report.probes.probe import Error
@@ -51,16 +52,17 @@ def run(job: Job, channel: Channel) -> None:
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
         try:
-            channel.send(_Compared(session, first.recording, first.reference).run(rounds))
+            channel.send(_Compared(session, first).run(rounds))
         except torch.OutOfMemoryError as error:
             raise TargetError("step", describe(error)) from error
 
 
 class _Compared:
-    def __init__(self, session: Session, recording: Replayable, reference: Expected) -> None:
+    def __init__(self, session: Session, first: Replays) -> None:
         self._session = session
-        self._recording = recording
-        self._reference = reference
+        self._recording = first.recording
+        self._reference = first.reference
+        self._same = first.same
         self._result = ComparedRounds(refresh=defined_at(session.subject.refresh))
 
     def run(self, rounds: Rounds) -> ComparedRounds:
@@ -68,20 +70,20 @@ class _Compared:
         kept = DeviceStateCopy(self._session, rounds.put_back)
         try:
             inputs = inputs_of_rounds(self._session, kept)
-            self._compare(rounds.steps, inputs)
+            self._compare(rounds.steps, inputs, kept)
             varied = _varied(rounds.steps[: self._result.number])
             self._result = replace(self._result, varied=varied, is_faithful=rounds.is_faithful)
             if rounds.last is not None:
                 for number in islice(inputs, rounds.skipped):
                     self._session.put_inputs(number)
-                self._compare([rounds.last], inputs)
+                self._compare([rounds.last], inputs, kept)
             if rounds.late:
                 self._result = replace(self._result, late=self._compare_late(kept, rounds.late))
             goes = rounds.is_whole and can_compare_continued(self._session, self._reference) and not self._differs
             if goes and wait_for_file(self._session, GOING_ON, EAGER_ROUNDS):
                 steps = load_values(self._session.channel.folder / GOING_ON)
                 before = self._result.number
-                self._compare(steps, inputs_of_continued_rounds(kept))
+                self._compare(steps, inputs_of_continued_rounds(kept), kept)
                 if not rounds.steps_write and not varied:
                     # These rounds differ by the work of the refresh alone.
                     self._result = replace(self._result, varied=_varied(steps[: self._result.number - before]))
@@ -98,19 +100,20 @@ class _Compared:
     def _differs(self) -> bool:
         return any(check.result == "different" for check in (*self._result.checks, *self._result.late))
 
-    def _compare(self, steps: Sequence[StepResult], inputs: Iterator[int]) -> None:
+    def _compare(self, steps: Sequence[StepResult], inputs: Iterator[int], kept: DeviceStateCopy) -> None:
         """Compare further rounds. Their numbers and checks continue those of earlier rounds."""
-        replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
+        replays = self._replays(steps)
         steady, before, differs = reachable_state(self._session.subject).places(), self._result, False
         for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):
-            checks = replays.once(number, of_inputs)
             step = steps[number - 1]
+            checks = replays.once(number, of_inputs, partial(kept.release, step.released))
             if before.number and not differs and not self._is_new(step, steps[0]) and _may_be_chance(checks, step):
                 return
             paths = _with_path(self._result.paths, step, replays.is_exact)
             checks = tuple(replace(one, replay=before.number + (one.replay or number)) for one in checks)
             done = before.number + number
-            self._result = replace(self._result, number=done, checks=(*before.checks, *checks), paths=paths)
+            found = replace(self._result, number=done, checks=(*before.checks, *checks), paths=paths)
+            self._result = replace(found, doubt=before.doubt or replays.doubt)
             if differs:
                 continue
             differs = any(check.result == "different" for check in checks)
@@ -134,10 +137,32 @@ class _Compared:
         return (Fired(name, place, elsewhere, checks),)
 
     def _compare_late(self, kept: DeviceStateCopy, steps: Sequence[StepResult]) -> tuple[Check, ...]:
-        replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
-        found = late_rounds(self._session, kept, self._replay)
+        replays, session = self._replays(steps), self._session
+        given = [
+            self._on_device({path: one.refreshed[path] for path in self._same.by_chance & one.refreshed.keys()})
+            for one in steps
+        ]
+
+        def put(number: int) -> None:
+            session.put_inputs(number)
+            self._same.store(given[number - LATE_INPUTS.start])
+
+        found = late_rounds(session, kept, put, self._replay)
         checks = [replays.compared(number, one.outputs) for number, one in enumerate(found, start=1)]
         return checks[-1] if checks else ()
+
+    def _replays(self, steps: Sequence[StepResult]) -> Replays:
+        found = Replays(self._session, self._recording, replace(self._reference, steps=steps))
+        found.same = self._same
+        return found
+
+    def _on_device(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return these values on the device, so that it can copy them without a wait."""
+        tensors, device = reachable_state(self._session.subject).tensors, self._session.device
+        found = {path: device.copied(tensors[path]) for path in values}
+        for path, one in found.items():
+            device.store(one, values[path])
+        return found
 
     def _replay(self) -> Any:
         self._recording.replay()

@@ -8,6 +8,8 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from graphsafe.capture.child.state.objects import bases_of, cached_per_class, namespace_of
+from graphsafe.capture.child.state.values import ADDRESS
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.structures import is_valueless, is_wrapper_class, sparse_parts
 
 Parts = dict[str, torch.Tensor]
@@ -118,3 +120,9 @@ def _wrapped(tensor: torch.Tensor) -> Parts:
             raise Unreadable(f"a {kind.__name__}, whose {name} is not a tensor")
         found |= {f".{name}{suffix}": plain for suffix, plain in parts_of(part).items()}
     return found
+
+
+def has_address(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor holds addresses, which differ in each process."""
+    with outside_modes():
+        return tensor.dtype == torch.int64 and bool((tensor > ADDRESS).any())

@@ -1,0 +1,165 @@
+"""One of the further steps of `horizon.py`, compared with the recorded step by its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import torch
+
+from graphsafe.capture.child.compare import difference
+from graphsafe.capture.child.lines.files_read import FilesSeen
+from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.child.state import inputs_of, reachable_state, tensors_kept_by
+from graphsafe.capture.child.state.generators import share_state
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite, Span
+from graphsafe.report.probes.horizon import Aspect, Departure, Under
+
+EARLY = 3
+"""In this many first steps, changed numbers and memory are ignored. Twin captures cover them, and also check whether
+such a change has an effect."""
+_SEED = 50_000
+_MOST_BYTES = 64 * 2**20
+"The largest size, in bytes, of host memory that is compared as the source of a copy. Larger memory holds weights."
+Place = tuple[tuple[CallSite, ...], "Span | None"]
+_LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
+"""How a difference in host memory is described, before and after. A replay copies from such memory, but does not run
+the Python code that writes it."""
+
+
+class StepAhead:
+    """The recorded step, and a further step. All steps put the same device state back first."""
+
+    def __init__(self, session: Session, is_excluded: Callable[[], bool]) -> None:
+        self._session = session
+        self._is_excluded = is_excluded
+        reach = reachable_state(session.subject)
+        cached = {
+            f"{path}[{at}]": tensor
+            for path, (cache, _) in reach.caches.items()
+            for at, tensor in enumerate(tensors_kept_by(cache))
+        }
+        with outside_modes():
+            self._alive = self._on_device(reach.tensors)
+            self._kept = {**reach.tensors, **cached}
+            "These tensors are kept alive, so that no other tensor gets their addresses."
+            self._lasting = _addresses(self._kept)
+        self._expected: list[tuple[Operation, Place]] = []
+        self._may_vary: set[int] = set()
+        "Indices of operations whose numbers or memory changed in the first steps."
+        self._at = 0
+        self._departure: Departure | None = None
+        self._path: list[Operation] = []
+        "The operations of the current step."
+        self._paths: dict[tuple[Operation, ...], Departure] = {}
+        "Another path that a further step took -> its first departure."
+        self._number = 0
+        self._under: Under = "further steps"
+        self._put_back: dict[str, torch.Tensor] = {}
+        self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        "Path -> a host tensor, and the values that are put into it before a step."
+        given = inputs_of(session.subject) if session.subject.refresh is not None else {}
+        self._host_inputs = {path: one.detach().clone() for path, one in given.items() if not session.is_on_gpu(one)}
+        "The first values of the arguments on the host, if there is a refresh."
+        self._unnamed = Unnamed()
+        self._random_source = session.device.random_source()
+        "The random state that a capture registers."
+        self._host_written: list[torch.Tensor] = []
+        "Host memory that device operations of the last step wrote."
+        self.files = FilesSeen()
+        self._seen: OperationsSeen | None = None
+        "The operations of the current step."
+        self._sources: dict[int, tuple[torch.Tensor, str, Place]] = {}
+        "Address -> host memory that the recorded step copied to the device, with the operation and its place."
+
+    def _on_device(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        device = self._session.device
+        return {path: one.detach() for path, one in tensors.items() if device.is_on_device(one)}
+
+    def _works(self) -> bool:
+        """Return whether the device still works. After a failed assertion in a kernel it cannot be used any more."""
+        try:
+            self._session.device.synchronize()
+        except RuntimeError:
+            return False
+        return True
+
+    def _compared_step(self) -> None:
+        for path, values in self._put_back.items():
+            self._session.device.store(self._alive[path], values)
+        self._at, self._path = 0, []
+        found = self._step(self._compare)
+        if self._departure is None and self._at < len(self._expected):
+            missing, place = self._expected[self._at]
+            self._depart("count", missing.name, f"{len(self._expected)} operations", f"{self._at} operations", place)
+        for address, (source, op, place) in self._sources.items():
+            if self._departure is None and not difference(found[address], source).equal:
+                self._depart("memory", op, _LEFT_ALONE, _WRITTEN, place)
+
+    def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
+        """Run a step. Return the values that the sources of its copies had before the step."""
+        session = self._session
+        # Without a refresh, the inputs of round 1 are used each time, since new values of inputs would decide nothing
+        # here. A refresh may act differently in a later round.
+        round_of_inputs = 1 if session.subject.refresh is None else max(self._number, 1)
+        session.put_inputs(round_of_inputs, seed=_SEED + self._number)
+        for tensor, values in self._given.values():
+            session.device.store(tensor, values)
+        with outside_modes():
+            found = {address: source.clone() for address, (source, *_) in self._sources.items()}
+        is_same = share_state(self._random_source, session.device.random_source())
+        source = "the default generator's state" if is_same else "another state of the default generator"
+        operations = OperationsSeen(sink, self._lasting, self._session.is_on_gpu, source, self._unnamed)
+        with self.files.step(), operations as seen:
+            self._seen = seen
+            session.path_step()
+        self._host_written = list(seen.host_written.values())
+        for address in seen.host_written:
+            self._sources.pop(address, None)  # the device writes this memory, so a replay writes it too
+        return found
+
+    def _record(self, operation: Operation) -> None:
+        if self._is_excluded():
+            return
+        place = user_frames()
+        self._expected.append((operation, place))
+        copied = self._seen.copied if self._seen is not None else None
+        if copied is not None and copied.nbytes <= _MOST_BYTES:
+            self._sources.setdefault(copied.data_ptr(), (copied, operation.name, place))
+
+    def _compare(self, operation: Operation) -> None:
+        if self._is_excluded():
+            return
+        at, self._at = self._at, self._at + 1
+        self._path.append(replace(operation, numbers=(), memory=()) if at in self._may_vary else operation)
+        if self._departure is not None:
+            return
+        if at >= len(self._expected):
+            some, more = f"{len(self._expected)} operations", "more operations"
+            self._depart("count", operation.name, some, more, user_frames())
+            return
+        expected = self._expected[at][0]
+        aspect = expected.differs(operation)
+        if aspect is None:
+            return
+        if aspect in ("number", "memory"):
+            if self._number <= EARLY and self._under == "further steps":
+                self._may_vary.add(at)
+            if at in self._may_vary:
+                return
+        before, after = expected.text(aspect, operation), operation.text(aspect, expected)
+        self._depart(aspect, operation.name, before, after, user_frames())
+
+    def _depart(self, what: Aspect, op: str, before: str, after: str, place: Place) -> None:
+        self._departure = Departure(self._number, self._under, what, op, before, after, *place)
+
+
+def _addresses(tensors: Mapping[str, torch.Tensor]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for path, tensor in tensors.items():
+        found.setdefault(address_of(tensor), path)
+    found.pop(0, None)
+    return found

@@ -1,0 +1,123 @@
+"""Gives a step what the refresh gave to the same step in another process.
+
+A refresh may fill a buffer from something that no seed determines: a clock, the position of a generator, or the
+system's random numbers. Two processes then run a step on different values, and a difference of their results would
+prove nothing. So the values that the refresh wrote are stored with the results of a step, and are given to the step
+with which these results are compared.
+
+This must not hide a fault: replays do not run the step's Python code, and a refresh may copy what that code has left.
+So values are given only where the refresh writes different values if it is called twice in the same state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Set
+from contextlib import nullcontext
+
+import torch
+
+from graphsafe.capture.child.compare import difference
+from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.child.state import Bindings, StateError, copies_of, reach_with_refresh, reachable_state
+from graphsafe.capture.child.targets import TargetError
+
+_MOST_BYTES = 2**17
+"Values are stored up to this total number of bytes for each step, the smallest tensors first."
+
+
+def marks_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, int] | None]:
+    """Return the identity and the version of each tensor, or None for a tensor that counts no versions."""
+    return {path: None if one.is_inference() else (id(one), one._version) for path, one in tensors.items()}
+
+
+def put_and_marked(session: Session, k: int) -> set[str]:
+    """Set the inputs of step `k`. Return the tensors that the refresh wrote or bound."""
+    before = marks_of(reachable_state(session.subject).tensors)
+    session.put_inputs(k)
+    after = marks_of(reachable_state(session.subject).tensors)
+    return {path for path, mark in after.items() if before.get(path) != mark}
+
+
+def given_values(session: Session, paths: Iterable[str]) -> dict[str, torch.Tensor]:
+    """Return the values of small tensors on the host."""
+    wanted = set(paths)
+    if not wanted:
+        return {}
+    tensors, left, found = reachable_state(session.subject).tensors, _MOST_BYTES, {}
+    for path in sorted(wanted & tensors.keys(), key=lambda path: (tensors[path].nbytes, path)):
+        left -= tensors[path].nbytes
+        if left < 0:
+            break
+        found[path] = session.device.to_host(tensors[path])
+    return found
+
+
+class SameInputs:
+    """Gives the steps of one process the values that the refresh gave in another run."""
+
+    def __init__(self, session: Session, refreshed: Set[str]) -> None:
+        self._session = session
+        self._refreshed = refreshed
+        "The tensors that the refresh writes."
+        self._tried: set[str] = set()
+        self.by_chance: set[str] = set()
+        "Tensors to which the refresh gives other values each time that it is called in the same state."
+        self.doubt: str | None = None
+        "Why results that differ prove nothing."
+
+    def give(self, k: int, wanted: Mapping[str, torch.Tensor]) -> None:
+        """Give the step after the refresh number `k` these values, where chance alone makes the refresh's own values
+        differ from them."""
+        if not wanted or self._session.subject.refresh is None or self._session.ranks.size > 1:
+            return
+        other = self._differing(wanted)
+        new = other - self._tried
+        if new:
+            self._tried |= new
+            self.by_chance |= self._changing(k, new)
+        left = other - self.by_chance
+        if left and self.doubt is None and _has_threads():
+            self.doubt = f"threads run beside the step, and two processes gave it different values of {min(left)}"
+        self.store({path: wanted[path] for path in other & self.by_chance})
+
+    def store(self, values: Mapping[str, torch.Tensor]) -> None:
+        tensors = reachable_state(self._session.subject).tensors if values else {}
+        for path, value in values.items():
+            self._session.device.store(tensors[path], value)
+
+    def _differing(self, wanted: Mapping[str, torch.Tensor]) -> set[str]:
+        tensors, device = reachable_state(self._session.subject).tensors, self._session.device
+        return {
+            path
+            for path, value in wanted.items()
+            if path in tensors and value.shape == tensors[path].shape and value.dtype == tensors[path].dtype
+            if not difference(device.to_host(tensors[path]), value).equal
+        }
+
+    def _changing(self, k: int, paths: Set[str]) -> set[str]:
+        """Call the refresh twice more in the state that it has left, once with clocks set ahead. Return which tensors
+        differ."""
+        session, found = self._session, list[dict[str, torch.Tensor]]()
+        tensors = reachable_state(session.subject).tensors
+        kept = copies_of(session.device, {path: tensors[path] for path in self._refreshed & tensors.keys()})
+        try:
+            before = Bindings(reach_with_refresh(session.subject), clear_caches=False)
+            for clocks in (nullcontext(), clocks_ahead(A_DAY, ends_timers=False)):
+                try:
+                    with clocks:
+                        session.put_inputs(k)
+                    found.append(given_values(session, paths))
+                finally:
+                    before.put_back()
+                    for path, values in kept.items():
+                        session.device.store(tensors[path], values)
+        except (StateError, TargetError):
+            return set()
+        return {path for path in paths if not difference(found[0].get(path), found[1].get(path)).equal}
+
+
+def _has_threads() -> bool:
+    """Return whether the user's code has started threads."""
+    return any(one is not threading.main_thread() for one in threading.enumerate())
