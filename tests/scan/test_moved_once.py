@@ -49,6 +49,14 @@ def test_only_the_first_step_copies(tmp_path: Path, made: str, first: str, found
     assert [(f.code, f.level) for f in findings if f.location.line == moved and f.code[:3] == "GS3"] == found
 
 
+@pytest.mark.parametrize("call", ["to(x)", "type_as(x)"])
+def test_a_table_that_the_first_step_converts_is_not_rebound(tmp_path: Path, call: str) -> None:
+    source = textwrap.dedent(MODULE).format(made="torch.linspace(0, 1, n)", first="pass").replace("to(x)", call)
+    (tmp_path / "steps.py").write_text(source, encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    assert [(one.code, one.level) for one in report.findings] == [("GS304", "note")]
+
+
 def test_an_object_of_the_step_copies_in_each_step(tmp_path: Path) -> None:
     source = """\
         import torch

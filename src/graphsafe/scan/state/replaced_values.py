@@ -21,7 +21,7 @@ from graphsafe.scan.state.provenance import (
 from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
-CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
+CONVERSIONS = frozenset("to type type_as cuda cpu contiguous float half bfloat16 double int long view reshape".split())
 JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
 
 _IN_PLACE = re.compile(r"(?!set_$|resize_)[a-z]\w*[a-z0-9]_$")
