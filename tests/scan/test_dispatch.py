@@ -209,3 +209,37 @@ def test_a_container_behind_or_says_that_the_value_is_no_tensor(scan: Scan) -> N
     """
     assert scan(source) == []
     assert scan(source.replace("tuple(slice(0, n) for n in src.shape)", "self.rows")) == [("GS102", 7)]
+
+
+def test_only_a_module_that_accepts_the_arguments_is_called(scan: Scan) -> None:
+    assert (
+        scan(
+            """\
+        import torch
+        from torch import nn
+
+        class Block(nn.Module):
+            def forward(self, x, sizes, height):
+                return x.view(-1, height)
+
+        class BlockWithClass(nn.Module):
+            def forward(self, x, cls, sizes, height):
+                return x.view(-1, height), cls
+
+        class Model(nn.Module):
+            def __init__(self, use_cls):
+                super().__init__()
+                self.use_cls = use_cls
+                self.block = BlockWithClass() if use_cls else Block()
+
+            def forward(self, x):
+                sizes = torch.ones(4, device=x.device)
+                if self.use_cls:
+                    x, cls = self.block(x, x[:1], sizes, x.shape[0])
+                else:
+                    x = self.block(x, sizes, x.shape[0])
+                return x
+        """
+        )
+        == []
+    )

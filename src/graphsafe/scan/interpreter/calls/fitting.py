@@ -34,11 +34,13 @@ def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bo
 
 
 def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Return whether a function of the project accepts these arguments. Any other would raise an error."""
-    node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
-    if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
+    """Return whether a function of the project, or the object of one of its classes, accepts these arguments. Any other
+    would raise an error."""
+    ref = _called(engine, value)
+    node = engine.project.function_node(ref) if ref is not None else None
+    if ref is None or node is None or arguments.open:
         return True
-    facts = engine.project.function_facts(value.ref)  # type: ignore[union-attr]
+    facts = engine.project.function_facts(ref)
     names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
     if facts is not None and facts.is_method:
         names = names[1:]
@@ -48,3 +50,13 @@ def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
     if node.args.vararg is None and len(arguments.positional) > len(names):
         return False
     return required <= given and (node.args.kwarg is not None or given <= taken)
+
+
+def _called(engine: Engine, value: Value) -> str | None:
+    """Return the function that a call of a value runs, or None if its parameters are not those of the call."""
+    if type(value) is Function and value.node is None and not value.partial and not value.partial_keywords:
+        return value.ref
+    if type(value) is Instance:
+        methods = (engine.project.find_method(value.ref, name) for name in ("__call__", "forward"))
+        return next((method for method in methods if method is not None), None)
+    return None
