@@ -567,13 +567,20 @@ def test_a_wrong_request_exits_with_2_and_says_why(
         ("graphsafe.toml", "selekt = []", 'selekt: unknown key (did you mean "select"?)'),
         ("graphsafe.toml", 'rules = ["pack.yaml"]', "pack.yaml: No such file"),
         ("graphsafe.toml", 'select = ["GS999"]', 'unknown rule "GS999"'),
+        ("graphsafe.toml", '[per-file-ignores]\n"a.py" = ["GS999"]', 'per-file-ignores: unknown rule "GS999"'),
     ],
 )
+@pytest.mark.parametrize("command", [("scan", "hot.py"), ("config",)])
 def test_a_wrong_configuration_exits_with_2_and_one_line(
-    project: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, problem: str
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
+    name: str,
+    text: str,
+    problem: str,
 ) -> None:
     (project / name).write_text(text, encoding="utf-8")
-    code, out, err = here(capsys, "scan", "hot.py")
+    code, out, err = here(capsys, *command)
     assert (code, out) == (2, "")
     assert problem in one_line(err)
 

@@ -268,7 +268,10 @@ def _hotness(found: Hotness) -> Iterator[str]:
             yield "  Nothing in the project names it."
         elif any(use.hot for use in found.uses) and found.cold is None:
             yield "  Hot code names it, but no capture reaches that line, or the method's object is not known."
-        yield f"  To make it hot: {_mending(found)}."
+        if found.is_factory:
+            yield "  It is a factory: scan reads it for the step that it returns, which is hot."
+        else:
+            yield f"  To make it hot: {_mending(found)}."
     if not found.reported:
         yield "  Its file is not among the paths given: nothing is reported in it."
 
@@ -276,6 +279,8 @@ def _hotness(found: Hotness) -> Iterator[str]:
 def _mending(found: Hotness) -> str:
     if found.pattern is None:
         return "`# graphsafe: hot` on the function around it"
+    if found.is_marked:
+        return "remove this mark, or write `# graphsafe: hot` instead"
     mark = "`# graphsafe: hot` on its `def` line"
     return mark if found.cold is not None else f'{mark}, or hot-paths = ["{found.pattern}"]'
 

@@ -114,7 +114,7 @@ def test_an_axis_that_the_factory_lacks_is_told_once(command: Callable[..., Answ
     answer = command(f"{target}:pages", "--device", "sim", "--bucket", "nope=1,2")
     assert answer.code == 2
     [line] = answer.err.strip().splitlines()
-    assert line.endswith("--bucket nope: the factory has no parameter of this name")
+    assert line.endswith("bucket axis nope: the factory has no parameter of this name")
 
 
 def test_a_death_in_a_capture_is_named_at_its_line(command: Callable[..., Answer]) -> None:

@@ -247,5 +247,6 @@ def test_too_many_launches_are_told_by_line(x: torch.Tensor) -> None:
 def test_what_is_forbidden_must_be_something() -> None:
     with pytest.raises(ValueError, match="forbids nothing"):
         graphsafe.forbid(syncs=False, copies=False)
-    with pytest.raises(ValueError, match="launches"):
-        graphsafe.forbid(launches=-1)
+    for launches in (-1, 1.5, "3", True):
+        with pytest.raises(ValueError, match="launches is a whole number"):
+            graphsafe.forbid(launches=launches)  # type: ignore[arg-type]

@@ -129,7 +129,10 @@ def test_what_is_behind_guards_only_is_said_to_be(explain: Explain) -> None:
     ("name", "said"),
     [
         ("load_weights", ["functions with a name such as `load_weights` run before the first step", "Nothing"]),
-        ("unlikely", ["`# graphsafe: cold` marks it", "helpers.py:22: named in step, which is hot"]),
+        (
+            "unlikely",
+            ["`# graphsafe: cold` marks it", "helpers.py:22: named in step, which is hot", "remove this mark"],
+        ),
         ("Model.scale", ["cold-paths names it", "Nothing"]),
         ("refresh", ["no hot code", "model.py:18: named in Base.load_weights, which is not hot", '"model.py:refresh"']),
         ("lonely", ["no hot code", "Nothing in the project names it", '"helpers.py:lonely"']),
@@ -142,6 +145,14 @@ def test_what_is_not_hot_says_why_and_how_to_change_that(explain: Explain, name:
     assert "is not hot" in out[0] and "To make it hot" in out[-1]
     for words in said:
         assert words in "\n".join(out)
+
+
+def test_a_factory_is_read_for_its_step(explain: Explain, tmp_path: Path) -> None:
+    factory = "from model import Model\n\n\ndef build(device):\n    return Model().to(device), (1,)\n"
+    (tmp_path / "target.py").write_text(factory, encoding="utf-8")
+    code, out, _ = explain("build")
+    assert code == 0 and out[0].startswith("build (target.py:4) is not hot")
+    assert out[-1] == "  It is a factory: scan reads it for the step that it returns, which is hot."
 
 
 def test_following_the_advice_makes_it_hot(explain: Explain, tmp_path: Path) -> None:

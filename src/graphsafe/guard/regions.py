@@ -214,7 +214,8 @@ def forbid(
     It is a context manager and a decorator. `syncs`: the host waits for the device. `copies`: a copy between host and
     device blocks, or uses pageable memory. `allocations`: the block takes device memory, or pins host memory.
     `launches`: the largest number of kernels and copies that the block may launch. When the block ends, one `Forbidden`
-    (an AssertionError) names all lines. `with graphsafe.allow(reason):` exempts a part of the block.
+    (an AssertionError) names all lines. `with graphsafe.allow(reason):` exempts a part of the block, but not from
+    `launches`.
 
     Raises RequestError on entry if there is neither a GPU nor a simulated device, because nothing could be seen then.
     """
@@ -224,8 +225,8 @@ def forbid(
     forbidden = frozenset(kind for kind, is_forbidden in asked.items() if is_forbidden)
     if not forbidden and launches is None:
         raise ValueError("graphsafe.forbid forbids nothing: set syncs, copies, allocations or launches")
-    if launches is not None and (isinstance(launches, bool) or launches < 0):
-        raise ValueError(f"graphsafe.forbid: launches is a number from 0 on, or None, not {launches!r}")
+    if launches is not None and (type(launches) is not int or launches < 0):
+        raise ValueError(f"graphsafe.forbid: launches is a whole number from 0 on, or None, not {launches!r}")
     return Region(Rules(forbidden, launches))
 
 

@@ -22,6 +22,7 @@ from graphsafe.scan.driver import Driver
 from graphsafe.scan.linting.hot_lines import Lines, hot_statements
 from graphsafe.scan.linting.hotness import Hotness, definitions, hotness_of
 from graphsafe.scan.linting.lint import Linter
+from graphsafe.scan.linting.selection import Selection
 from graphsafe.scan.reading_pool import read_shared
 from graphsafe.scan.roots.candidate_files import Candidates, find_candidates, root_patterns
 from graphsafe.scan.roots.hot_roots import HotnessRules
@@ -62,9 +63,7 @@ def scan_paths(
     the absolute paths of the files. Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or rulebook_of(config)
-    rulebook.selected(config.select, config.ignore)
-    for codes in config.per_file_ignores.values():
-        rulebook.codes(codes, "per-file-ignores")
+    Selection.of(config, rulebook)  # an unknown code fails before any file is read
     left_out: dict[Limit, None] = {}
     files, given = _files(paths, config, left_out, buffers)
     if files.names and len(given) == len(files.names):

@@ -10,6 +10,7 @@ from graphsafe.config import Config
 from graphsafe.files import from_here
 from graphsafe.report.model import Level, Region
 from graphsafe.rulebook.book import Rulebook
+from graphsafe.scan.linting.selection import Selection
 
 _COMMAND_LINE = "command line"
 
@@ -62,7 +63,7 @@ def settings(
     yield Setting("configuration", source or "none", "the nearest file at or above the paths")
     yield Setting("baseline", from_here(str(baseline)), "in use" if baseline.exists() else "not found")
     yield Setting("cache", from_here(str(cache)) if cache else "none", "in use" if cache else "not kept")
-    codes = rulebook.selected(config.select, config.ignore)
+    codes = Selection.of(config, rulebook).codes
     left_out = sorted(set(rulebook.rules) - codes)
     said = [_COMMAND_LINE] * bool(asked.select or asked.extend_select or asked.ignore)
     said += [source or ""] * (not asked.select and not {"select", "ignore"}.isdisjoint(configured.keys))

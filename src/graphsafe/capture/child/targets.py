@@ -141,7 +141,7 @@ def _check_axes(factory: Callable[..., Any], axes: Mapping[str, Any]) -> None:
     for axis in axes:
         if axis not in names:
             hint = nearest(axis, names)
-            raise TargetError("build", f"--bucket {axis}: the factory has no parameter of this name{hint}")
+            raise TargetError("build", f"bucket axis {axis}: the factory has no parameter of this name{hint}")
 
 
 def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[str, ...] = ()) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from graphsafe.errors import RequestError
 from graphsafe.scan.domain.record import Edge, Record
 from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.roots.factories import factories_of
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Unreadable, parse_source
 from graphsafe.scan.symbols.project import Project
@@ -61,6 +62,10 @@ class Hotness:
     "The pattern for the `hot-paths` setting, or None for a nested function, which no pattern can name."
     cold: str | None = None
     "The reason why the function does not run in a step."
+    is_factory: bool = False
+    "Whether scan reads the function for the step that it returns."
+    is_marked: bool = False
+    "Whether a comment marks the function as cold."
     uses: Sequence[Use] = ()
     "The places that name the function, those in hot functions first. This is empty for a hot function."
 
@@ -115,7 +120,20 @@ def hotness_of(
         cold = paths.cold_because(definition.path, module, facts) if facts is not None else None
         uses = sorted(_uses(project, definition, chains.keys()), key=lambda use: (not use.hot, use.path, use.line))
         pattern = f"{paths.relative(definition.path)}:{definition.name}" if facts is not None else None
-        found.append(Hotness(definition, reported, pattern=pattern, cold=cold, uses=uses))
+        file = project.files.index(definition.path)
+        is_factory = file is not None and any(ref == one for one, _ in factories_of(project, file))
+        is_marked = facts is not None and facts.mark == "cold"
+        found.append(
+            Hotness(
+                definition,
+                reported,
+                pattern=pattern,
+                cold=cold,
+                is_factory=is_factory,
+                is_marked=is_marked,
+                uses=uses,
+            )
+        )
     return found
 
 

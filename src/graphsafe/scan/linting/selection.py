@@ -17,7 +17,10 @@ class Selection:
 
     @staticmethod
     def of(config: Config, rulebook: Rulebook) -> Selection:
-        """Return the selected rules. Raises RulebookError for an unknown code in `select` or `ignore`."""
+        """Return the selected rules. Raises RulebookError for an unknown code in `select`, `ignore` or
+        `per-file-ignores`."""
+        for codes in config.per_file_ignores.values():
+            rulebook.codes(codes, "per-file-ignores")
         return Selection(rulebook.selected(config.select, config.ignore), config.per_file_ignores)
 
     def is_enabled(self, code: str, path: str) -> bool:
