@@ -1,20 +1,18 @@
 """Finds the files that the user's code reads, or of which it asks in each step whether they are there. Other programs
 may write them, and files in `/proc` change by themselves.
 
-Whether a file is there, its age, the names in a folder, and numbers in files of the system can be changed for a step
-without a change of the files.
+Numbers in files of `/proc` can be changed for a step. Other answers are left as they are: a step that is told that a
+file is missing might download it, for example.
 """
 
 from __future__ import annotations
 
 import builtins
-import errno
 import functools
 import io
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -35,17 +33,8 @@ _SCALES = (0, 3, 1_000)
 "Numbers in such files are multiplied by each of these."
 _ASKS = ("stat", "lstat", "access", "listdir", "scandir")
 "The functions of `os` behind `os.path.exists`, `os.path.getmtime`, `pathlib` and `glob`."
-_LATER = 90_061
-"Seconds by which a file is younger."
-_SCAN = "scandir"
 Variation = Callable[[], AbstractContextManager[None]]
 _sinks: list[set[str]] = []
-_protected: list[str] = []
-"Files of which the step is told something else just now."
-_CHANGES = frozenset(
-    ["os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.utime"]
-)
-"Audit events of changes to files."
 
 
 @dataclass
@@ -55,8 +44,6 @@ class FilesSeen:
     read: set[str] = field(default_factory=set)
     asked: set[str] | None = None
     "None before the first step."
-    _scanned: set[str] = field(default_factory=set)
-    "Folders whose entries cannot be changed."
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -70,7 +57,6 @@ class FilesSeen:
                 name = _name(path)
                 if name is not None and _asks_user():
                     now.add(name)
-                    self._scanned |= {name} if original.__name__ == _SCAN else set()
                 return original(path, *rest, **named)
 
             return ask
@@ -83,9 +69,7 @@ class FilesSeen:
             _sinks.pop()
 
     def variations(self) -> Iterator[tuple[str, tuple[Variation, ...]]]:
-        """Yield each file that can be changed for a step, with contexts in which it is changed."""
-        for path in sorted((self.asked or set()) - self._scanned - self.read):
-            yield path, tuple(partial(_asked_otherwise, path, is_young) for is_young in (False, True))
+        """Yield each file whose numbers can be changed for a step, with contexts in which they are changed."""
         for path in sorted(self.read):
             if path.startswith(_WITH_NUMBERS):
                 yield path, tuple(partial(_numbers_scaled, path, scale) for scale in _SCALES)
@@ -93,7 +77,6 @@ class FilesSeen:
     def leave_out(self, path: str) -> None:
         """Forget a file that decides nothing."""
         self.read.discard(path)
-        self.asked = (self.asked or set()) - {path}
 
     def shown(self) -> tuple[str, ...]:
         """Return the files, as a report shows them."""
@@ -108,22 +91,12 @@ def _listen() -> None:
 
 
 def _opened(event: str, arguments: tuple[object, ...]) -> None:
-    if _protected and event in _CHANGES:
-        _refuse()
-    if event != "open" or not (_sinks or _protected):
+    if event != "open" or not _sinks:
         return
     path, _, flags = arguments
     is_read = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR) == 0
-    if _protected and not is_read and path != os.devnull:
-        _refuse()
-    if _sinks and isinstance(path, str) and is_read and not path.endswith(_SOURCE) and user_frames()[0]:
+    if isinstance(path, str) and is_read and not path.endswith(_SOURCE) and user_frames()[0]:
         _sinks[-1].add(path)
-
-
-def _refuse() -> None:
-    """Raise PermissionError in the step's thread: it might write a new file over one that it takes to be missing."""
-    if threading.current_thread() is threading.main_thread():
-        raise PermissionError(errno.EACCES, "graphsafe refuses a change of files while it hides one", _protected[-1])
 
 
 def _name(path: Any) -> str | None:
@@ -146,53 +119,6 @@ def _asks_user() -> bool:
         if is_graphsafe_file(file) or "site-packages" in file or "dist-packages" in file:
             return False
     return False
-
-
-class _Younger:
-    """The answer of `os.stat` for a file that was written later, with another size."""
-
-    def __init__(self, found: os.stat_result) -> None:
-        self._found = found
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._found, name)
-        if name.endswith("time"):
-            return value + _LATER
-        return value + _LATER * 10**9 if name.endswith("time_ns") else value + (name == "st_size")
-
-    def __getitem__(self, at: int) -> Any:
-        return self._found[at] + (_LATER if at > 6 else at == 6)
-
-
-@contextmanager
-def _asked_otherwise(path: str, is_young: bool) -> Iterator[None]:
-    """In this block, a file that is there is missing, and one that is missing is there. With `is_young`, a file that is
-    there is younger, and a folder has one more name. The step may change no files."""
-
-    def otherwise(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def ask(given: Any = ".", *rest: Any, **named: Any) -> Any:
-            if _name(given) != path:
-                return original(given, *rest, **named)
-            if name == "access":
-                return not original(given, *rest, **named)
-            if name == "listdir":
-                return [*original(given), "0"] if is_young else []
-            try:
-                found = original(given, *rest, **named)
-            except OSError:
-                return original(os.devnull)
-            if is_young:
-                return _Younger(found)
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-
-        return ask
-
-    with replaced(*((os, name, otherwise(name, getattr(os, name))) for name in _ASKS if name != _SCAN)):
-        _protected.append(path)
-        try:
-            yield
-        finally:
-            _protected.pop()
 
 
 @contextmanager

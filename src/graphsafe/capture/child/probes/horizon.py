@@ -241,8 +241,7 @@ class _Ahead(StepAhead):
         return Horizon("fail", steps=steps, departure=first, paths=paths, last=last, varying=varying)
 
     def _change_files(self) -> None:
-        """Change what the step learns from files. Leave out the files that decide nothing. A step that fails has
-        perhaps read a file that is not there."""
+        """Change numbers that the step reads from files. Leave out the files that decide nothing."""
         for path, variations in self.files.variations():
             is_steady = True
             for varied in variations:
