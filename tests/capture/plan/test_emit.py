@@ -66,6 +66,8 @@ def test_marks_for_an_engine(engine: str, mark: str, tmp_path: Path, command: Co
     text = (tmp_path / "marks.txt").read_text(encoding="utf-8")
     assert is_emitted(text)
     assert text.count(mark) == 1 and "Block.load" in text and "GS201" in text
+    ends = [line for line in text.splitlines() if line.startswith("# Mark")]
+    assert len(ends) == 2 and all(line.endswith(".") for line in ends)  # no sentence goes on in the next line
     assert set(map(type, ast.parse(text).body)) == set()  # a scan of the project reads this file, too
 
 

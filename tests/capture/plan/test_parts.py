@@ -18,6 +18,7 @@ LEAST = {
     "one_expression": 0.95,
     "read_then_used": 0.9,
     "early_return": 0.9,
+    "decided_by_helper": 0.9,
     "in_each_layer": 0.85,
 }
 "The share of operations that are captured: a break takes the operations around the one that breaks, and no more."
@@ -54,6 +55,10 @@ def test_a_place_is_that_of_the_part_in_the_targets_own_file(reports: dict[str, 
 def test_what_a_break_decides_once_is_a_guard_in_the_words_of_the_source(reports: dict[str, Report]) -> None:
     guards = reports["early_return"]["plan"]["guards"]
     assert "`torch.isinf(x).any()` of EarlyReturn.forward stays bool False" in guards
+    guards = reports["decided_by_helper"]["plan"]["guards"]
+    assert "the return value of is_too_large stays bool False" in guards
+    for changing in ("helper_in_expression", "one_expression"):
+        assert not any("return value" in guard for guard in reports[changing]["plan"]["guards"])
 
 
 @pytest.mark.child

@@ -162,13 +162,16 @@ def _modules(log: Log) -> tuple[PlannedModule, ...]:
 def _guards(search: Search) -> tuple[str, ...]:
     """Return what must be the same as at capture for the plan to be valid."""
     found: dict[str, None] = {"shapes, dtypes and places of the step's inputs": None}
+    handed = search.handed
     for visit in search.log.visits:
-        function = search.regions[visit.number].function
+        region = search.regions[visit.number]
         for name, flow in visit.left.items():
-            if name == "return" or flow.hosts == "unbound":
-                continue
+            if flow.hosts == "unbound" or (name == "return" and handed[visit.number].returns):
+                continue  # with `returns`, each step may return another value
             kept = [text for _, text in flow.hosts if text not in (TENSOR, "NoneType None") and type(text) is str]
             if kept:
-                text = search.split.named(function_with(search.regions[visit.number]), name)
-                found[f"`{text}` of {function} stays {kept[0] if len(kept) == 1 else 'as it is'}"] = None
+                text = (
+                    "the return value" if name == "return" else f"`{search.split.named(function_with(region), name)}`"
+                )
+                found[f"{text} of {region.function} stays {kept[0] if len(kept) == 1 else 'as it is'}"] = None
     return tuple(found)

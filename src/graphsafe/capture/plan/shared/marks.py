@@ -38,8 +38,8 @@ def marks(plan: Plan, engine: str) -> str:
             continue
         seen.add((place.path, place.line))
         lines = f"line {place.line}" if place.end_line == place.line else f"lines {place.line} to {place.end_line}"
-        code += ["", f"# {segment.code}: {segment.reason}", f"# {mark}  on {place.path}, {lines} of"]
-        code.append(f"# {place.function}: the function if these lines are all of it, else a new function for them")
+        code += ["", f"# {segment.code}: {segment.reason}", f"# {mark}"]
+        code.append(f"# Mark {place.function} if {lines} of {place.path} are all of it, else a new function for them.")
     return "\n".join(code) + "\n"
 
 
