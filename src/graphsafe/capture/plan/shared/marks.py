@@ -39,7 +39,9 @@ def marks(plan: Plan, engine: str) -> str:
         seen.add((place.path, place.line))
         lines = f"line {place.line}" if place.end_line == place.line else f"lines {place.line} to {place.end_line}"
         code += ["", f"# {segment.code}: {segment.reason}", f"# {mark}"]
-        code.append(f"# Mark {place.function} if {lines} of {place.path} are all of it, else a new function for them.")
+        code.append(
+            f"# Mark {place.function} if it is only {lines} of {place.path}; else move this code to a new function."
+        )
     return "\n".join(code) + "\n"
 
 
