@@ -18,9 +18,10 @@ from contextlib import nullcontext
 import torch
 
 from graphsafe.capture.child.compare import difference
+from graphsafe.capture.child.copied_state import Beginning
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import Bindings, StateError, copies_of, reach_with_refresh, reachable_state
+from graphsafe.capture.child.state import reachable_state
 from graphsafe.capture.child.targets import TargetError
 
 _MOST_BYTES = 2**17
@@ -100,20 +101,20 @@ class SameInputs:
         """Call the refresh twice more in the state that it has left, once with clocks set ahead. Return which tensors
         differ."""
         session, found = self._session, list[dict[str, torch.Tensor]]()
-        tensors = reachable_state(session.subject).tensors
-        kept = copies_of(session.device, {path: tensors[path] for path in self._refreshed & tensors.keys()})
+        before = Beginning(session, self._refreshed)
+        if not before.is_known:
+            return set()
         try:
-            before = Bindings(reach_with_refresh(session.subject), clear_caches=False)
             for clocks in (nullcontext(), clocks_ahead(A_DAY, ends_timers=False)):
                 try:
                     with clocks:
                         session.put_inputs(k)
                     found.append(given_values(session, paths))
                 finally:
-                    before.put_back()
-                    for path, values in kept.items():
-                        session.device.store(tensors[path], values)
-        except (StateError, TargetError):
+                    is_back = before.is_back()
+                if not is_back:
+                    return set()
+        except TargetError:
             return set()
         return {path for path in paths if not difference(found[0].get(path), found[1].get(path)).equal}
 

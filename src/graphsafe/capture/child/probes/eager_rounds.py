@@ -29,9 +29,8 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.child.copied_state import Beginning, DeviceStateCopy
 from graphsafe.capture.child.expected import Expected, StepResult
-from graphsafe.capture.child.lines.overwritten import PartsKept
-from graphsafe.capture.child.probes.beginning import Beginning
 from graphsafe.capture.child.probes.capture import given_reference
 from graphsafe.capture.child.probes.events import fire
 from graphsafe.capture.child.probes.round_paths import (
@@ -43,11 +42,10 @@ from graphsafe.capture.child.probes.round_paths import (
 )
 from graphsafe.capture.child.same_inputs import SameInputs, given_values
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
-from graphsafe.capture.child.state import copies_of, generators_of, inputs_of, reachable_state
+from graphsafe.capture.child.state import generators_of, inputs_of, reachable_state
 from graphsafe.capture.child.state.tensors import has_address
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
-from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.shared.job import Channel, Job
 
 ROUNDS = "rounds.pt"
@@ -104,47 +102,6 @@ class Rounds:
     "Whether no round failed or was left out, so that another child can reach the state after them."
     late: Sequence[StepResult] = ()
     "The rounds in which the device fell behind the host. They have only outputs."
-
-
-class DeviceStateCopy:
-    """A copy of state on the device, made when this object is created."""
-
-    def __init__(self, session: Session, paths: Sequence[str]) -> None:
-        self._session = session
-        reached = reachable_state(session.subject).tensors
-        # Keep no other tensors alive, so that a tensor which a refresh drops is freed.
-        self._tensors = {path: reached[path] for path in paths if path in reached}
-        self._values = copies_of(session.device, self._tensors)
-        self.is_refreshed = False
-        "Whether work of a refresh is lost when this state is put back."
-
-    def refresh(self, number: int) -> list[str]:
-        """Call the refresh of a round. Return the floats that it has written, but not overwritten as a whole. They are
-        put back no more, so that nothing of the refresh is lost, as if it were a program. Integers are put back all the
-        same, because a position may run out of its buffer."""
-        with PartsKept(self._tensors.values()) as seen:
-            self._session.put_inputs(number)
-        written = {path: one for path, one in self._tensors.items() if memory_key(one) in seen.found}
-        parts = [path for path, one in written.items() if one.is_floating_point()]
-        self.is_refreshed = self.is_refreshed or len(parts) < len(written)
-        self.release(parts)
-        return parts
-
-    def release(self, paths: Sequence[str]) -> None:
-        """Put these tensors back no more."""
-        for path in paths:
-            del self._values[path], self._tensors[path]
-
-    def put_back(self, in_order: bool = False) -> None:
-        """Put the values back. With `in_order`, the device puts back its own memory, after its pending work. Memory of
-        the host then stays as it is, because pending work may write it."""
-        device = self._session.device
-        for path, values in self._values.items():
-            tensor = self._tensors[path]
-            if in_order and not (device.is_on_device(tensor) and device.is_on_device(values)):
-                continue
-            if tensor.shape == values.shape:  # the refresh may have changed the size
-                device.store(tensor, values)
 
 
 def late_rounds(
@@ -366,7 +323,8 @@ def run(job: Job, channel: Channel) -> None:
         inputs = inputs_of_rounds(session, kept)
         beginning = Beginning(session, changed | reference.refreshed)
         rounds.steps, rounds.is_whole = eager.rounds(inputs, kept.refresh, watches)
-        if eager.is_failed and len(rounds.steps) < _FEW and rounds.put_back and beginning.is_back():
+        can_begin_again = len(rounds.steps) < _FEW and rounds.put_back and session.ranks.size == 1
+        if eager.is_failed and can_begin_again and beginning.is_back():
             # The refresh may have found that what steps count has been put back. A program puts nothing back.
             freely = DeviceStateCopy(session, ())
             others = inputs_of_rounds(session, freely)

@@ -12,13 +12,13 @@ import torch
 
 from graphsafe.capture.answers.probes import ComparedRounds, Fired, TakenPath
 from graphsafe.capture.child.compare import difference
+from graphsafe.capture.child.copied_state import DeviceStateCopy
 from graphsafe.capture.child.expected import StepResult
 from graphsafe.capture.child.probes.capture import Replays, replayed, wait_for_file
 from graphsafe.capture.child.probes.eager_rounds import (
     GOING_ON,
     LATE_INPUTS,
     ROUNDS,
-    DeviceStateCopy,
     Rounds,
     event_since,
     inputs_of_continued_rounds,

@@ -1,0 +1,79 @@
+"""Copies of state, which is put back before a round, or before rounds begin again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from graphsafe.capture.child.lines.overwritten import PartsKept
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.child.state import Bindings, StateError, copies_of, reach_with_refresh, reachable_state
+from graphsafe.capture.device.structures import memory_key
+
+
+class DeviceStateCopy:
+    """A copy of state on the device, made when this object is created."""
+
+    def __init__(self, session: Session, paths: Iterable[str]) -> None:
+        self._session = session
+        reached = reachable_state(session.subject).tensors
+        # Keep no other tensors alive, so that a tensor which a refresh drops is freed.
+        self._tensors = {path: reached[path] for path in paths if path in reached}
+        self._values = copies_of(session.device, self._tensors)
+        self.is_refreshed = False
+        "Whether work of a refresh is lost when this state is put back."
+
+    def refresh(self, number: int) -> list[str]:
+        """Call the refresh of a round. Return the floats that it has written, but not overwritten as a whole. They are
+        put back no more, so that nothing of the refresh is lost, as if it were a program. Integers are put back all the
+        same, because a position may run out of its buffer."""
+        with PartsKept(self._tensors.values()) as seen:
+            self._session.put_inputs(number)
+        written = {path: one for path, one in self._tensors.items() if memory_key(one) in seen.found}
+        parts = [path for path, one in written.items() if one.is_floating_point()]
+        self.is_refreshed = self.is_refreshed or len(parts) < len(written)
+        self.release(parts)
+        return parts
+
+    def release(self, paths: Sequence[str]) -> None:
+        """Put these tensors back no more."""
+        for path in paths:
+            del self._values[path], self._tensors[path]
+
+    def put_back(self, in_order: bool = False) -> None:
+        """Put the values back. With `in_order`, the device puts back its own memory, after its pending work. Memory of
+        the host then stays as it is, because pending work may write it."""
+        device = self._session.device
+        for path, values in self._values.items():
+            tensor = self._tensors[path]
+            if in_order and not (device.is_on_device(tensor) and device.is_on_device(values)):
+                continue
+            if tensor.shape == values.shape:  # the refresh may have changed the size
+                device.store(tensor, values)
+
+
+class Beginning:
+    """State on the host, and the values of those tensors that steps or the refresh change."""
+
+    def __init__(self, session: Session, paths: Iterable[str]) -> None:
+        self._tensors = DeviceStateCopy(session, paths)
+        self._bindings: Bindings | None = None
+        try:
+            self._bindings = Bindings(reach_with_refresh(session.subject), clear_caches=False)
+        except StateError:
+            return
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the state on the host can be put back."""
+        return self._bindings is not None
+
+    def is_back(self) -> bool:
+        """Put the state back. Return whether this worked."""
+        if self._bindings is None:
+            return False
+        try:
+            self._bindings.put_back()
+        except StateError:
+            return False
+        self._tensors.put_back()
+        return True
