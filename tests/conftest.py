@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,23 @@ def _only_marked_tests_start_children(request: pytest.FixtureRequest, monkeypatc
 
     if request.node.get_closest_marker("child") is None:
         monkeypatch.setattr("graphsafe.capture.parent.supervision.supervisor.Supervisor.start", start)
+
+
+@pytest.fixture(autouse=True)
+def _torch_is_left_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a setting of PyTorch changed, since a later test of the same process would fail."""
+    before = _torch_settings()
+    yield
+    if before is not None:
+        assert _torch_settings() == before, f"{request.node.name} leaves settings of PyTorch changed"
+
+
+def _torch_settings() -> tuple[Any, ...] | None:
+    torch: Any = sys.modules.get("torch")
+    if not hasattr(torch, "is_autocast_enabled"):
+        return None
+    autocast = torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
+    return *autocast, torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
 
 
 @pytest.fixture(scope="session")
