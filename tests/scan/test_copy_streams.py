@@ -122,3 +122,43 @@ def test_pinned_memory_is_filled_again_only_after_a_wait_in_each_round(
     told = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS714"]
     assert all(one.message.startswith("the host overwrites `self.host` without waiting for ") for one in told)
     assert all(one.fix.startswith("have the host wait for an event recorded after the copy") for one in told)
+
+
+LOCAL = """
+import torch
+
+
+def main(net, batches):
+    rows = torch.zeros(64, 8, device="cuda")
+    kept = torch.zeros(64, 8).pin_memory()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        marks = net(rows)
+    copier = torch.cuda.Stream()
+    for batch in batches:
+        {before}
+        with torch.cuda.stream(copier):
+            rows.copy_(batch.pin_memory(), non_blocking=True)  # refill
+        {after}
+        graph.replay()
+        with torch.cuda.stream(copier):
+            kept.copy_(batch, non_blocking=True)  # not read by the graph
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ("pass", "pass", ["refill"]),
+        ("copier.wait_stream(torch.cuda.current_stream())", "pass", ["refill"]),
+        (
+            "copier.wait_stream(torch.cuda.current_stream())",
+            "torch.cuda.current_stream().wait_stream(copier)",
+            [],
+        ),
+    ],
+)
+def test_a_local_tensor_that_the_graph_reads_is_refilled_in_order(
+    tmp_path: Path, before: str, after: str, found: list[str]
+) -> None:
+    assert lines_of(tmp_path, "GS714", LOCAL.format(before=before, after=after)) == found

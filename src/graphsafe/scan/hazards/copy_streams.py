@@ -15,6 +15,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
     called_name,
+    captures_in,
     is_plain_replay,
     own_nodes,
     place,
@@ -59,7 +60,7 @@ class _Order:
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    """Yield copies on a side stream into memory that the function did not make."""
+    """Yield copies on a side stream into memory that the function did not make, or that its graph reads."""
     order = _order_of(found)
     replays = any(map(is_plain_replay, inside(found.tree, ast.Call)))
     for name, function, _ in found.functions:
@@ -67,7 +68,7 @@ def lines(found: Tables) -> Iterator[Line]:
             stream = _entered(block, name, function)
             if stream is None:
                 continue
-            copies = _copies(block, stored_names(node for _, node in own_nodes(function)))
+            copies = _copies(block, stored_names(node for _, node in own_nodes(function)) - _read_by_graphs(function))
             if not order.stops and not _among(stream, order.waiting | order.handed):
                 yield from (Line(name, "given-early", call, ast.unparse(call)) for call in _given(block, function))
             if not _among(stream, order.waiting):
@@ -174,12 +175,17 @@ def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
             yield call
 
 
-def _roots(node: ast.expr) -> set[str]:
+def _roots(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
+def _read_by_graphs(function: Function) -> set[str]:
+    """Return the names that a function binds before its captures, and reads in them."""
+    return {name for block in captures_in(function) for statement in block.body for name in _roots(statement)}
+
+
 def _copies(block: ast.AST, made: set[str]) -> Iterator[ast.Call]:
-    """Yield `x.copy_(…, non_blocking=True)` for tensors that outlive the function's call."""
+    """Yield `x.copy_(…, non_blocking=True)` for tensors that do not belong to these local names."""
     for call in ast.walk(block):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "copy_":
             base = call.func.value
