@@ -125,7 +125,7 @@ def _subject(code: Code, node: ast.Call) -> str | None:
 
 
 def _column(code: Code, node: ast.Call, index: ast.Subscript) -> str | None:
-    """Return the dimension whose positions are selected: `[1]` of a tuple, `[:, 1]` of a tensor."""
+    """Return the dimension whose positions an index selects: `[1]` of a tuple, `[:, 1]` of a tensor."""
     as_tuple = argument(node, 1, "as_tuple")
     is_tuple = dotted(node.func) == "torch.where" or (isinstance(as_tuple, ast.Constant) and as_tuple.value is True)
     picked = index.slice
@@ -145,7 +145,7 @@ class _Size:
 def _viewed(code: Code, node: ast.expr) -> _Size | None:
     """Return the number of elements that a `view` or `reshape` of this node gives as its sizes.
 
-    Return None if a size is -1. If a size may be -1, the result has a risk.
+    Return None if a size is -1. If a size may be -1, the result includes a risk.
     """
     outer = code.parent(node)
     call = code.parent(outer) if isinstance(outer, ast.Attribute) and outer.attr in ("view", "reshape") else None
@@ -159,7 +159,7 @@ def _viewed(code: Code, node: ast.expr) -> _Size | None:
 
 
 def _is_negative(code: Code, node: ast.expr) -> bool:
-    """Return whether a node is a constant that is no size, or a name to which the file assigns -1."""
+    """Return whether a node is a negative constant, or a name to which the file assigns -1."""
     if isinstance(node, ast.Constant):
         return type(node.value) is not int or node.value < 0
     if isinstance(node, ast.UnaryOp):

@@ -1,7 +1,7 @@
 """Entries of the op table, and the effects and results that they give for a call.
 
-Conditions are data. They are evaluated here as pure functions of a `Call`, and have three possible answers. If an
-argument of the call is unknown (`*args`, a value of unknown kind), the answer is "perhaps" (None), never a guess.
+Conditions are data. They are evaluated here as pure functions of a `Call`. The result is True, False or, if it depends
+on an unknown argument of the call (`*args`, a value of unknown kind), None. None means "perhaps".
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ EffectKind = Literal[
     "reads-host", "branches", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value",
     "host-state",
 ]  # fmt: skip
-"""`branches`: it reads the device to choose what runs. `waits`: it is an explicit wait or query. `host-value`: it gives
-a Python value that differs from step to step and that a graph freezes. `host-state`: it is a count on the host, which
-replays do not advance."""
+"""The kinds of effects of an operation. `branches`: the operation reads the device to choose the code that runs.
+`waits`: the operation is an explicit wait or query. `host-value`: the result is a Python value that differs from step
+to step, and a graph freezes it. `host-state`: the operation advances a count on the host, and replays do not.
+"""
 ResultKind = Literal[
     "tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self", "object"
 ]
@@ -55,25 +56,27 @@ ArgumentKind = Literal[
 ]  # fmt: skip
 """`tensor` is a device tensor. `mask` is a device tensor of bool, for which conditions on `tensor` also hold.
 
-A list or tuple is `empty`, or it is `mask` or `tensors` if it contains masks or other device tensors, otherwise
-`sequence`. `device` is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`).
+A list or tuple is `empty`, `mask` (it contains masks), `tensors` (it contains other device tensors) or `sequence`.
+`device` is an accelerator, `host-device` the CPU. The literal value of a `dtype` is the name of the dtype (`bool`).
 """
 Basis = Literal["measured", "tag", "documented", "schema"]
 """The source of an entry.
 
 `measured`: on a GPU. `tag`: PyTorch's op tags. `documented`: PyTorch's documentation and sources, without a run.
-`schema`: only the schema, which gives the result and says nothing about waits.
+`schema`: only the operation's schema, which describes the result but not waits.
 """
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""Which values must be tensors if code uses a tensor's method or attribute of this name on them.
+"""The values that count as tensors because code uses a tensor's method or attribute of this name on them.
 
 `value`: any value without other evidence. `parameter`: only a parameter of hot code, because arrays share some of these
-names but are rarely parameters there. `step-input`: only an argument of a step. Each kind includes the next one.
+names but are rarely parameters of hot code. `step-input`: only an argument of a step. Each kind includes the kinds
+after it.
 """
 HostArguments = Literal["none", "scalars", "tensors"]
-"""The host tensors that a device's kernel accepts as arguments. `scalars` are 0-d tensors, which it takes as
-numbers."""
+"""The host tensors that a kernel on the device accepts as arguments. `scalars` are 0-d tensors, which the kernel takes
+as numbers.
+"""
 
 
 class _Unknown:
@@ -94,7 +97,7 @@ class Argument:
     kind: ArgumentKind | None = None
     literal: Any = UNKNOWN
     text: str = ""
-    """The source of the argument, for the condition `same`. It is "" if there is none."""
+    """The source code of the argument, for the condition `same`, or "" without source code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +120,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition. It holds if every part holds.
+    """A condition on a call. It holds if all its parts hold.
 
-    `given`: one of these parameters is passed, and not as a literal `None`. `absent`: none of them is. `kinds`: the
-    parameter has one of these kinds. `literals`: it is one of these literal values. `same`: the named parameters have
-    the same source. `dtypes`: the first tensor argument has one of these dtypes. `inside`: the call is inside one of
-    these context managers. `torch`: the version of torch is in this range (`>=2.12`).
+    `given`: the call passes one of these parameters, and not as a literal `None`. `absent`: the call passes none of
+    these parameters. `kinds`: the argument for a parameter has one of these kinds. `literals`: the argument is one of
+    these literal values. `same`: the arguments for these parameters have the same source code. `dtypes`: the first
+    tensor argument has one of these dtypes. `inside`: the call is inside one of these context managers. `torch`: the
+    version of torch is in this range (`>=2.12`).
     """
 
     given: tuple[str, ...] = ()

@@ -1,7 +1,6 @@
-"""The op table: by Python name for the scan, and by aten name for the step probe and the simulated device.
+"""The op table. The scan looks up entries by Python name, the step probe and the simulated device by aten name.
 
-The file is indexed when it is loaded, and an entry is built when it is first needed, so that loading takes
-milliseconds.
+Loading takes milliseconds: the file is only indexed, and an entry is built when it is first needed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class OpTableError(Exception):
 
 
 class OpTable:
-    """The loaded table. Reports call it by `name`."""
+    """The loaded table. Reports show its `name`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "torch.json"
@@ -96,7 +95,7 @@ class OpTable:
         return self._op(self._by_aten.get((name, None)) if index is None else index)
 
     def knows_aten(self, name: str, overload: str = "") -> bool:
-        """Return whether the torch version that `tags` names has this op. If such an op has no entry, it has no
+        """Return whether this op exists in the torch version that `tags` names. A known op without an entry has no
         effect."""
         return self.aten(name, overload) is not None or overload in self._known.get(name.removeprefix("aten::"), ())
 
@@ -127,7 +126,7 @@ class OpTable:
 
 
 def load_op_table(folder: Path) -> OpTable:
-    """Return the table in `folder` (rules/ops). Raises OpTableError."""
+    """Load the table in `folder` (rules/ops). Raises OpTableError."""
     return OpTable(folder)
 
 

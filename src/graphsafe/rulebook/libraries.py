@@ -34,7 +34,7 @@ class LibraryModel:
 class Libraries:
     models: tuple[LibraryModel, ...] = ()
     called: tuple[str, ...] = ()
-    "The patterns of the calls that rules match themselves."
+    "The patterns of calls that rules match directly."
     _by_last: Mapping[str, list[tuple[str, LibraryModel]]] = field(default_factory=dict, repr=False)
     """Last part of a pattern -> the pattern and its model. If the last part has wildcards, the key is ""."""
 
