@@ -1,4 +1,4 @@
-"""Facts that the first round of reading finds and the second round needs. They are joined over all processes."""
+"""Facts that the first round of reading finds and the second round needs. The facts of all processes are joined."""
 
 from __future__ import annotations
 
