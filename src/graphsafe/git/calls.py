@@ -51,8 +51,7 @@ _PLAIN_DIFF = (
     "--diff-filter=d --src-prefix=a/ --dst-prefix=b/"
 ).split()
 """These options override the user's configuration of git, so that the output contains one hunk per change and nothing
-else.
-"""
+else."""
 
 
 class GitError(RequestError):

@@ -45,8 +45,7 @@ EffectKind = Literal[
 ]  # fmt: skip
 """The kinds of effects of an operation. `branches`: the operation reads the device to choose the code that runs.
 `waits`: the operation is an explicit wait or query. `host-value`: the result is a Python value that differs from step
-to step, and a graph freezes it. `host-state`: the operation advances a count on the host, and replays do not.
-"""
+to step, and a graph freezes it. `host-state`: the operation advances a count on the host, and replays do not."""
 ResultKind = Literal[
     "tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self", "object"
 ]

@@ -10,8 +10,7 @@ from graphsafe.scan.sources.source import Unreadable, digest, read_bytes
 
 TICK_SECONDS = 2.0
 """The resolution in seconds of the coarsest file system clock (FAT). A file that was changed less than this time ago
-may change again and keep the same timestamp.
-"""
+may change again and keep the same timestamp."""
 Stamp = tuple[int, int, int]
 
 

@@ -39,8 +39,7 @@ _MAX_SCHEMA = 10_000
 "The largest size in bytes of an entry of the schema."
 _STEP, _MOST_STEPS = 100_000, 300
 """A connection may run at most `_MOST_STEPS` times `_STEP` instructions of SQLite, ten times as many as a full cache
-needs. Without a limit, a search in a forged file might never end.
-"""
+needs. Without a limit, a search in a forged file might never end."""
 
 
 class SealedRows:

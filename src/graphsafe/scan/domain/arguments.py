@@ -13,8 +13,7 @@ from graphsafe.scan.domain.values import UNKNOWN, Function, Passed, Unknown, Val
 
 TOP_LEVEL = 2
 """The number of levels of methods that are read for the attributes that they assign. Methods of one level use the
-attribute values that the methods of the level below assign.
-"""
+attribute values that the methods of the level below assign."""
 
 
 @dataclass(frozen=True, slots=True)

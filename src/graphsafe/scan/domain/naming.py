@@ -14,8 +14,7 @@ HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Matches words that engines use in names of the host's copy of a tensor."
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
 """Matches words that count even if other facts about the value are known. The other words of HOST_NAME do not count
-then, because they may also name a list.
-"""
+then, because they may also name a list."""
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 "Matches names of image sizes. Engines keep these sizes on the host; transformers sends them to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")

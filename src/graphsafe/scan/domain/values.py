@@ -24,8 +24,7 @@ class _Unset:
         return "UNSET"
 
     def __reduce__(self) -> str:
-        """Return the global name of the only instance. Pickling stores this name, so each process uses its own
-        instance."""
+        """Return the name of the only instance. Pickling stores this name, so each process uses its own instance."""
         return "UNSET"
 
 
@@ -41,8 +40,7 @@ class Unknown:
     host: bool = False
     "Whether the value's name says that the value stays on the host."
     compared: bool = False
-    """Whether the value is the result of a comparison, perhaps of device tensors. If code uses it as an index or like a
-    tensor, it is a mask."""
+    """Whether the value is a comparison's result, perhaps of device tensors. As an index or a tensor, it is a mask."""
     state: tuple[str, ...] = ()
     "The state from which the value was computed. An unknown value may be a number, so it carries state as numbers do."
 
@@ -77,8 +75,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A value that the host knows: int, float, bool, str, bytes or an enum. `const` is its value, if the source shows
-    it."""
+    """A value that the host knows: int, float, bool, str, bytes or an enum. `const` is its value, if known."""
 
     const: Any = UNSET
     overridable_by: str | None = None
@@ -116,8 +113,7 @@ class RuntimeObject:
 
 @dataclass(frozen=True, slots=True)
 class Lib:
-    """An object of a library by its dotted name, with the keywords that `partial` binds to it, or with the tensor of a
-    bound method."""
+    """An object of a library by its dotted name, with keywords bound by `partial`, or with a bound method's tensor."""
 
     name: str
     keywords: tuple[tuple[str, Value], ...] = ()
@@ -151,8 +147,7 @@ class Instance:
     declared: bool = False
     "Whether only an annotation shows the class. The object may then be of a subclass."
     made: bool = False
-    """Whether the object was made in this step and does not outlive the step. Writes to such an object do not change
-    state."""
+    """Whether the object was made in this step and does not outlive it. Writes to such an object are not state."""
     given: Passed | None = None
     "The constructor's arguments, if known; objects with different arguments have separate attributes."
 
@@ -225,9 +220,7 @@ class Union:
 
 
 MAX_WEIGHT = 512
-"""The largest number of values in a container, nested ones included. Without this limit, a loop could nest containers
-without end.
-"""
+"""The largest number of values in a container, nested ones included. Otherwise, a loop could nest without end."""
 
 
 def _weight(value: Value) -> int:
@@ -334,8 +327,7 @@ def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
 
 
 def together(tensors: Iterable[Tensor]) -> Where:
-    """Return the device of an operation on these tensors. torch accepts a host tensor beside device tensors only if it
-    is 0-d."""
+    """Return the device of an operation on these tensors. torch mixes devices only if the host tensors are 0-d."""
     where: Where = "host"
     on_host = False
     for tensor in tensors:
@@ -349,8 +341,7 @@ def together(tensors: Iterable[Tensor]) -> Where:
 
 
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
-    """Return whether the names of all tensors that are not known to be on the host suggest the host. Return False if
-    all are known."""
+    """Return whether there are tensors that are not known to be on the host, and all their names suggest the host."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
     return bool(hints) and all(hints)
 
