@@ -40,7 +40,7 @@ class Unknown:
     host: bool = False
     "Whether the value's name says that the value stays on the host."
     compared: bool = False
-    """Whether the value is a comparison's result, perhaps of device tensors. As an index or a tensor, it is a mask."""
+    """Whether the value is a comparison's result, perhaps of device tensors. Used like a tensor, it is a mask."""
     state: tuple[str, ...] = ()
     "The state from which the value was computed. An unknown value may be a number, so it carries state as numbers do."
 

@@ -27,9 +27,11 @@ def catches(caught: ast.expr | None) -> bool:
 
 
 def swallows(handler: ast.ExceptHandler, function: Function | None, called: Called) -> bool:
-    """Return whether the program continues after a handler of `function`. It does not if the handler raises or ends the
-    process, itself or through a function that always does so. It also does not if a later line raises because of a
-    value that the handler stored."""
+    """Return whether the program continues after a handler of `function`.
+
+    It does not continue if the handler, or a function that it calls, always raises or ends the process. It also does
+    not continue if a later line raises because of a value that the handler stored.
+    """
     return not any(_ends(inner, called) for inner in _inside(handler.body)) and (
         function is None or not _raises_later(handler, function)
     )

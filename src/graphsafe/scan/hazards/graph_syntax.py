@@ -18,7 +18,7 @@ LOOPS = ast.For, ast.AsyncFor, ast.While
 
 
 class Line(NamedTuple):
-    """A line that conflicts with a replay, with its function, the kind of conflict, and the source code to show."""
+    """A line that conflicts with a replay, its function, the kind of conflict, and the source code to show."""
 
     function: str
     how: str
@@ -93,8 +93,8 @@ def shared_loop(a: ast.AST, b: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> a
 
 
 def run_together(node: ast.AST, later: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a single call, or a single iteration of a shared loop, can run both lines: they are not in
-    different branches of an `if`, and there is no return between them."""
+    """Return whether a single call, or a single iteration of a shared loop, can run both lines. It cannot if they are
+    in different branches of an `if`, or if there is a return between them."""
     inside = {later, *ancestors(later, parents)}
     child = node
     for ancestor in ancestors(node, parents):

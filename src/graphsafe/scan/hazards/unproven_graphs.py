@@ -1,4 +1,6 @@
-"""Finds graphs that are not shown to be right: never replayed, or tested only with the inputs of the capture."""
+"""Finds graphs that no replay with new inputs tests: they are never replayed, or replayed only with the inputs of the
+capture.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
 
 
 def _discarded(function: Function) -> Iterator[ast.Call]:
-    """Yield the calls that make a graphed callable and drop it."""
+    """Yield the calls that make a graphed callable and ignore the result."""
     for _, node in own_nodes(function):
         value = node.value if isinstance(node, ast.Expr) else None
         for call in elements(value) if value is not None else ():
