@@ -92,6 +92,7 @@ def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | No
 
 
 def candidates(arguments: Arguments) -> Value:
-    """Return the join of the values that `max` or `sorted` compares: the arguments, or the only one's elements."""
+    """Return the join of the values that `max` or `sorted` compares: the arguments, or the elements of a single
+    argument."""
     given = arguments.positional
     return join_all(given) if len(given) > 1 else element_of(given[0])

@@ -20,7 +20,8 @@ from graphsafe.files import encoding_of, read_regular
 from graphsafe.scan.sources.capture_calls import ENDS, as_blocks
 
 MAX_BYTES = 16_000_000
-"Larger files are data written as Python. `ast` needs about a hundred times their size in memory."
+"""The largest size in bytes of a file that is parsed. Larger files are data written as Python, and `ast` needs about a
+hundred times the file's size in memory."""
 
 DIGEST_LENGTH = 32
 ENCODING = re.compile(rb"\xef\xbb\xbf|[^\r\n]*coding|[^\r\n]*(?:\r\n|\r|\n)[^\r\n]*coding")
@@ -105,10 +106,10 @@ def decode(data: bytes) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """Return the bytes that an editor would save for a string. `decode` gives the string back.
+    """Return the bytes that an editor would save for a string. `decode` returns the same string again.
 
-    A string without such bytes is written as UTF-8: it contains a lone surrogate, or a letter that its declared
-    encoding does not have.
+    Some strings have no such bytes, because they contain a lone surrogate, or a letter that their declared encoding
+    lacks. These are written as UTF-8.
     """
     data = text.encode("utf-8", "surrogatepass")
     if ENCODING.match(data):
@@ -120,7 +121,8 @@ def encoded(text: str) -> bytes:
 
 
 def editable_lines(data: bytes) -> tuple[str, list[str], list[str]]:
-    """Return encoding, lines and line ends (one fewer) of a file that is to be written back. Raises Unreadable."""
+    """Return the encoding, the lines and the line ends (one fewer than lines) of a file that is to be written back.
+    Raises Unreadable."""
     try:
         encoding = encoding_of(data)
         parts = _LINE_END.split(data.decode(encoding))
@@ -162,7 +164,8 @@ def parse(text: str) -> ast.Module:
 
 
 def _with_usual_names(tree: ast.Module, source: Source) -> ast.Module:
-    """Return the tree, unless it holds a name that would keep searches in names busy. Raises Unreadable."""
+    """Return the tree. Raises Unreadable if the tree contains a name so long that searches in names would take very
+    long."""
     if max(map(len, source.lines)) > MAX_NAME:
         for node in ast.walk(tree):
             names = () if isinstance(node, ast.Constant) else (value for _, value in ast.iter_fields(node))
@@ -172,7 +175,8 @@ def _with_usual_names(tree: ast.Module, source: Source) -> ast.Module:
 
 
 def parse_source(source: Source) -> tuple[Source, ast.Module]:
-    """Return the tree of a whole file and its source. This is another source if newer syntax had to be rewritten.
+    """Return the source and the tree of a whole file. The source differs from the given one if newer syntax had to be
+    rewritten.
 
     Raises Unreadable if neither `ast` nor libcst can parse the file.
     """
