@@ -27,8 +27,8 @@ HOOK = "a hook of a module or tensor"
 PASSING_HOOK = "a hook that records, and is removed again"
 """The reason for a forward hook that its own file also removes. Such a hook watches some runs of a model, and is gone
 before a capture."""
-REPLACED_FORWARD = "put in place of a forward"
-LOOP = "runs once an iteration, around graphs or models"
+REPLACED_FORWARD = "replaces the forward of a module"
+LOOP = "runs once per iteration, around graphs or models"
 SITE = "code inside torch.cuda.graph"
 
 

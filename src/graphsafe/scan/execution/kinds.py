@@ -19,7 +19,7 @@ USUAL = 5000
 USUAL_FOR_EACH = 20
 "The usual total is USUAL plus this number for each function that is read."
 
-MANY_KINDS = "called in too many ways to follow each"
+MANY_KINDS = "called with too many kinds of arguments to follow each call"
 
 
 class ArgumentKinds:

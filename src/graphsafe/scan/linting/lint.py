@@ -376,7 +376,7 @@ def _captured(event: Event, captures: Set[bool] | None) -> Event:
     if event.guard is not None or captures is None:
         return event
     if not captures:
-        return replace(event, guard="a test of torch.compile on the way here")
+        return replace(event, guard="a test for torch.compile in one of the callers")
     if test is None:
         return event
     if test.compiling not in captures:

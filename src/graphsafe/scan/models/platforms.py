@@ -67,7 +67,7 @@ def imported_at_top(frame: Frame) -> list[str]:
 
 
 def _import_of(package: str) -> str:
-    return f"the import of `{package}`, which is for other cards"
+    return f"the import of `{package}`, which is for other accelerators"
 
 
 @lru_cache(maxsize=4096)

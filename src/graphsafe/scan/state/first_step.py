@@ -1,5 +1,6 @@
-"""Tests that only a first step passes. Code after them makes a missing value, or enlarges a buffer that is too
-small."""
+"""Tests that only a first step passes. Code after such a test makes a missing value, or enlarges a buffer that is too
+small.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from graphsafe.scan.symbols.index import dotted, is_none
 
 FIRST_STEP = "a test that only a first step passes"
 ENTRIES = "entries of "
-"The prefix for the name of a table that has a flag for the readiness of its entries: `if not cache['is_init']:`."
+"The prefix for the name of a table with a flag that says whether the entries are ready: `if not cache['is_init']:`."
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
@@ -186,7 +187,8 @@ def kept_keys(test: ast.expr) -> tuple[str, ...]:
 
 @memoize_on_node
 def returned_if_there(test: ast.If) -> tuple[str, ...]:
-    """Return the value and the flag of `if self.is_updated.get(n): return self.keys[n]`, if one object has both."""
+    """Return the names of the value and the flag in `if self.is_updated.get(n): return self.keys[n]`, if one object has
+    both."""
     last, asked = test.body[-1], test.test
     flag = table_of(asked) if isinstance(asked, ast.Call) else dotted(asked)
     kept = dotted(last.value) if isinstance(last, ast.Return) and last.value is not None else None

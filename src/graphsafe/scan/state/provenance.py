@@ -32,7 +32,8 @@ def bound_expression(frame: Frame, node: object) -> ast.expr | None:
 
 
 def all_bound(frame: Frame, name: str) -> Sequence[ast.expr | None]:
-    """Return the expressions that the function binds to a local name, with None where the source does not show one."""
+    """Return the expressions that the function binds to a local name. If the source does not show an expression, it is
+    None."""
     if frame.node is None or any(one.arg == name for one in parameters(frame.node)):
         return (None,)
     return [value for _, value in _bindings(frame.node).get(name, ((0, None),))]
@@ -76,7 +77,7 @@ def _assignments(
 
 
 def identifies_object(frame: Frame, key: ast.expr) -> bool:
-    """Return whether a key stands for an object and not for the object's value: `id(weight)`,
+    """Return whether a key stands for an object itself and not for the object's value: `id(weight)`,
     `(weight.data_ptr(), weight.dtype)`."""
     return next(identified_by(frame, key), None) is not None
 
@@ -116,7 +117,8 @@ def is_plain_parameter(frame: Frame, name: str) -> bool:
 
 
 def is_table_of_flag(frame: Frame, name: str) -> bool:
-    """Return whether a name is a table of the caller, and a flag in the table says that it is not filled yet."""
+    """Return whether a name stands for a table of the caller, and a flag in the table says that the table is not filled
+    yet."""
     flagged = any(test.target == f"{first_step.ENTRIES}{name}" for test in frame.lazy)
     return flagged and frame.node is not None and name not in _assignments(frame.node)
 
@@ -129,7 +131,7 @@ def is_module(frame: Frame, value: Value) -> bool:
 
 
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
-    """Return whether a write runs only if a test finds its target missing.
+    """Return whether a write runs only if a test shows that its target is missing.
 
     `item` is the expression of a value that is put into a container.
     `if table is None: table = make(); self.tables[n] = table` counts too.
@@ -150,7 +152,7 @@ def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
 
 
 def is_made_along(frame: Frame, text: str) -> bool:
-    """Return whether a write runs only if a test finds another attribute of the same object missing."""
+    """Return whether a write runs only if another attribute of the same object is missing."""
     owner = text.partition("[")[0].rpartition(".")[0]
     return bool(owner) and any(
         test.target.rpartition(".")[0] == owner
@@ -184,8 +186,8 @@ def bound_unless_missing(frame: Frame, name: ast.Name) -> Iterator[ast.expr]:
 
 @memoize_on_node
 def has_alternative(test: ast.expr) -> bool:
-    """Return whether a test may also be true for another reason than the missing value:
-    `self.plan is None or self.size != n`."""
+    """Return whether a test may also be true for a reason other than the missing value: `self.plan is None or self.size
+    != n`."""
     return any(
         isinstance(part.op, ast.Or)
         and not all(first_step.lazy_tests(one, True) or _asks_place(one) for one in part.values)
@@ -214,7 +216,8 @@ def _asks_place(test: ast.expr) -> bool:
 
 @memoize_on_node
 def capacity_tests(test: ast.expr) -> tuple[str, ...]:
-    """Return the attributes that a condition compares. The code after it then makes a value of a new size."""
+    """Return the attributes whose sizes a condition compares. The code under such a condition makes a value of a new
+    size."""
     return tuple(
         f"{CAPACITY}{text}"
         for part in (test.values if isinstance(test, ast.BoolOp) else [test])
@@ -270,8 +273,8 @@ def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
 
 
 def read_for_values(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression, except tensors of which only the shape or dtype is read: `x` in `x.shape[0]`,
-    `torch.zeros_like(x)` and `x.new_zeros(2)`."""
+    """Yield the nodes of an expression. Tensors of which only the shape or dtype is read are left out: `x` in
+    `x.shape[0]`, `torch.zeros_like(x)` and `x.new_zeros(2)`."""
     if isinstance(node, ast.Attribute) and (node.attr in FORM or node.attr in _NEW):
         return
     yield node

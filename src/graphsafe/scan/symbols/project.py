@@ -1,4 +1,4 @@
-"""A project as Python would import it: modules, the meaning of their names, classes and their bases."""
+"""A project as Python would import it: its modules, the meaning of names, and classes with their bases."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from graphsafe.scan.symbols.project_files import Files
 
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
 PLAIN_BASES = frozenset("object builtins.object ABC abc.ABC typing.Generic typing.Protocol".split())
-"Classes outside the project without attributes of their own."
+"Classes outside the project that have no attributes of their own."
 MAX_BASES = 200
-"""The largest number of classes in a class's method resolution order. A chain of thousands would be followed for every
-class in it."""
+"""The largest number of classes in a class's method resolution order. Without a limit, a chain of thousands of classes
+would be followed for every class in it."""
 Kind = Literal["module", "class", "function", "assign", "lib"]
 
 
@@ -69,7 +69,7 @@ class Project:
         self._classes: dict[str, ClassFacts | None] = {}
         self._functions: dict[str, FunctionFacts | None] = {}
         self._methods: dict[object, dict[str, str | None]] = {}
-        "Class (with the class after which to search, if any) -> name -> method."
+        "Class (and the class after which to search, if any) -> name -> method."
 
     # names
 
@@ -91,7 +91,7 @@ class Project:
         """Return the meaning of the global `name` in `file`, or None for a builtin or a name that is bound nowhere."""
         key = (file.path, name)
         if key not in self._bindings:
-            # This is stored first, as the answer for a name that refers to itself through other files.
+            # This value is stored first. It is the answer for a name that refers to itself through other files.
             self._bindings[key] = None
             self._bindings[key] = self._resolve(file.path, name, depth)
         return self._bindings[key]
@@ -140,7 +140,7 @@ class Project:
         return Binding("lib", intern(dotted))
 
     def _script_folder(self, importer: str) -> str:
-        """Return the folder from which a script imports, as a module's name, or "" for a module of a package."""
+        """Return the folder from which a script imports, as a dotted module name, or "" for a module of a package."""
         folder = self.files.names.get(importer, ("", False))[0].rpartition(".")[0]
         return "" if folder in self._modules else folder
 
@@ -255,7 +255,7 @@ class Project:
     def mro(self, ref: str) -> tuple[str, ...]:
         """Return the class and its nearest bases. Classes of the project are refs, all others are dotted names."""
         if ref not in self._mros:
-            # This is stored first, as the answer for a class that is indirectly its own base.
+            # This value is stored first. It is the answer for a class that is indirectly its own base.
             self._mros[ref] = (ref,)
             self._mros[ref] = self._linearise(ref)
         return self._mros[ref]
@@ -299,8 +299,8 @@ class Project:
                 order.extend(self.mro(binding.ref))
             else:
                 order.append(binding.name if binding is not None and binding.kind == "lib" else base)
-        # The order is depth first, and keeps only the last of repeated bases. Wherever C3 differs from a plain
-        # depth-first order, this is C3's order.
+        # The order is depth first, and keeps only the last of repeated bases. Where C3 differs from a plain depth-first
+        # order, this order is the same as C3's.
         unique = dict.fromkeys(reversed(order))
         if len(unique) > MAX_BASES:
             self._cut[ref] = next((self._cut[base] for base in order if base in self._cut), ref)
