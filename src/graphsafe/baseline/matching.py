@@ -78,7 +78,7 @@ _PARTIAL = frozenset(("nearest-roots", "unread-ways", "internal-error"))
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The extent of a scan. An entry inside it that matches no finding is stale."""
+    """The extent of a scan. An entry inside this extent that matches no finding is stale."""
 
     root: Path
     "The project root, with links resolved."

@@ -111,7 +111,7 @@ class Code:
         return outer if isinstance(outer, ast.ClassDef) else None
 
     def assigned(self, target: str) -> list[ast.expr | None]:
-        """Return the values that the file assigns to a name or attribute. An augmented assignment gives None."""
+        """Return the values that the file assigns to a name or attribute, with None for each augmented assignment."""
         found: list[ast.expr | None] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Assign):

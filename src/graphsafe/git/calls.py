@@ -25,7 +25,7 @@ PATIENCE = 60.0
 _POLL = 0.05
 MAX_OUTPUT = 100_000_000
 """The largest size in bytes of the output of one call. A few small trees that contain one another can list more files
-than any memory holds."""
+than fit into any memory."""
 LINK, SUBMODULE = "120000", "160000"
 "The modes of entries that are not files."
 _NO_PROGRAMS = (
@@ -55,7 +55,7 @@ else."""
 
 
 class GitError(RequestError):
-    """Raised if git is missing, does not answer, or reports an error. The message is one line."""
+    """Raised if git is missing, does not respond, or reports an error. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Entries of the op table, and the effects and results that they give for a call.
+"""Entries of the op table, and the effects and results of a call according to an entry.
 
 Conditions are data. They are evaluated here as pure functions of a `Call`. The result is True, False or, if it depends
 on an unknown argument of the call (`*args`, a value of unknown kind), None. None means "perhaps".
@@ -159,7 +159,7 @@ class Effect:
     PyTorch refuses such a copy before CUDA sees anything of the operation.
     """
     only_if_certain: bool = False
-    """Whether the answer "perhaps" is ignored, because nearly every call with unknown arguments does not have the
+    """Whether the effect is ignored if it is only possible. Few calls with unknown arguments really have such an
     effect."""
 
 
@@ -309,9 +309,8 @@ class Op:
         return self.result
 
     def arguments(self, call: Call, param: str) -> Sequence[Argument]:
-        """Return the arguments that `call` passes for `param`, under any of its names.
-
-        This is at most one argument, except for a `size*`.
+        """Return the arguments that `call` passes for `param`, under any of its names. Only a `size*` may have several
+        arguments.
         """
         position, takes_rest, names = self._places.get(param, (None, False, (param,)))
         if call.keywords:

@@ -25,7 +25,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The source of a module that shows the rule. Lines that the rule must find end with `# expect: CODE`."""
+    """An example of the rule: the source of a module. Lines that the rule must find end with `# expect: CODE`."""
 
     title: str
     code: str

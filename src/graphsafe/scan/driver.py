@@ -324,7 +324,8 @@ class Driver:
         return steps
 
     def _is_doubtful(self, step: Step) -> bool:
-        """Return whether findings in the code of a step, and in all code that it leads to, are only `possible`."""
+        """Return whether findings in the code of a step, and in all code that the step leads to, are only
+        `possible`."""
         return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == PASSING_HOOK
 
     def _is_uncalled(self, step: Step) -> bool:

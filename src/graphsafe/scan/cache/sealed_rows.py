@@ -145,8 +145,8 @@ class SealedRows:
         return connection
 
     def _give_up(self, error: sqlite3.Error | UnicodeError | OSError) -> None:
-        """Remove a damaged file that graphsafe made, so that the next write makes a new one. Otherwise keep nothing
-        during this scan."""
+        """Remove a damaged file that graphsafe made, so that the next write makes a new one. In any other case, store
+        nothing during this scan."""
         if self._reading is not None:
             self._reading.close()
             self._reading = None

@@ -128,14 +128,14 @@ class StateLog:
     read_before: set[Place] = field(default_factory=set)
     "Places of writes to state that the same step read before."
     read_old: set[str] = field(default_factory=set)
-    "Attributes and globals that some step may read before it sets them anew."
+    "Attributes and globals that some step may read before it initialises them."
     readers: dict[str, set[Read]] = field(default_factory=dict)
     "Attribute or global -> its reads."
     used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)
     "Place of a write -> the earlier uses of the written state in the same step."
     continued: dict[Place, set[str]] = field(default_factory=dict)
-    "Place of a write that reads the old value -> the roots that set the state anew earlier in the same step."
+    "Place of a write that reads the old value -> the roots that initialise the state earlier in the same step."
     carried: dict[Place, set[str]] = field(default_factory=dict)
     "Place of a write that reads the old value -> the roots in which this value may come from the previous step."
     fresh: set[Place] = field(default_factory=set)
-    "Places of writes to state that each step sets anew before it uses it (linting/fresh_starts.py)."
+    "Places of writes to state that each step initialises before it uses it (linting/fresh_starts.py)."

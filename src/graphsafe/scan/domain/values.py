@@ -1,7 +1,7 @@
 """Abstract values: the possible values of an expression in hot code, as far as the source shows them.
 
 A value that is not known is `UNKNOWN`, and a value that may be one of several is a `Union` of them. `step` marks values
-that derive from the step's own inputs: they change from replay to replay, and must not be kept from warm-up.
+that derive from the step's own inputs: they change from replay to replay, so no value from a warm-up may be reused.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ FLOAT = Number(type="float")
 BOOL = Number(type="bool")
 STR = Number(type="str")
 ON_CUDA = Number(True, overridable_by="platform", type="bool")
-"The answer of `x.is_cuda` for an unknown tensor, because a step for a graph runs on CUDA."
+"The result of `x.is_cuda` for an unknown tensor, because a step for a graph runs on CUDA."
 ARRAY = Array()
 SIZE = Sequence("size", None, INT)
 

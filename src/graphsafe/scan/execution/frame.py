@@ -262,7 +262,7 @@ class Closures(Protocol):
 class Engine(Protocol):
     """The questions that handlers may ask the engine.
 
-    interpreter/interpreter.py answers them, and documents those that have no shortcut in `Frame`.
+    interpreter/interpreter.py answers these questions, and documents those without a shortcut in `Frame`.
     """
 
     effects: Effects

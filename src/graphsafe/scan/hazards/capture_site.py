@@ -35,7 +35,7 @@ AUTOCAST = frozenset(
 _MOVES = frozenset("to cuda eval train half float double bfloat16 requires_grad_".split())
 "Methods of a module that return the module itself and run no kernel of its `forward`."
 TEST = re.compile(r"(^|\.)test_")
-"Matches the names of test modules and test functions. Tests capture on one known device."
+"Matches the names of test modules and test functions. A test captures only on one known device."
 _MODEL = re.compile(rf"(?:\w+_)?(?:{MODEL}|module)")
 "Matches the name of a model that a function receives."
 WARM_UP = re.compile("warm", re.IGNORECASE)

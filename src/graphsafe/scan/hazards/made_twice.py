@@ -41,7 +41,7 @@ def fills_twice(fields: Sequence[str]) -> bool:
 
 def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
     """Yield the lines that assign new tensors to the same field, in the method for captures and in the methods for
-    steps. Each is given by function, place and source code."""
+    steps. Each line comes as its function, its place and its source code."""
     for cls in inside(tree, ast.ClassDef):
         methods = [node for node in cls.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
         captures = {node.name: _made_anew(node) for node in methods if CAPTURES.search(node.name)}

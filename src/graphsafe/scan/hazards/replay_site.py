@@ -279,7 +279,8 @@ class _Site:
         return False
 
     def _is_length_unused(self, target: ast.Subscript) -> bool:
-        """Return whether nothing else in the function uses the filled length of its only input, as in `self.x[:n]`."""
+        """Return whether the function fills only one input, as in `self.x[:n]`, and uses the length `n` nowhere
+        else."""
         ends = [part.upper for part in elements(target.slice) if isinstance(part, ast.Slice) and part.upper is not None]
         if len(ends) != 1 or isinstance(ends[0], ast.Constant):
             return False

@@ -113,7 +113,7 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
-        """Keep the values that all calls of the project give to attributes, if they say more than annotations."""
+        """Keep the values that all calls of the project give to attributes, if they show more than annotations."""
         self.constructions = {key: values for key, values in constructions.items() if self._adds_facts(key, values)}
         self._with_known_arguments = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
 

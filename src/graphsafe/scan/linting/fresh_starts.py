@@ -1,4 +1,4 @@
-"""State that a step sets anew before it uses it: `self.count = 0` at the top of a step, then `self.count += 1`.
+"""State that a step initialises before it uses it: `self.count = 0` at the top of a step, then `self.count += 1`.
 
 Such state only passes a value from one line of a step to another. It passes nothing to the next step.
 """
@@ -27,13 +27,13 @@ class FreshStarts:
         self._items = state_items
         self._read: set[str] = set()
         self._gains: dict[int, frozenset[str]] = {}
-        "Id of a summary -> the state that the function always sets anew."
+        "Id of a summary -> the state that the function always initialises."
         self._entered: dict[int, list[frozenset[str]]] = {}
-        "Id of a summary -> for each time that the function was followed, the state that had been set anew before it."
+        "Id of a summary -> for each time that the function was followed, the state that had been initialised before."
 
     def follow(self, summary: Summary, fresh: frozenset[str] = _NOTHING) -> frozenset[str]:
-        """Follow a function. `fresh` is the state that the step has set anew before the function. Return the state that
-        is set anew after it."""
+        """Follow a function. `fresh` is the state that the step has initialised before the function. Return the state
+        that is initialised after the function."""
         before = self._entered.setdefault(id(summary), [])
         if any(known <= fresh for known in before):
             return fresh | (self._gains[id(summary)] - self._read)
@@ -61,7 +61,7 @@ class FreshStarts:
 
 
 def places(record: Record) -> set[Place]:
-    """Return the places of writes that only continue state which the same step has set anew."""
+    """Return the places of writes that only continue state which the same step has initialised."""
     state = record.state
     return {
         place

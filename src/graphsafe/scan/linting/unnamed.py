@@ -1,7 +1,7 @@
 """Finds definitions that nothing in a project names: no code, no configuration, no script and no document.
 
 A definition is a function or class at the top of a file. Imports alone do not count, except in an `__init__.py`, which
-exports what it imports. Tests do not count, because they are no steps. A definition is also unnamed if only unnamed
+exports what it imports. Tests do not count, because they are not steps. A definition is also unnamed if only unnamed
 definitions name it. Names are compared as text, so two definitions with the same name count as one.
 
 The search works on text, because any file may name a definition, but only files that may contain a root have an index.

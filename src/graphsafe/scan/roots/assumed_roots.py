@@ -43,7 +43,7 @@ PERHAPS = "a public function that computes with its arguments"
 "The reason for a public function that is a root only if it returns tensors."
 
 RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP, HOST_STEP)
-"Reasons that do not make a root of a function that generates a sequence: such a function runs a model in a loop, once."
+"Reasons that do not count for a function that generates a sequence. Such a function runs once, with a model in a loop."
 BY_FORM = (STEP, HOST_STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
 "Reasons that depend only on the form of a function."
 

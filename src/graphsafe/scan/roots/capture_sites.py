@@ -17,7 +17,7 @@ def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
     """Yield the functions, or the module level (`path::`), that contain a capture or make another function hot.
 
     A helper that captures its argument does not show which function it captures. Its callers in the file show this, so
-    they are yielded too.
+    these are yielded too.
     """
     if file.captures:
         yield f"{file.path}::"

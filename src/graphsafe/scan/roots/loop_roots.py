@@ -315,8 +315,8 @@ class _File:
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""
         captures = self._file.captures if facts is None else facts.captures
-        # A loop in code that captures is a warm-up, unless it trains after the capture or replays. In a loop with only
-        # a few iterations, only the changes of state count (statements.py).
+        # A loop in code that captures is a warm-up, unless the loop replays, or trains after the capture. In a loop
+        # with only a few iterations, only the changes of state count (statements.py).
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)

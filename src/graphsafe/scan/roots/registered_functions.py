@@ -36,8 +36,8 @@ def may_register(data: bytes) -> bool:
 
 
 def _patched(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the assignments of the file's functions to attributes. Each is given by the first name of the attribute's
-    owner and by the function."""
+    """Yield the assignments of the file's functions to attributes. Each comes as the first name of the attribute's
+    owner, and the function."""
     defined = set(_DEFINED.findall(data))
     found = _PATCHES.finditer(data) if defined else ()
     return ((match[1].decode(), match[2].decode()) for match in found if match[2] in defined)

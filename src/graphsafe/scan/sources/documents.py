@@ -41,8 +41,8 @@ def any_contains(contents: Iterable[bytes], pattern: re.Pattern[bytes], words: C
 
 
 def _is_document(path: str) -> bool:
-    """Return whether a file is small enough and not a report of graphsafe. A report names code, and each scan that
-    writes it changes it."""
+    """Return whether a file is small enough and not a report of graphsafe. A report names code, and changes with each
+    scan that writes it."""
     with suppress(OSError):
         if os.stat(path).st_size <= MAX_BYTES:
             return not path.endswith(".json") or _OWN not in beginning(path)

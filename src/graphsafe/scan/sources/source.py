@@ -1,7 +1,7 @@
 """The source code of a Python file, and the syntax trees of parts of it.
 
-`ast` parses everything here: it gives positions and takes a tenth of libcst's time (0.12 against 1.22 s per megabyte).
-libcst is used only if the file has syntax that is newer than the running Python (newer.py).
+`ast` parses everything here: it provides positions and takes a tenth of libcst's time (0.12 against 1.22 s per
+megabyte). libcst is used only if the file has syntax that is newer than the running Python (newer.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LINE_END = re.compile(r"(\r\n|\r|\n)")
 class Unreadable(Exception):
     """The file cannot be scanned. The message is one line.
 
-    `line` and `column`, from 1, are the place of an error in the file. They are 1 if there is no such place.
+    `line` and `column`, from 1, are the place of an error in the file. Both are 1 if the error has no place.
     """
 
     def __init__(self, reason: str, line: int = 1, column: int = 1) -> None:
@@ -200,7 +200,7 @@ def parse_source(source: Source) -> tuple[Source, ast.Module]:
             mistake = _mistake_in(rewrite_beginning(source.text, error.lineno)) or error
             raise Unreadable(mistake.msg, mistake.lineno or 1, max(mistake.offset or 1, 1)) from error
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        # Python gives no place for a null byte.
+        # Python reports no place for a null byte.
         raise Unreadable(reason, *(_end_of(source.text.partition("\0")[0]) if "\0" in source.text else ())) from error
 
 

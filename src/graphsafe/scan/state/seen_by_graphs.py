@@ -91,7 +91,7 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
     seen = [use for use in uses if use.kind != "branch" or not chooses]
     if graphs.recaptures(write.ref, write.span[0]) or not any(graphs.is_held(use.ref, use.line) for use in seen):
         return None
-    # A captured function that takes the number as an argument may be called with another number when it is captured.
+    # A function that takes the number as an argument may have been captured with another number.
     if not any(read.captured or graphs.is_held(read.ref) or graphs.captures_after(read.ref, 0) for read in reads):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")

@@ -15,7 +15,7 @@ _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\[\]]*\])?\(")
 """Matches a class definition up to its bases. The pattern has no anchor. So the search looks for the word first, and is
 ten times as fast. It may also match prose."""
 _NAME = re.compile(rb"(?<!\w)(\w+)[ \t]*(?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\][ \t]*)?(?:,|$|\n)")
-"Matches a base, which may have one level of brackets in its own: `Base[dict[str, int], T]`."
+"Matches a base. The brackets of the base may contain one more level of brackets: `Base[dict[str, int], T]`."
 
 _TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(test_\w+|\w+_test|conftest)\.py::")
 "Matches definitions in test files."

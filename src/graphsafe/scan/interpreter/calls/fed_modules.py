@@ -47,7 +47,7 @@ def _takes_tensor(frame: Frame, value: Value | None) -> bool:
 
 def _kind(frame: Frame, value: Value) -> str:
     """Return the name of a module's class, or of the first module in an `nn.Sequential`. Return an empty string if the
-    module may take other values than tensors."""
+    module may take values other than tensors."""
     if type(value) is SequenceValue:
         first = value.items[0] if value.items else value.elem
         return "" if type(first) is SequenceValue else _kind(frame, first)

@@ -309,7 +309,8 @@ def _pinned(value: Value) -> Value:
 
 
 def _as_subclass(frame: Frame, value: Instance, node: ast.expr) -> Value:
-    """Return an object after an `isinstance` test for a subclass. Until then only an annotation has given its class."""
+    """Return an object after an `isinstance` test for a subclass. Before the test, only an annotation has shown the
+    object's class."""
     name = dotted(node)
     wanted = frame.name(name) if name is not None and "." not in name else None
     if type(wanted) is ClassValue and value.ref in frame.project.mro(wanted.ref):
