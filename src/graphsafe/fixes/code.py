@@ -18,6 +18,8 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Code:
+    """The lines and the syntax tree of one file, with methods that find nodes and make edits."""
+
     def __init__(self, lines: Sequence[str]) -> None:
         """Parse the lines. Raises SyntaxError, ValueError, RecursionError or MemoryError if `ast` cannot parse them."""
         self.lines = lines

@@ -38,7 +38,7 @@ def classes(code: Code, finding: Finding) -> Fix | None:
 
 
 def _rows(code: Code, node: ast.expr) -> str | None:
-    """Return the number of rows of the matrix by which a product multiplies this node."""
+    """Return the number of rows of the matrix by which a product multiplies this node, or None."""
     outer = code.parent(node)
     if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
         call = code.parent(outer)
@@ -78,7 +78,7 @@ def _has_two_sizes(maker: ast.expr | None) -> bool:
 
 
 def _bound(code: Code, ids: ast.expr) -> str | None:
-    """Return one more than the largest number that `x.argmax(-1)` or `x % n` can contain."""
+    """Return one more than the largest number that `x.argmax(-1)` or `x % n` can contain, or None for other code."""
     if isinstance(ids, ast.BinOp) and isinstance(ids.op, ast.Mod) and is_plain(ids.right):
         return code.text(ids.right)
     if not isinstance(ids, ast.Call) or not isinstance(ids.func, ast.Attribute):
@@ -114,7 +114,7 @@ def nonzero(code: Code, finding: Finding) -> Fix | None:
 
 
 def _subject(code: Code, node: ast.Call) -> str | None:
-    """Return the mask of `nonzero`, or of a `where` without values."""
+    """Return the mask of `nonzero`, or of a `where` without values. Return None for other calls."""
     name = dotted(node.func)
     if name in ("torch.nonzero", "torch.where"):
         keywords = {each.arg for each in node.keywords}
@@ -209,7 +209,7 @@ def repeats(code: Code, finding: Finding) -> Fix | None:
 
 
 def _sum(code: Code, counts: ast.expr) -> _Size | None:
-    """Return the sum of the repeats, if they are a tensor of equal numbers or of literal numbers."""
+    """Return the sum of the repeats, if they are a tensor of equal numbers or of literal numbers, otherwise None."""
     if not isinstance(counts, ast.Name):
         text = _sum_of(code, counts)
         return _Size(text) if text is not None else None

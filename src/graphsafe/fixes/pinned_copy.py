@@ -33,7 +33,7 @@ def non_blocking(code: Code, finding: Finding) -> Fix | None:
 
 
 def _source(node: ast.Call) -> str | None:
-    """Return the name of the pinned tensor that is copied as a whole."""
+    """Return the name of the pinned tensor that is copied as a whole, or None."""
     assert isinstance(node.func, ast.Attribute)
     if node.func.attr == "copy_":
         return dotted(node.args[0]) or None if len(node.args) == 1 else None

@@ -96,10 +96,8 @@ class Session:
         self._publish(uri, [shapes.diagnostic(one, lines, self._units) for one in answer.findings], answer.version)
 
     def _document(self, uri: str) -> Any | None:
-        """Return an open document.
-
-        pygls 2.1 stores it under the URI without percent-encoding. Older versions store it under the URI that the
-        editor sent.
+        """Return an open document, or None. pygls 2.1 stores it under the URI without percent-encoding. Older versions
+        store it under the URI that the editor sent.
         """
         documents = self._server.workspace.text_documents
         return documents.get(uri) or documents.get(unquote(uri))
@@ -196,6 +194,7 @@ def _place(position: Any) -> tuple[int, int]:
 
 
 def make_server() -> LanguageServer:
+    """Return a language server whose handlers call one `Session`."""
     server = LanguageServer("graphsafe", __version__)
     session = Session(server)
     on = server.feature

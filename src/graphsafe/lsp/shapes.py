@@ -36,6 +36,7 @@ def range_of(at: Location | Edit, lines: Sequence[str], units: Units) -> Any:
 
 
 def diagnostic(finding: Finding, lines: Sequence[str], units: Units) -> Any:
+    """Return the diagnostic that shows a finding, with its calls as related information."""
     related = [
         types.DiagnosticRelatedInformation(
             types.Location(

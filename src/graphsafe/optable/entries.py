@@ -293,6 +293,7 @@ class Op:
         return places
 
     def effects_of(self, call: Call) -> tuple[Hit, ...]:
+        """Return the effects that a call has or may have."""
         hits = []
         for effect in self.effects:
             wanted = True if effect.when is None else self._holds(effect.when, call)

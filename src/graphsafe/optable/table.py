@@ -53,11 +53,11 @@ class OpTable:
                 self._by_aten[f"aten::{name}", None] = index
 
     def python(self, name: str) -> Op | None:
-        """Return the entry of a fully qualified Python name (`torch.nonzero`, `torch.Tensor.nonzero`)."""
+        """Return the entry of a fully qualified Python name (`torch.nonzero`, `torch.Tensor.nonzero`), or None."""
         return self._op(self._by_python.get(name))
 
     def method(self, name: str) -> Op | None:
-        """Return the entry of a tensor's method or attribute (`nonzero`, `shape`)."""
+        """Return the entry of a tensor's method or attribute (`nonzero`, `shape`), or None."""
         return self.python(f"torch.Tensor.{name}")
 
     def tensor_hints(self, of: TensorHint) -> Set[str]:
@@ -90,7 +90,8 @@ class OpTable:
         return param in _TENSOR_PARAMS and param not in row.get("numbers", ())
 
     def aten(self, name: str, overload: str = "") -> Op | None:
-        """Return the entry of an aten op (`aten::nonzero`) for this overload, or else the entry for all overloads."""
+        """Return the entry of an aten op (`aten::nonzero`) for this overload, or the entry for all overloads, or
+        None."""
         index = self._by_aten.get((name, overload))
         return self._op(self._by_aten.get((name, None)) if index is None else index)
 

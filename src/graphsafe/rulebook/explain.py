@@ -107,6 +107,7 @@ def rule_page(rule: Rule, rulebook: Rulebook) -> str:
 
 
 def error_page(error: KnownError, rulebook: Rulebook) -> str:
+    """Return a page about a known error: its meaning, and the rules that find its cause."""
     title = f"E{error.code} {error.name}" if error.code else error.texts[0]
     text = "\n".join(f"> {line}" for line in error.texts)
     versions = f"\n\nText of torch {error.torch}." if error.torch else ""

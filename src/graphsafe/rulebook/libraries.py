@@ -32,6 +32,8 @@ class LibraryModel:
 
 @dataclass(frozen=True)
 class Libraries:
+    """All models of libraries, searched by dotted name."""
+
     models: tuple[LibraryModel, ...] = ()
     called: tuple[str, ...] = ()
     "The patterns of calls that rules match directly."
@@ -52,7 +54,7 @@ class Libraries:
         return Libraries(entries, tuple(called), table)
 
     def find(self, name: str) -> LibraryModel | None:
-        """Return the model of a dotted name. If several entries match, return the last one."""
+        """Return the model of a dotted name, or None. If several entries match, return the last one."""
         if name not in self._found:
             candidates = (*self._by_last.get("", ()), *self._by_last.get(name.rpartition(".")[2], ()))
             models = (model for pattern, model in reversed(candidates) if _stands_for(pattern, name))

@@ -27,6 +27,7 @@ class Learnt:
 
 
 def learnt_together(parts: Sequence[Learnt]) -> Learnt:
+    """Join the facts of several processes."""
     passed: dict[str, dict[str, list[Tensor]]] = {}
     built: dict[Field, dict[str, Value]] = {}
     for part in parts:

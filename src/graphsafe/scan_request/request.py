@@ -221,6 +221,7 @@ def changes_of(request: ScanRequest) -> Changes | None:
 
 
 def joined(reports: Sequence[Report]) -> Report:
+    """Join the reports of several configurations into one report."""
     if len(reports) == 1:
         return reports[0]
     findings = tuple(finding for report in reports for finding in report.findings)

@@ -15,6 +15,8 @@ Stamp = tuple[int, int, int]
 
 
 class Contents:
+    """The digests of files, taken before a scan, with which the files are compared after it."""
+
     def __init__(self, paths: Iterable[str]) -> None:
         self.digests: dict[str, str] = {}
         "Path -> digest, for each file that can be read."

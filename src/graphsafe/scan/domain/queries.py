@@ -55,6 +55,8 @@ class _Doubt:
 
 
 class Queries:
+    """The answers so far, and the questions that are being answered."""
+
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
         self._answers: list[Any] = []

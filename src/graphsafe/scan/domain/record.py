@@ -72,6 +72,8 @@ class Failure:
 
 @dataclass(slots=True)
 class Record:
+    """The facts that reading the code has found."""
+
     events: dict[Place, Event] = field(default_factory=dict)
     edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
     "Function -> its call sites."

@@ -35,6 +35,8 @@ class Scope:
 
 
 class CallBudget:
+    """Decides whether a call is followed, and counts the functions that are read."""
+
     def __init__(self, project: Project, scope: Scope | None) -> None:
         self._readings = 0
         self._readings_of: Counter[str] = Counter()

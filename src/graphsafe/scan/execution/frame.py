@@ -116,7 +116,7 @@ class Frame:
 
     @property
     def guard(self) -> str | None:
-        """The innermost condition that keeps the current line out of all captures."""
+        """The innermost condition that keeps the current line out of all captures, or None."""
         if self.guards:
             return self.guards[-1]
         last = self.compile_test

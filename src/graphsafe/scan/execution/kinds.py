@@ -23,6 +23,8 @@ MANY_KINDS = "called with too many kinds of arguments to follow each call"
 
 
 class ArgumentKinds:
+    """Counts the kinds of arguments for each function and each constructor."""
+
     def __init__(self) -> None:
         self._kinds: dict[str, set[Hashable]] = {}
         self.count = 0

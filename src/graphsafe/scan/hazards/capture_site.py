@@ -51,6 +51,7 @@ ANOTHER_DEVICE = re.compile(
 
 
 def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
+    """Emit the events of a `with` statement that captures."""
     if not isinstance(expression, ast.Call) or TEST.search(f"{frame.file.module}.{frame.function}"):
         return
     around = [call for call in frame.entered if isinstance(call, ast.Call)]

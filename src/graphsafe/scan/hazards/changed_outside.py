@@ -95,7 +95,7 @@ def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
 
 
 def _cast(call: ast.Call) -> str | None:
-    """Return the data type to which a call converts a module: `net.half()`, `net.to(torch.float16)`."""
+    """Return the data type to which a call converts a module, or None: `net.half()`, `net.to(torch.float16)`."""
     method = called_name(call)
     if method in _CASTS:
         return _CASTS[method]
@@ -208,7 +208,7 @@ def _walks(target: ast.expr, walked: ast.expr) -> Iterator[tuple[ast.expr, ast.C
 
 
 def _weight_put(node: ast.AST) -> str | None:
-    """Return the module or parameter to which a line assigns another tensor: `net.w = Parameter(…)`,
+    """Return the module or parameter to which a line assigns another tensor, or None: `net.w = Parameter(…)`,
     `setattr(net, …)`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         holder, value = node.targets[0], node.value

@@ -139,7 +139,7 @@ def _note_use(
 
 
 def _named(node: ast.expr, name: str, function: Function) -> Name | None:
-    """Return the owner and the name of a stream or event."""
+    """Return the owner and the name of a stream or event, or None for an expression that is not a name."""
     while isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Name):
@@ -151,7 +151,7 @@ def _named(node: ast.expr, name: str, function: Function) -> Name | None:
 
 
 def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
-    """Return the stream that `with torch.cuda.stream(…)` enters."""
+    """Return the stream that `with torch.cuda.stream(…)` enters, or None for any other node."""
     for item in block.items if isinstance(block, (ast.With, ast.AsyncWith)) else ():
         call = item.context_expr
         if isinstance(call, ast.Call) and call.args and (dotted(call.func) or "").endswith("cuda.stream"):

@@ -62,7 +62,7 @@ def _registers(call: ast.AST) -> bool:
 
 
 def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: FunctionFacts) -> str | None:
-    """Return the class of `self`, or the class in the annotation of a parameter."""
+    """Return the class of `self`, or the class in the annotation of a parameter, or None if neither is known."""
     head = holder.id if isinstance(holder, ast.Name) else ""
     if head == "self" and facts.owner is not None:
         return f"{frame.path}::{facts.owner}"

@@ -53,7 +53,7 @@ def _arguments(node: ast.Call) -> list[ast.expr]:
 
 
 def _literal(frame: Frame, node: ast.expr) -> str | None:
-    """Return the device that an expression names without any variable, such as `cuda` or `cuda:0`."""
+    """Return the device that an expression names without any variable, such as `cuda` or `cuda:0`, or None."""
     if not isinstance(node, ast.Call):
         return _of_constant(node)
     parts = [_of_constant(one) for one in (*node.args, *(keyword.value for keyword in node.keywords))]

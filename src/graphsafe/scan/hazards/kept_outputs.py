@@ -160,7 +160,8 @@ def _keeps(call: ast.expr, given: Given, parents: Parents) -> ast.expr | ast.Ass
 
 
 def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
-    """Return the line that passes a compiled callable its own last output: `self.state = self.run(x, self.state)`."""
+    """Return the line, if any, that passes a compiled callable its own last output: `self.state = self.run(x,
+    self.state)`."""
     made = parents.get(call)
     if not name.startswith(COMPILED) or not isinstance(made, ast.Assign):
         return None
@@ -190,7 +191,7 @@ def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call
 
 
 def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequence[ast.expr]]:
-    """Return the container into which a line puts values, and the values: `kept.append(y)`, `kept[key] = y`,
+    """Return the container into which a line puts values (or None), and the values: `kept.append(y)`, `kept[key] = y`,
     `kept.update({key: y})`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
         return node.func.value, _entries(node) if node.func.attr == "update" else node.args

@@ -26,6 +26,7 @@ _LOOKS = ast.Attribute, ast.withitem, ast.Compare, ast.BoolOp, ast.If, ast.For
 
 
 def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
+    """Emit the events of a `with` statement that sets a stream."""
     if not isinstance(expression, ast.Call) or not expression.args:
         return
     argument = expression.args[0]

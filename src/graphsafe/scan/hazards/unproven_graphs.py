@@ -68,7 +68,8 @@ def _discarded(function: Function) -> Iterator[ast.Call]:
 
 
 def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call | None:
-    """Return the replay in a test that compares outputs but never writes new values into the capture's inputs."""
+    """Return the replay in a test that compares outputs but never writes new values into the capture's inputs. Return
+    None for any other function."""
     own = [node for _, node in own_nodes(function)]
     end = max((block.end_lineno or block.lineno for block in table.blocks if block in own), default=None)
     calls = [node for node in own if isinstance(node, ast.Call)]

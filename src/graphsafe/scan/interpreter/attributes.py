@@ -210,7 +210,8 @@ class AttributeTables:
         return self.constructions.get((ref, name), ())
 
     def initial(self, owner: Instance, name: str) -> Value | None:
-        """Return the value of an attribute before any method except the constructor runs."""
+        """Return the value of an attribute before any method except the constructor runs, or None if it has no value
+        then."""
         value = self._constructed(Instance(owner.ref, given=owner.given)).value(name)
         if value is None:
             of_class = self.of_class(owner.ref, name)

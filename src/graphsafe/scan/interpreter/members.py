@@ -157,7 +157,7 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
 
 
 def _of_descriptor(frame: Frame, owner: Instance, name: str, method: str) -> Function | None:
-    """Return a method of the descriptor to which an object's class binds a name: `rate = Clamped()`."""
+    """Return a method of the descriptor to which an object's class binds a name (`rate = Clamped()`), or None."""
     if name not in frame.project.body_names(owner.ref):
         return None
     held = frame.attributes.of_class(owner.ref, name)
@@ -220,7 +220,7 @@ def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
 
 
 def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
-    """Return the field of a schema, a typed dict or a model output for a key, as in `sizes["count"]`."""
+    """Return the field of a schema, a typed dict or a model output for a key, as in `sizes["count"]`, or None."""
     name = key.const if type(key) is Number and isinstance(owner, Instance) else None
     if not isinstance(name, str) or frame.attributes.of_instance(owner, name, frame.level) is None:  # type: ignore
         return None

@@ -22,6 +22,8 @@ unknown."""
 
 
 class ModuleLevel:
+    """Evaluates global names of the project's files."""
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._meant: dict[tuple[str, str], Value] = {}

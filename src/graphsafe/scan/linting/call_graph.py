@@ -9,6 +9,8 @@ from graphsafe.scan.roots.assumed_roots import DOUBTFUL
 
 
 class CallGraph:
+    """The roots of a record, and the calls that lead from them to other hot functions."""
+
     def __init__(self, record: Record) -> None:
         self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
         "Calling function -> for each call, the line, the called function and the edge."

@@ -108,7 +108,7 @@ def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
 
 
 def _named_class(project: Project, file: FileIndex, cls: ClassFacts, method: str) -> str | None:
-    """Return the class that a one-line method returns."""
+    """Return the class that a one-line method returns, or None for any other method."""
     node = project.function_node(f"{file.path}::{cls.methods[method]}")
     last = node.body[-1] if node is not None else None
     if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Name):

@@ -46,6 +46,8 @@ LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
 
 
 class Linter:
+    """Turns the record of a scan into findings."""
+
     def __init__(
         self,
         project: Project,

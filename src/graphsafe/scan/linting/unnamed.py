@@ -59,6 +59,8 @@ class _Layout:
 
 
 class Namings:
+    """Tells whether anything in the project names a definition. Answers are memoised."""
+
     def __init__(self, files: Files, documents: Documents) -> None:
         self._files = files
         self._documents = documents

@@ -71,7 +71,7 @@ def method(frame: Frame, node: ast.Call, owner: RuntimeObject, name: str, argume
 
 
 def runtime_object(returns: Returns) -> RuntimeObject | None:
-    """Return the stream, event or context for which a model's word stands."""
+    """Return the stream, event or context for which a model's word stands, or None for any other word."""
     made = _RUNTIME_OBJECTS.get(returns) if isinstance(returns, str) else None
     return RuntimeObject(*made) if made is not None else None
 

@@ -44,7 +44,7 @@ def may_be_true(value: Value | None) -> bool:
 
 
 def device_named(value: Value | None) -> DeviceValue | None:
-    """Return the device that an argument names: a torch.device, a string, a number, or the device of a tensor."""
+    """Return the device that an argument names (a torch.device, a string, a number, or a tensor on it), or None."""
     for option in options(value) if value is not None else ():
         if type(option) is DeviceValue:
             return option

@@ -75,6 +75,8 @@ four seconds."""
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
+    """The files to read, and the facts about the project that a text search finds."""
+
     paths: tuple[str, ...]
     "The files in the order of reading, those to report on first. TARGETS stands for the configured targets."
     public: frozenset[str]

@@ -47,7 +47,7 @@ def _tensors(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: b
 
 
 def _meant(engine: Engine, facts: FunctionFacts, path: str, called: str) -> str | None:
-    """Return the project's function to which a name, `module.name` or `self.name` refers in a function."""
+    """Return the project's function to which a name, `module.name` or `self.name` refers in a function, or None."""
     project = engine.project
     file = project.files.index(path)
     head, *rest = called.split(".")

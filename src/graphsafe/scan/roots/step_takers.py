@@ -174,7 +174,8 @@ class FileTakers:
             self.takes[name] = min(found, key=_ORDER.index)
 
     def _strength_of(self, call: ast.Call, around: str) -> Strength | None:
-        """Return the way in which a call takes a step, itself or through the function of the project that it calls."""
+        """Return the way in which a call takes a step, itself or through a function of the project, or None if it takes
+        none."""
         direct = _strength(call)
         if direct is not None:
             return direct
@@ -353,7 +354,7 @@ def _methods(engine: Engine, classes: Iterable[str], name: str) -> list[str]:
 
 
 def _strength(call: ast.Call) -> Strength | None:
-    """Return the way in which a call itself takes a step."""
+    """Return the way in which a call itself takes a step, or None."""
     if is_replay(call):
         return "replays"
     function = call.func

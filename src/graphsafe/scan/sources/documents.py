@@ -19,6 +19,8 @@ _OWN = b'"graphsafe/'
 
 
 class Documents:
+    """The documents of a project, whose contents are read when they are first searched."""
+
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = tuple(filter(_is_document, paths))
         self._contents: dict[str, bytes] = {}

@@ -33,6 +33,8 @@ _LINE_ENDS = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE)
 
 @dataclass(frozen=True, slots=True)
 class Comment:
+    """A comment that suppresses findings, or was meant to."""
+
     line: int
     column: int
     "The column, from 1, in code points."
@@ -91,7 +93,7 @@ def _comment_or_noqa(text: str, line: int, column: int) -> Comment | None:
 
 
 def comment_in(text: str, line: int, column: int) -> Comment | None:
-    """Return the suppression in a comment, perhaps among other comments. `text` begins at `column`."""
+    """Return the suppression in a comment, perhaps among other comments, or None. `text` begins at `column`."""
     match = _COMMENT.search(text)
     if match is None:
         meant = _MEANT.search(text)

@@ -1,4 +1,5 @@
-"""Events about state that one step leaves to the next, if a replay does not repeat the write.
+"""Events about state that one step leaves to the next, if a replay does not repeat the write. Functions that look for
+one kind of event return None if a write has no such event.
 
 The events are pure functions of the state log. Each event is at the line that writes the state.
 """

@@ -78,7 +78,8 @@ def _kept_in_name(node: ast.expr) -> str | None:
 
 
 def table_of(node: ast.expr) -> str | None:
-    """Return the table in which an expression looks up an entry: `self.tables[key]`, `self.tables.get(key)`."""
+    """Return the table in which an expression looks up an entry (`self.tables[key]`, `self.tables.get(key)`), or
+    None."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
         return dotted(node.func.value)
     return dotted(node.value) if isinstance(node, ast.Subscript) else None
@@ -99,7 +100,7 @@ def attribute_asked(node: ast.expr) -> str | None:
 
 @memoize_on_node
 def turned_off(test: ast.If) -> str | None:
-    """Return `self.fresh` for `if self.fresh: …; self.fresh = False`."""
+    """Return `self.fresh` for `if self.fresh: …; self.fresh = False`, and None for any other `if`."""
     flag = dotted(test.test) if isinstance(test.test, ast.Attribute) else None
     off = (statement.targets for statement in test.body if isinstance(statement, ast.Assign) and _is_false(statement))
     return flag if flag is not None and any(flag in map(dotted, targets) for targets in off) else None

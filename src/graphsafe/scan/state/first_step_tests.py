@@ -116,8 +116,8 @@ def _is_last(test: ast.expr) -> bool:
 
 @memoize_on_node
 def asked_for_tensor(test: ast.expr) -> ast.expr | None:
-    """Return `x` if a test is `not torch.is_tensor(x)` or `not isinstance(x, torch.Tensor)`. Most calls in a step pass
-    a tensor, so the branch does not run.
+    """Return `x` if a test is `not torch.is_tensor(x)` or `not isinstance(x, torch.Tensor)`, otherwise None. Most calls
+    in a step pass a tensor, so the branch does not run.
     """
     call = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
     if not isinstance(call, ast.Call) or not call.args:

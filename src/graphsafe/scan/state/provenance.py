@@ -22,7 +22,8 @@ _ALIKE = frozenset("zeros_like ones_like empty_like full_like rand_like randn_li
 
 
 def bound_expression(frame: Frame, node: object) -> ast.expr | None:
-    """Return the expression of a value. For a local name, this is the expression that was last assigned to the name."""
+    """Return the expression of a value. For a local name, this is the expression that was last assigned to the name. If
+    the source does not show the expression, return the name itself. Return None if `node` is not an expression."""
     if not isinstance(node, ast.expr):
         return None
     if not isinstance(node, ast.Name) or frame.node is None:
@@ -167,7 +168,8 @@ def _owner_asked(node: ast.expr) -> str:
 
 
 def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
-    """Return the expression that was assigned to a tested local name: `ready = hasattr(self, "table") and …`."""
+    """Return the expression that was assigned to a tested local name, or None: `ready = hasattr(self, "table") and
+    …`."""
     name = ast.Name(test.target, ast.Load())
     name.lineno = test.line
     bound = bound_expression(frame, name)

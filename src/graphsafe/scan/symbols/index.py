@@ -42,6 +42,8 @@ PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 
 @dataclass(slots=True)
 class FunctionFacts:
+    """The facts about one function or method."""
+
     name: str
     "The qualified name within the module: `Decoder.forward`."
     line: int
@@ -69,6 +71,8 @@ class FunctionFacts:
 
 @dataclass(slots=True)
 class ClassFacts:
+    """The facts about one class."""
+
     name: str
     line: int
     bases: tuple[str, ...]
@@ -84,6 +88,8 @@ class ClassFacts:
 
 @dataclass(slots=True)
 class FileIndex:
+    """The definitions and imports of one file."""
+
     path: str
     "The absolute path, as in the file system."
     module: str
@@ -271,7 +277,7 @@ def elements(node: ast.expr) -> Sequence[ast.expr]:
 
 
 def decorator_name(node: ast.expr) -> str | None:
-    """Return a decorator's dotted name. The mode of a `torch.compile` follows in parentheses."""
+    """Return a decorator's dotted name, or None. The mode of a `torch.compile` follows in parentheses."""
     if not isinstance(node, ast.Call):
         return dotted(node)
     mode = _mode_of(node)

@@ -74,7 +74,8 @@ class Project:
     # names
 
     def module(self, name: str, importer: str) -> FileIndex | None:
-        """Return the file that `import name` in `importer` imports. Of several, this is the nearest to the importer."""
+        """Return the file that `import name` in `importer` imports, or None. Of several files, the nearest to the
+        importer counts."""
         plain = self.files.in_plain_folder(name, importer) if name not in self._modules else None
         candidates = self._modules.get(name) or ([plain] if plain is not None else [])
         if not candidates:
@@ -222,7 +223,7 @@ class Project:
         return facts.decorators if facts is not None else ()
 
     def file_of(self, ref: str) -> FileIndex | None:
-        """Return the index of the file that contains a function or class."""
+        """Return the index of the file that contains a function or class, or None if the file cannot be read."""
         return self.files.index(ref.partition("::")[0])
 
     def module_of(self, path: str) -> str:
@@ -231,7 +232,7 @@ class Project:
         return file.module if file is not None else ""
 
     def function_around(self, ref: str) -> FunctionFacts | None:
-        """Return the function `path::name`, or the function that contains the closure of that name."""
+        """Return the function `path::name`, or the function that contains the closure of that name, or None."""
         path, _, name = ref.partition("::")
         index = self.files.index(path)
         while name and index is not None and name not in index.classes:
@@ -248,7 +249,7 @@ class Project:
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
     def method_node(self, ref: str | None, name: str) -> Definition | None:
-        """Return the definition of the method to which `name` refers on an instance of a class."""
+        """Return the definition of the method to which `name` refers on an instance of a class, or None."""
         method = self.find_method(ref, name) if ref is not None else None
         return self.function_node(method) if method is not None else None
 
@@ -311,7 +312,8 @@ class Project:
         return sorted({*self._cut.values()})
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
-        """Return the function to which `name` refers on an instance of `ref`, or on `super()` in class `after`."""
+        """Return the method to which `name` refers on an instance of `ref` (or on `super()` in class `after`), or
+        None."""
         methods = self._methods.setdefault(ref if after is None else (ref, after), {})
         if name not in methods:
             methods[intern(name)] = self._find_method(self.mro(ref), name, after)

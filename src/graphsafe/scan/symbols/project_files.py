@@ -39,6 +39,8 @@ _NO_TREE: _Tree = 0, {}
 
 
 class Files:
+    """The Python files of a project, each read when it is first needed."""
+
     def __init__(
         self,
         paths: Iterable[Path],
@@ -87,7 +89,8 @@ class Files:
 
     def in_plain_folder(self, module: str, importer: str) -> str | None:
         """Return the file that `import a.b` in `importer` imports if `a` is not a regular package: `a/b.py` in the
-        nearest folder around the importer that contains this file. Python imports `a` as a namespace package."""
+        nearest folder around the importer that contains this file. Return None without such a file. Python imports `a`
+        as a namespace package."""
         first, _, rest = module.partition(".")
         if not rest or first not in self._folders or first == "torch":
             return None

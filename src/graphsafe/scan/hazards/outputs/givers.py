@@ -56,7 +56,7 @@ def given_by_replaying(found: Tables) -> dict[str, Parts]:
 
 
 def _returned(function: Function, outputs: Set[str]) -> Given | None:
-    """Return the outputs that a function returns without a copy."""
+    """Return the outputs that a function returns without a copy, or None if it returns none."""
     for _, inner in own_nodes(function):
         value = inner.value if isinstance(inner, ast.Return) else None
         if value is None:
@@ -71,7 +71,7 @@ def _returned(function: Function, outputs: Set[str]) -> Given | None:
 
 
 def passed_on(function: Function, giving: Mapping[str, Given], names: Mapping[str, str]) -> Given | None:
-    """Return the outputs that a function receives from another function and returns."""
+    """Return the outputs that a function receives from another function and returns, or None if there are none."""
     held: set[str] = set()
     for _, inner in own_nodes(function):
         call = inner.value if isinstance(inner, (ast.Return, ast.Assign)) else None
@@ -113,7 +113,7 @@ def names_of(found: Tables, giving: Mapping[str, Given]) -> dict[str, str]:
 
 
 def source_of(call: ast.Call, names: Mapping[str, str]) -> str | None:
-    """Return the function whose result a call returns, if this result is an output."""
+    """Return the function whose result a call returns, or None if this result is not an output."""
     name = called_name(call)
     holder = end_of(dotted(call.func.value) or "") if isinstance(call.func, ast.Attribute) else ""
     return names.get(name) or names.get(f"{holder}.{name}")

@@ -103,7 +103,8 @@ def _by_name(name: str, compiled: bool) -> bool | None:
 
 
 def _helped(engine: Engine, ref: str, compiled: bool) -> bool | None:
-    """Return the result of a helper, a function of the project that only combines such tests."""
+    """Return the result of a helper (a function of the project that only combines such tests), or None if it is not
+    known."""
     node = engine.project.function_node(ref)
     file = engine.project.file_of(ref)
     if node is None or file is None:
