@@ -175,10 +175,11 @@ class Hit:
 class Result:
     """The result of an op.
 
-    These kinds are a tensor at the op's `placement`: `mask` (of bool), `int`, `float`, `same` (with the first
-    argument's dtype), `tensor` (with unknown dtype), and `reduction` (0-d, with values of kind `of`). `self` is the
-    first argument itself, as of in-place methods. `tuple` has `elements`; a single element stands for any number of
-    them. `host` and `shape` are Python values. `object` is a value that may contain device tensors.
+    Some kinds stand for a tensor at the op's `placement`. `mask` has the dtype bool, `int` and `float` have the dtype
+    of this name, `same` has the dtype of the first argument, and `tensor` has an unknown dtype. A `reduction` is a 0-d
+    tensor with values of kind `of`. `self` is the first argument itself, as of in-place methods. `tuple` has
+    `elements`; a single element stands for any number of them. `host` and `shape` are Python values. `object` is a
+    value that may contain device tensors.
     """
 
     kind: ResultKind

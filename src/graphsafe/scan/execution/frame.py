@@ -187,8 +187,8 @@ class Frame:
         """Emit an event about a value that is, or may be, a device tensor. Return False for a value that is not known
         to be a tensor.
 
-        Inside a capture, the result of an unknown call with device tensors may be a device tensor too. `shown` is the
-        text for the message, if it does not describe the value.
+        Inside a capture, the result of an unknown call with device tensors may be a device tensor too. `shown` replaces
+        the description of the value in the message.
         """
         tensor, certain = as_tensor(value)
         if self.captured and type(value) is Unknown and (value.device or value.compared):

@@ -63,8 +63,8 @@ def _never_returns(function: Function) -> bool:
 
 
 def _raises_later(handler: ast.ExceptHandler, function: Function) -> bool:
-    """Return whether a line after the handler raises a value that the handler stored, or raises after testing it:
-    `if failure is not None: raise RuntimeError("no graph") from failure`."""
+    """Return whether a line after the handler raises a value that the handler stored, or tests the stored value and
+    raises: `if failure is not None: raise RuntimeError("no graph") from failure`."""
     kept = {text for inner in _inside(handler.body) for text in _kept(inner)}
     for _, node in own_nodes(function) if kept else ():
         if isinstance(node, ast.Raise):

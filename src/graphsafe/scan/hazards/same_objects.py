@@ -1,5 +1,5 @@
-"""Local names that stand for the same object as an attribute or an entry: `v` for `self.buffers` after
-`v = self.buffers`, and `x` for `self.x` if `self.x = x` stores a tensor that the function has captured.
+"""Local names that stand for the same object as an attribute or an entry. After `v = self.buffers`, `v` stands for
+`self.buffers`. If `self.x = x` stores a tensor that the function has captured, `x` stands for `self.x`.
 
 Methods of one class may have different local names for the same tensors.
 """

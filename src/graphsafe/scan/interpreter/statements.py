@@ -184,8 +184,8 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
 
 
 def _spelled_out(frame: Frame, node: ast.If) -> ast.If:
-    """Return the `if` with the expression of its test in place of a name, if the function binds this name once:
-    `is_short = n > self.size` before `if is_short:`."""
+    """Return an `if` whose test is spelled out. If the test is a name that the function binds once, its expression
+    replaces it: `is_short = n > self.size` before `if is_short:`."""
     bound = all_bound(frame, node.test.id) if isinstance(node.test, ast.Name) else ()
     test = bound[0] if len(bound) == 1 else None
     return node if test is None else ast.copy_location(ast.If(test, node.body, node.orelse), node)

@@ -237,8 +237,8 @@ def _entered_because(
 
 @cache
 def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, str]]]:
-    """Map the last name in a pattern of entry points to the patterns that end in this name, each with its required
-    parameter and its whole entry."""
+    """Map the last name of entry points to the patterns that end in this name. Each pattern comes with its required
+    parameter and with the whole entry."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for entry in sorted(entry_points):
         pattern, _, parameter = entry.rstrip(")").partition("(")

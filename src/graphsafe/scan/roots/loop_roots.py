@@ -120,8 +120,8 @@ class LoopRoots:
         return found
 
     def is_pipeline(self, file: FileIndex, ref: str) -> bool:
-        """Return whether a module's entry point generates a whole result: it is a method of a pipeline, or it contains
-        a loop that runs a model until the sequences are finished."""
+        """Return whether a module's entry point generates a whole result. It does if it is a method of a pipeline, or
+        if it contains a loop that runs a model until the sequences are finished."""
         is_one = _RUNS_ONCE.search(ref) is not None or self._ends_with_sequences(file, ref)
         return is_one and ref in self.generating(file)
 

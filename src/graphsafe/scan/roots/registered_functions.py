@@ -53,7 +53,7 @@ def operators_of(file: FileIndex, data: bytes) -> Iterator[str]:
 
 
 def entries_of(project: Project, file: FileIndex) -> Iterator[str]:
-    """Yield the functions of a file that a decorator registers, that are in a table at module level, or that replace a
+    """Yield the functions of a file that are registered by a decorator, are in a table at module level, or replace a
     library's function."""
     for owner, name in _patched(b"\n" + (project.files.data(file.path) or b"")):
         binding = project.resolve(file, owner) if owner in file.imports and name in file.functions else None

@@ -128,8 +128,8 @@ def asked_for_tensor(test: ast.expr) -> ast.expr | None:
 
 
 def _finds_no_number(test: ast.expr) -> bool:
-    """Return whether a test is true for results that are not finite numbers, which few steps have: `isnan(loss).any()`,
-    `(~torch.isfinite(loss)).any()`, `not torch.isfinite(loss)`."""
+    """Return whether a test is true only for results that are not finite numbers. Few steps have such results:
+    `isnan(loss).any()`, `(~torch.isfinite(loss)).any()`, `not torch.isfinite(loss)`."""
     while isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and not test.args:
         test = test.func.value  # .any(), .all(), .item()
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, (ast.Not, ast.Invert)):

@@ -19,7 +19,7 @@ _OTHER_HALF |= {end: begin for begin, end in _OTHER_HALF.items()}
 
 def is_put_back(frame: Frame, text: str) -> bool:
     """Return whether an attribute or a global gets its old value back: `old = self.scale; try: … finally: self.scale =
-    old`, `self.depth += 1; …; self.depth -= 1`, or the same in `__enter__` and `__exit__`."""
+    old`, or `self.depth += 1; …; self.depth -= 1`. The two halves may also be in `__enter__` and `__exit__`."""
     node = frame.node
     if node is None:
         return False

@@ -88,8 +88,8 @@ def _lacking(
 def _lacking_where_stored(
     name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
 ) -> Iterator[Line]:
-    """Yield calls, in an `if`, of a function that captures and also stores the graph, if the graph's key lacks a number
-    or an option that the captured block reads: `if n not in self.graphs: self.capture(n, scale)`."""
+    """Yield calls of a function that captures and stores the graph itself: `if n not in self.graphs: self.capture(n,
+    scale)`. The graph's key lacks a number or an option that the captured block reads."""
     own = _by_last_name(functions)
     for branch in [inner for _, inner in own_nodes(function) if isinstance(inner, ast.If)]:
         for call in [one.value for one in branch.body if isinstance(one, ast.Expr)]:
@@ -126,9 +126,9 @@ def _entries(function: Function, test: str) -> Iterator[ast.Subscript]:
 def _without_key(
     name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
 ) -> Iterator[Line]:
-    """Yield tests for the single graph that a function keeps, if the capture uses a number or an option of the first
-    call that neither the test nor the code around the capture reads: `if self.graph is None: self._capture(x,
-    limit)`."""
+    """Yield tests for the single graph that a function keeps: `if self.graph is None: self._capture(x, limit)`. The
+    capture uses a number or an option of the first call, and neither the test nor the code around the capture reads
+    it."""
     if function.name in CONSTRUCTORS:
         return
     own = _by_last_name(functions)
@@ -224,8 +224,8 @@ def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
 def _frozen(
     call: ast.Call, function: Function, made: Function, switched: Set[str], fields: Set[str], own: Functions
 ) -> Mapping[str, Set[str]]:
-    """Return the numbers and options that a call passes to the capture, each with the arguments and the attributes from
-    which it is computed."""
+    """Return the numbers and options that a call passes to the capture. Each comes with the arguments and the
+    attributes from which it is computed."""
     given = {argument.arg for argument in parameters(function)} - {"self", "cls"}
     numbers = number_parameters(function)
     options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
@@ -321,7 +321,8 @@ def _names_number(annotation: ast.expr) -> bool:
 
 
 def _other_numbers(table: GraphTensors) -> Iterator[Line]:
-    """Yield assignments to numbers that captured code reads, in methods that run between replays."""
+    """Yield assignments to numbers that captured code reads. The assignments are in methods that run between
+    replays."""
     read = _read_by_captures(table) & _numbers(table) if table.replaying else set()
     # If the number is an argument of the capture, each graph may have its own number.
     captures = {name.rpartition(".")[2] for name in table.capturing}

@@ -54,8 +54,8 @@ def of_one_object(tree: ast.Module, cls: str) -> Sequence[str]:
 
 
 def meant_in(tree: ast.Module, functions: Iterable[tuple[str, Function]], cls: str) -> Mapping[str, Function]:
-    """Return, by the last part of their names, the functions to which `capture()` and `self.capture()` may refer in
-    code of the class `cls`, or outside of classes if `cls` is empty."""
+    """Return the functions to which `capture()` and `self.capture()` may refer in code of the class `cls`, by the last
+    part of their names. An empty `cls` stands for code outside of classes."""
     found: dict[str, Function] = {}
     others = _with_bases(tree).keys() - {*of_one_object(tree, cls)}
     for name, node in functions:

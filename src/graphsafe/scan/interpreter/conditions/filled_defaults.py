@@ -11,8 +11,8 @@ from graphsafe.scan.symbols.index import is_none
 
 
 def use_kind(frame: Frame, test: ast.expr, made_for: Callable[[str], Value | None]) -> None:
-    """Put a tensor into `frame.env` for an unknown value that `test` compares with None, if a device tensor replaces
-    None. `made_for` returns the value that replaces None."""
+    """Put a tensor into `frame.env` for an unknown value that `test` compares with None, if the code replaces None by a
+    device tensor. `made_for` returns the value that replaces None."""
     name = _asked_for_none(test)
     value = frame.env.get(name) if name is not None else None
     if name is None or type(value) is not Unknown or value.host:
