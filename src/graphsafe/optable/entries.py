@@ -1,7 +1,7 @@
 """Entries of the op table, and the effects and results of a call according to an entry.
 
-Conditions are data. They are evaluated here as pure functions of a `Call`. The result is True, False or, if it depends
-on an unknown argument of the call (`*args`, a value of unknown kind), None. None means "perhaps".
+Conditions are data. They are evaluated here as pure functions of a `Call`. The result is True or False, or None
+("perhaps") if it depends on an unknown argument of the call (`*args`, a value of unknown kind).
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ def _hand_out(
     seen: set[Step],
     progress: Callable[[], None],
 ) -> None:
-    """Give each process its own share, a few items at a time, and then items from the end of the largest share, until
-    all is done.
+    """Give each process its own share, a few items at a time. A process that has finished its share gets items from the
+    end of the largest share.
 
     `seen` contains the steps that some process has taken or will take.
     """

@@ -180,7 +180,8 @@ def _before_in_loop(function: Function, block: ast.AST, after: list[ast.Call]) -
 
 
 def _commented_out(frame: Frame, line: int) -> set[str]:
-    """Return the names that commented-out lines in the function, before a line, would call: `# model(*inputs)`."""
+    """Return the names of functions in calls that are commented out, in the function before a line: `#
+    model(*inputs)`."""
     lines = frame.project.files.source(frame.path).lines
     before = lines[frame.node.lineno : line] if frame.node is not None else ()
     return {found[1] for found in map(COMMENTED_OUT.match, before) if found is not None}

@@ -63,7 +63,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _bound_later(table: GraphTensors) -> Iterator[Line]:
-    """Yield assignments to an input's name after the capture: in functions that do not replay, and after a replay."""
+    """Yield assignments to an input's name after the capture. Such a line is in a function that does not replay, or
+    follows a replay."""
     if not table.replaying:
         return
     for name in sorted(table.inputs):
@@ -236,8 +237,8 @@ def _made_in(nodes: Sequence[ast.AST]) -> Set[str]:
 
 
 def _used_for_values(function: Function) -> set[str]:
-    """Return the names of which a function reads the values, not only the form as in `lens.shape[0]` and
-    `len(lens)`."""
+    """Return the names whose values a function reads. A read of the form alone, as in `lens.shape[0]` and `len(lens)`,
+    does not count."""
     form = {
         id(node.value)
         for node in inside(function, ast.Attribute)

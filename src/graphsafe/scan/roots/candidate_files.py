@@ -111,7 +111,7 @@ class RootPatterns:
     anywhere: bool
     "Whether configured patterns may name any function."
     named: tuple[bytes, ...]
-    """Names of functions that engines call. Every file with a root that contains none of `words` contains one of these
+    """Names of functions that engines call. If a file with a root contains none of `words`, it contains one of these
     names, unless the root is a class.
     """
     defined: re.Pattern[bytes]

@@ -33,7 +33,7 @@ _ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
 _MODEL_CALL = re.compile(MODEL_CALL)
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
 _CALLS_BETWEEN = 2
-"The largest number of files that the calls from a loop to the function that takes its step may pass through."
+"The largest number of other files between a loop and the function that takes the loop's step."
 
 
 class StepTakers:
@@ -119,8 +119,8 @@ class FileTakers:
         return self._called_in[name]
 
     def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:
-        """Return the calls in a function that take a step, each with the way in which it does so and the innermost loop
-        around it."""
+        """Return the calls in a function that take a step. Each comes with the way in which it takes the step, and with
+        the innermost loop around it."""
         if name not in self._steps:
             self._steps[name] = [*self._steps_so_far(name)]
         return self._steps[name]

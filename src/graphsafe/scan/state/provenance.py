@@ -177,7 +177,7 @@ def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
 
 
 def bound_unless_missing(frame: Frame, name: ast.Name) -> Iterator[ast.expr]:
-    """Yield the expression of a local name that is replaced only if it is None: `self.h` after
+    """Yield the expression of a local name, if later lines replace the name's value only if it is None: `self.h` after
     `h = self.h; if h is None: h = zeros`."""
     for test in inside(frame.node, ast.If) if frame.node is not None else ():
         if test.lineno < name.lineno and name.id in first_step.lazy_tests(test.test, True):
