@@ -22,7 +22,7 @@ FAMILIES: Mapping[str, str] = {
     "GS8": "Declared against proven",
     "GS9": "graphsafe's own",
 }
-"Beginning of codes -> the common subject of these rules."
+"Beginning of rule codes -> the common subject of these rules."
 WIDTH = 120
 "The width of the texts in rule files. Texts of a page that are joined from parts are wrapped at the same width."
 _PREFIX = re.compile(r"[A-Z]+\d{0,2}")

@@ -71,7 +71,7 @@ def scan_paths(
         left_out.update(dict.fromkeys(unmatched_settings(config, files)))
     wanted = [str(path) for path in given]
     kept = ScanCache(None if buffers else cache, files, wanted, config, confidence, rulebook, complain)
-    known = kept.report() if hot is None else None  # the cache does not hold the hot statements
+    known = kept.report() if hot is None else None  # the cache does not contain the hot statements
     if known is not None:
         here = replace(known.environment, settings=recorded(config.settings))
         return replace(known, created=_now(), environment=here, limits=(*known.limits, *left_out))

@@ -29,7 +29,8 @@ class FreshStarts:
         self._gains: dict[int, frozenset[str]] = {}
         "Id of a summary -> the state that the function always initialises."
         self._entered: dict[int, list[frozenset[str]]] = {}
-        "Id of a summary -> for each time that the function was followed, the state that had been initialised before."
+        """Id of a summary -> the state that had been initialised before the function, for each time that the function
+        was followed."""
 
     def follow(self, summary: Summary, fresh: frozenset[str] = _NOTHING) -> frozenset[str]:
         """Follow a function. `fresh` is the state that the step has initialised before the function. Return the state

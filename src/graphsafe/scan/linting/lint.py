@@ -75,7 +75,7 @@ class Linter:
         self._texts: dict[tuple[str, int], str] = {}
         "The displayed path and the line of each finding -> the source code of the line."
         self._unnamed: set[str] = set()
-        "Functions to which only code leads that nothing in the project names."
+        "Functions that are reached only through code that nothing in the project names."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
         """Path -> first line, last line and rule code of each match that is not reported, because it is too uncertain
         or its region is not selected."""

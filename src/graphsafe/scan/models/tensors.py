@@ -286,7 +286,7 @@ def _resize(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) 
 
 
 def _may_vary(size: Value) -> bool:
-    """Return whether a size may differ from step to step. A number in an attribute is a setting, which does not."""
+    """Return whether a size may differ from step to step. A number in an attribute is a setting and does not vary."""
     if type(size) is Number:
         return size.const is UNSET and not size.state
     if type(size) is Sequence:

@@ -196,7 +196,7 @@ class FileTakers:
     # the functions that calls run
 
     def _is_returned_replay(self, name: str, around: str) -> bool:
-        """Return whether a name stands for a function that replays, which a function that captures has returned."""
+        """Return whether a name stands for a replaying function that was returned by a capturing function."""
         made = self._makers(around).get(name) if name not in self._file.functions else None
         maker = self._engine.project.function_node(self._function_named(made[0]) or "") if made else None
         return maker is not None and _returns_replay(maker)

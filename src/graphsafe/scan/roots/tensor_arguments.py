@@ -74,7 +74,7 @@ def _names(annotation: ast.expr) -> Iterator[str]:
 
 @memoize_on_node
 def _operands(function: ast.AST) -> Set[str]:
-    """Return the names that are operands, compared or indexed."""
+    """Return the names that are operands, or that are compared or indexed."""
     operands: list[ast.expr] = []
     for sum_ in inside(function, ast.BinOp):
         if _is_number(sum_.left) or _is_number(sum_.right):

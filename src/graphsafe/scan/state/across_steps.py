@@ -110,7 +110,7 @@ class StateFlow:
                     self.emptied.add(write.key)
 
     def uses(self, key: str) -> Collection[Use]:
-        """Return the places where a number decides the device's work, directly or through other state."""
+        """Return the places where a number affects the device's work, directly or through other state."""
         return [use for fed in self._reached(key) for use in self._uses.get(fed, ())]
 
     def feeds_itself(self, write: Write) -> bool:

@@ -56,7 +56,7 @@ def _folders(project: Project) -> Mapping[str, Sequence[str]]:
 
 def _asked(project: Project, path: str, facts: FunctionFacts, name: str) -> set[str]:
     """Return the attributes of a parameter that the function uses. If the function stores the parameter in `self`,
-    include the attributes that other methods use."""
+    include the attributes of it that other methods use."""
     source = project.files.source(path)
     text = "\n".join(source.lines_of(facts.line, facts.end_line))
     asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))

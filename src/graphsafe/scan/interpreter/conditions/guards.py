@@ -197,7 +197,7 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
             for value in test.values:
                 narrow(frame, env, value, branch)
         else:
-            # In `PIN and not x.is_pinned()`, the second part alone decides if `PIN` is known to be true.
+            # If `PIN` is known to be true, the second part of `PIN and not x.is_pinned()` decides alone.
             open_parts = [value for value in test.values if not _is_fixed(frame, value, not branch)]
             if len(open_parts) == 1:
                 narrow(frame, env, open_parts[0], branch)
