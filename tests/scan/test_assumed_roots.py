@@ -191,7 +191,7 @@ def checked(original, x):
 def guard(module):
     module.forward = functools.partial(checked, module.forward)
 """
-RESULTS = "a function that makes numbers of tensors"
+RESULTS = "a function that computes numbers from tensors"
 TRAINER = """\
 class Trainer:
     def train_step(self, x, y):
@@ -225,7 +225,7 @@ class Trainer:
             [("GS102", 5, "a hook of a module or tensor"), ("GS101", 15, "a hook of a module or tensor")],
             id="hooks",
         ),
-        pytest.param(REPLACED, [("GS102", 5, "put in place of a forward")], id="replaced forward"),
+        pytest.param(REPLACED, [("GS102", 5, "replaces the forward of a module")], id="replaced forward"),
         pytest.param(TRAINER, [("GS101", 5, RESULTS)], id="training step"),
     ],
 )

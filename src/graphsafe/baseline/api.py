@@ -33,7 +33,7 @@ def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence:
     selection = Selection.of(config, rulebook)
 
     def is_judged(code: str, path: str) -> bool:
-        # A code that no rule has cannot be selected, so an entry with such a code is always stale.
+        # No rule with an unknown code can be selected, so an entry with an unknown code is always stale.
         return code not in rulebook.rules or selection.is_enabled(code, path)
 
     return Scope(config.root, [path.resolve() for path in paths], is_judged, confidence == "possible")

@@ -38,7 +38,7 @@ class Entry:
     identity: Identity
     count: int = 1
     confidence: Confidence | None = None
-    "It is `possible` for a finding that only a scan with `--confidence possible` reports, otherwise None."
+    "`possible` for a finding that only a scan with `--confidence possible` reports, otherwise None."
     owner: str | None = None
     reason: str | None = None
     expires: datetime.date | None = None
@@ -114,7 +114,7 @@ def _block(entry: Entry) -> str:
 
 
 def _value(value: str | int | datetime.date) -> str:
-    """Return a value as TOML. A JSON string is a valid TOML string, but TOML also escapes DEL."""
+    """Return a value as TOML. A JSON string is a valid TOML string, except that TOML requires an escape for DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     return str(value)

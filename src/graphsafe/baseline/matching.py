@@ -51,7 +51,7 @@ def normalised(code: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a string as one line of printable characters with bounded length. Different strings still give different
+    """Return a string as one line of printable characters, with bounded length. Different strings give different
     lines."""
     line = "".join(character if character.isprintable() else "?" for character in text)
     if len(line) <= MOST and line == text:
@@ -73,20 +73,20 @@ def _requoted(string: str) -> str:
 
 STALE = "GS903"
 _PARTIAL = frozenset(("nearest-roots", "unread-ways", "internal-error"))
-"The kinds of limits with which a scan may miss findings that exist."
+"The kinds of limits that show that a scan may have missed findings."
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The extent of a scan. An entry inside it that matches no finding is stale."""
+    """The extent of a scan. An entry inside this extent that matches no finding is stale."""
 
     root: Path
     "The project root, with links resolved."
     paths: Sequence[Path]
     "The scanned paths, absolute and with links resolved."
     is_enabled: Callable[[str, str], bool]
-    """Returns whether a scan searches for a code in a file. The file is given by its path from the root. It is True for
-    a code that no rule has."""
+    """A function that takes a code and a file's path from the root, and returns whether the scan searches for this code
+    in this file. It returns True for a code that no rule has."""
     possible: bool
 
     def covers(self, entry: Entry) -> bool:
@@ -104,7 +104,7 @@ class Matches:
     """Findings with their entries, and the entries that match no finding."""
 
     held: Sequence[tuple[Finding, Identity, Entry | None]]
-    "Every finding in order, with its identity, and its entry if it has one."
+    "Every finding in order, with its identity, and its entry or None."
     left: Sequence[tuple[Entry, int]]
     "Entries that the scan should have found, with the number of findings that it did not find."
     unjudged: Sequence[tuple[Entry, int]]
@@ -114,8 +114,8 @@ class Matches:
 def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = read_lines) -> Matches:
     """Match every finding with at most one entry.
 
-    This is an entry with the same identity, or one whose function or file was renamed. An entry can only be matched by
-    a rename if nothing else matches it, so a copy of accepted code is a new finding.
+    The entry has the same identity, or its function or file was renamed. A renamed entry only matches if no finding has
+    its old identity, so a copy of accepted code is a new finding.
     """
     findings = [finding for finding in in_order(report.findings) if finding.code != STALE]
     source = lru_cache(maxsize=64)(source)
@@ -167,7 +167,7 @@ def _identity(finding: Finding, root: Path, source: Lines) -> Identity:
 
 
 def _from_root(path: str, root: Path) -> str:
-    with contextlib.suppress(ValueError):  # another drive on Windows
+    with contextlib.suppress(ValueError):  # the path is on another drive of Windows
         path = Path(os.path.relpath(path, root)).as_posix()
     # TOML cannot represent every byte of a name that is not UTF-8.
     return path.encode("utf-8", "replace").decode("utf-8")

@@ -17,7 +17,7 @@ from graphsafe.report.model import Edit, Finding, Report, unsuppressed
 from graphsafe.scan.sources.source import Unreadable, editable_lines
 
 MAX_ROUNDS = 10
-"Files are scanned and fixed at most this many times: a fix can make another fix possible on or around its line."
+"The largest number of rounds of scanning and fixing. A fix can make another fix possible on or around its line."
 
 
 @dataclass(frozen=True, slots=True)

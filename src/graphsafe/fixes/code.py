@@ -1,7 +1,7 @@
-"""The source of a file that a fix edits: its syntax tree, the nodes at a place and the nodes around a node.
+"""The source of a file that a fix edits: its syntax tree, the nodes at a location and the nodes around a node.
 
-Also the `Fix` itself: edits of one file that repair one finding. `ast` finds the place, because it is fast and has
-positions. libcst rewrites the code there (rewriting.py).
+The module also defines `Fix`: the edits of one file that repair one finding. `ast` finds the location of an edit,
+because `ast` is fast and has positions. libcst rewrites the code there (rewriting.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Code:
+    """The lines and the syntax tree of one file, with methods that find nodes and make edits."""
+
     def __init__(self, lines: Sequence[str]) -> None:
         """Parse the lines. Raises SyntaxError, ValueError, RecursionError or MemoryError if `ast` cannot parse them."""
         self.lines = lines
@@ -111,7 +113,7 @@ class Code:
         return outer if isinstance(outer, ast.ClassDef) else None
 
     def assigned(self, target: str) -> list[ast.expr | None]:
-        """Return the values that the file assigns to a name or attribute. An augmented assignment gives None."""
+        """Return the values that the file assigns to a name or attribute, with None for each augmented assignment."""
         found: list[ast.expr | None] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Assign):
@@ -141,9 +143,8 @@ def dotted(node: ast.expr) -> str:
 
 
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    """Return the argument that a call passes for a parameter, by position or by name.
-
-    Return None if there is none, or if `*` or `**` hides it.
+    """Return the argument that a call passes for a parameter, by position or by name. Return None if the call passes no
+    such argument, or if `*` or `**` may hide it.
     """
     if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
         return None
@@ -153,7 +154,7 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Return whether a node is a number in the code: `3`, `-0.5`, `True`, `math.inf`."""
+    """Return whether a node is a literal number: `3`, `-0.5`, `True`, `math.inf`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         node = node.operand
     if isinstance(node, ast.Constant):
@@ -186,11 +187,10 @@ class Fix:
     "The repair as an imperative: `use torch.full`."
     edits: tuple[Edit, ...]
     risk: str = ""
-    """The cases in which the fix changes a result, worded so that they can follow "unsafe:".
-
-    It is empty for a safe fix, with which the step always gives the same result on the CPU.
+    """The cases in which the fix changes a result, as a text that can follow "unsafe:". The text is empty for a safe
+    fix: with such a fix, the step always gives the same result on the CPU.
     """
 
 
 Proposal = Callable[[Code, Finding], Fix | None]
-"""Returns the fix of a finding, or None if no fix is known to be right."""
+"""A function that returns the fix of a finding, or None if no fix is certainly right."""

@@ -1,5 +1,6 @@
-"""Finds out from the source of a file which host values are Python numbers, which of them are integers (not booleans),
-and which are never negative."""
+"""Tells, from a file's source, whether a host value is a Python number, whether it is an integer (not a boolean), and
+whether it can be negative.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _COUNTING = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.LShift, ast.
 _GROWING = (ast.Add, ast.Mult, ast.FloorDiv, ast.LShift, ast.RShift)
 "Operators whose result is not negative if their operands are not negative."
 _MOST_NAMES = 4
-"At most this many names are followed from one to the next."
+"The largest number of names that are followed, each to the name that its value comes from."
 
 
 def is_integer(code: Code, node: ast.expr, depth: int = 0) -> bool:
@@ -146,6 +147,6 @@ def _is_parameter(name: str, function: Definition) -> bool:
 
 
 def _binders(name: str, function: Definition) -> list[ast.expr]:
-    """Return the places at which a function binds a name."""
+    """Return the expressions by which a function binds a name."""
     names = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name)
     return [node for node in names if not isinstance(node.ctx, ast.Load)]

@@ -38,7 +38,7 @@ def classes(code: Code, finding: Finding) -> Fix | None:
 
 
 def _rows(code: Code, node: ast.expr) -> str | None:
-    """Return the number of rows of the matrix by which a product multiplies this node."""
+    """Return the number of rows of the matrix by which a product multiplies this node, or None."""
     outer = code.parent(node)
     if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
         call = code.parent(outer)
@@ -78,7 +78,7 @@ def _has_two_sizes(maker: ast.expr | None) -> bool:
 
 
 def _bound(code: Code, ids: ast.expr) -> str | None:
-    """Return one more than the largest number that `x.argmax(-1)` or `x % n` can contain."""
+    """Return one more than the largest number that `x.argmax(-1)` or `x % n` can contain, or None for other code."""
     if isinstance(ids, ast.BinOp) and isinstance(ids.op, ast.Mod) and is_plain(ids.right):
         return code.text(ids.right)
     if not isinstance(ids, ast.Call) or not isinstance(ids.func, ast.Attribute):
@@ -114,7 +114,7 @@ def nonzero(code: Code, finding: Finding) -> Fix | None:
 
 
 def _subject(code: Code, node: ast.Call) -> str | None:
-    """Return the mask of `nonzero`, or of a `where` without values."""
+    """Return the mask of `nonzero`, or of a `where` without values. Return None for other calls."""
     name = dotted(node.func)
     if name in ("torch.nonzero", "torch.where"):
         keywords = {each.arg for each in node.keywords}
@@ -125,7 +125,7 @@ def _subject(code: Code, node: ast.Call) -> str | None:
 
 
 def _column(code: Code, node: ast.Call, index: ast.Subscript) -> str | None:
-    """Return the dimension whose positions are selected: `[1]` of a tuple, `[:, 1]` of a tensor."""
+    """Return the dimension whose positions an index selects: `[1]` of a tuple, `[:, 1]` of a tensor."""
     as_tuple = argument(node, 1, "as_tuple")
     is_tuple = dotted(node.func) == "torch.where" or (isinstance(as_tuple, ast.Constant) and as_tuple.value is True)
     picked = index.slice
@@ -143,9 +143,9 @@ class _Size:
 
 
 def _viewed(code: Code, node: ast.expr) -> _Size | None:
-    """Return the number of elements that a `view` or `reshape` of this node gives as its sizes.
+    """Return the number of elements according to the sizes in a `view` or `reshape` of this node.
 
-    Return None if a size is -1. If a size may be -1, the result has a risk.
+    Return None if a size is -1. If a size may be -1, the result includes a risk.
     """
     outer = code.parent(node)
     call = code.parent(outer) if isinstance(outer, ast.Attribute) and outer.attr in ("view", "reshape") else None
@@ -159,7 +159,7 @@ def _viewed(code: Code, node: ast.expr) -> _Size | None:
 
 
 def _is_negative(code: Code, node: ast.expr) -> bool:
-    """Return whether a node is a constant that is no size, or a name to which the file assigns -1."""
+    """Return whether a node is a negative constant, or a name to which the file assigns -1."""
     if isinstance(node, ast.Constant):
         return type(node.value) is not int or node.value < 0
     if isinstance(node, ast.UnaryOp):
@@ -209,7 +209,7 @@ def repeats(code: Code, finding: Finding) -> Fix | None:
 
 
 def _sum(code: Code, counts: ast.expr) -> _Size | None:
-    """Return the sum of the repeats, if they are a tensor of equal numbers or of literal numbers."""
+    """Return the sum of the repeats, if they are a tensor of equal numbers or of literal numbers, otherwise None."""
     if not isinstance(counts, ast.Name):
         text = _sum_of(code, counts)
         return _Size(text) if text is not None else None

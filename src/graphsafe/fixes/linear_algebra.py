@@ -16,7 +16,7 @@ _SHORT = {"inverse": "torch.linalg.inv_ex", "cholesky": "torch.linalg.cholesky_e
 def without_check(code: Code, finding: Finding) -> Fix | None:
     """Fix `torch.linalg.inv(x)` to `torch.linalg.inv_ex(x)[0]`.
 
-    The second result of `inv_ex` says on the device whether `inv` would raise.
+    The second result of `inv_ex` is a tensor on the device that shows whether `inv` would raise.
     """
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):

@@ -27,7 +27,7 @@ def hoist(code: Code, finding: Finding) -> Fix | None:
             continue
         place, made = found
         if "#" in code.text(place):
-            return None  # the comment would have no place there
+            return None  # the fix would lose the comment
         outer = code.parent(place)
         name = "literal"
         if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):

@@ -41,7 +41,7 @@ def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Repo
 
 
 def fix_of(finding: Finding, names: Sequence[FixName], code: Code) -> Fix | None:
-    """Return the first of a rule's fixes that applies to the finding.
+    """Return the first of a rule's fixes that applies to the finding, or None.
 
     Before Python 3.12, an expression in an f-string cannot hold the string's own quotes or a backslash. So a fix
     inside an f-string must not contain a quote or a backslash.

@@ -81,8 +81,8 @@ def _full(code: Code, node: ast.Call, device: ast.expr | None, is_number: bool) 
 
 
 def _risk(code: Code, node: ast.Call) -> str:
-    """Return the risk of a value that may be no Python number, or that half precision cannot represent if the tensor
-    may have half precision."""
+    """Return the risk of the fix, or an empty string. The value may not be a Python number, or the tensor may have half
+    precision, which cannot represent the value."""
     value = _filled(node.args[0])[1]
     if value is not None and not (is_literal(value) or is_python_number(code, value)):
         return "`full` takes no list, and does not keep the dtype of a NumPy number"
@@ -95,8 +95,8 @@ def _risk(code: Code, node: ast.Call) -> str:
 
 
 def _filled(node: ast.expr) -> tuple[Sequence[int], ast.expr | None]:
-    """Return the shape of nested lists, and the number that all their elements have. The number is None if they
-    differ."""
+    """Return the shape of nested lists, and the number that all their elements equal. The number is None if the
+    elements differ."""
     if not isinstance(node, (ast.List, ast.Tuple)):
         return (), node
     if not node.elts or len({ast.dump(each) for each in node.elts}) > 1:

@@ -36,7 +36,7 @@ def fill(code: Code, finding: Finding) -> Fix | None:
 
 
 def _number(value: ast.expr) -> ast.expr | None:
-    """Return the number that is stored, without a host tensor around it."""
+    """Return the number that is stored, without a host tensor around it, or None for any other value."""
     if isinstance(value, ast.Call) and dotted(value.func) == "torch.tensor" and not value.keywords:
         inner = argument(value, 0, "data")
         return inner if inner is not None and is_literal(inner) else None

@@ -1,1 +1,1 @@
-"""Runs git, and finds the lines of a repository that have changed."""
+"""Runs git, and finds the changed lines of a repository."""

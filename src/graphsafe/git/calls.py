@@ -2,8 +2,8 @@
 
 A repository may be hostile. Its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
 helpers), even through `include`, and a bare repository can be hidden among committed files. So the repository is the
-nearest folder with a `.git`, and git must not search for another one. Git is only asked for stored objects: commits,
-trees, the index and blobs. It never compares the work tree, because that runs filters, and must not fetch missing
+nearest folder with a `.git`, and git must not search for another one. Git only reads stored objects: commits, trees,
+the index and blobs. It never compares the work tree, because a comparison runs filters, and it must not fetch missing
 objects. Files are compared by `git diff --no-index` in a temporary folder that belongs to no repository.
 """
 
@@ -21,11 +21,11 @@ from pathlib import Path
 from graphsafe.errors import RequestError
 
 PATIENCE = 60.0
-"One call may take this many seconds. If one of its files is a FIFO, git would wait forever."
+"The largest number of seconds for one call. Without a limit, git would wait forever for a file that is a FIFO."
 _POLL = 0.05
 MAX_OUTPUT = 100_000_000
 """The largest size in bytes of the output of one call. A few small trees that contain one another can list more files
-than any memory holds."""
+than fit into any memory."""
 LINK, SUBMODULE = "120000", "160000"
 "The modes of entries that are not files."
 _NO_PROGRAMS = (
@@ -39,7 +39,7 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "",  # git before 2.44 has no option against fetching, so every protocol is forbidden
+    "GIT_ALLOW_PROTOCOL": "",  # git before 2.44 has no option that forbids fetching, so every protocol is forbidden
     "GIT_TERMINAL_PROMPT": "0",
 }
 _OF_ANOTHER_PLACE = frozenset(
@@ -50,11 +50,12 @@ _PLAIN_DIFF = (
     "--no-index --unified=0 --inter-hunk-context=0 --text --no-color --no-ext-diff --no-textconv --find-renames "
     "--diff-filter=d --src-prefix=a/ --dst-prefix=b/"
 ).split()
-"These options override the user's configuration of git. The output then has one hunk per change and nothing else."
+"""These options override the user's configuration of git, so that the output contains one hunk per change and nothing
+else."""
 
 
 class GitError(RequestError):
-    """Raised if git is missing, does not answer, or reports an error. The message is one line."""
+    """Raised if git is missing, does not respond, or reports an error. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A work tree with a `.git`."""
+    """A git repository with a work tree."""
 
     top: str
     "The folder as an absolute path without links."
@@ -125,7 +126,7 @@ class Repository:
         return dict(_contents(answer, wanted))
 
     def _batch(self, how: str, hashes: Iterable[str]) -> tuple[Sequence[str], bytes]:
-        """Return the hashes without repetition, and what git tells about these objects."""
+        """Return the hashes without repetition, and git's output about these objects."""
         wanted = list(dict.fromkeys(hashes))
         given = "".join(f"{each}\n" for each in wanted).encode("ascii")
         return wanted, self._ask("cat-file", how, given=given) if wanted else b""

@@ -15,7 +15,7 @@ from graphsafe.report.model import Limit, Report
 from graphsafe.scan.sources.source import MAX_BYTES
 
 Content = Callable[[str], "bytes | None"]
-"""Returns a file's content, given its absolute path, or None if the file cannot be read."""
+"""A function that returns the content of the file at an absolute path, or None if the file cannot be read."""
 Lines = Sequence[range]
 EVERY_LINE: Lines = (range(0, 1 << 62),)
 _SHALLOW = (
@@ -40,7 +40,7 @@ class Changes:
     def lines(self, paths: Iterable[str], content: Content) -> dict[str, Lines]:
         """Return the changed lines of files, given by their absolute paths. Raises RequestError.
 
-        In a file that git does not track, all lines count as changed. In a submodule, no lines do. A tracked file that
+        All lines of an untracked file count as changed. No line in a submodule counts as changed. A tracked file that
         the revision does not contain is compared with the most similar file that has disappeared since, as git does to
         find renames.
         """

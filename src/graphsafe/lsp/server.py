@@ -1,6 +1,6 @@
 """`graphsafe lsp`: diagnostics, explanations and fixes over the language server protocol, on stdin and stdout.
 
-One worker thread scans, because a scan may take seconds. The content in the editor is scanned. The findings are dropped
+A scan may take seconds, so one worker thread does all scans. It scans the content in the editor, and drops the findings
 if the document has changed meanwhile.
 """
 
@@ -33,7 +33,7 @@ from graphsafe.scan.sources.source import MAX_BYTES, encoded
 from graphsafe.version import __version__
 
 PATIENCE = 0.3
-"A scan begins when no key was pressed for this many seconds."
+"The number of seconds without a key press after which a scan begins."
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,8 @@ class Session:
         self._publish(uri, [shapes.diagnostic(one, lines, self._units) for one in answer.findings], answer.version)
 
     def _document(self, uri: str) -> Any | None:
-        """Return an open document.
-
-        pygls 2.1 stores it under the URI without percent-encoding. Older versions store it under the URI that the
-        editor sent.
+        """Return an open document, or None. pygls 2.1 stores it under the URI without percent-encoding. Older versions
+        store it under the URI that the editor sent.
         """
         documents = self._server.workspace.text_documents
         return documents.get(uri) or documents.get(unquote(uri))
@@ -196,6 +194,7 @@ def _place(position: Any) -> tuple[int, int]:
 
 
 def make_server() -> LanguageServer:
+    """Return a language server whose handlers call one `Session`."""
     server = LanguageServer("graphsafe", __version__)
     session = Session(server)
     on = server.feature
@@ -212,8 +211,8 @@ def make_server() -> LanguageServer:
 
 
 def _literal(text: str) -> str:
-    """Return Markdown that shows a string as it is. A message quotes the user's code, which may contain links and
-    images."""
+    """Escape a string so that Markdown shows it unchanged. A message quotes the user's code, which may contain links
+    and images."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}"
 

@@ -21,7 +21,7 @@ _SEVERITIES: Mapping[Level, Any] = {
 }
 _LINE_END = re.compile(r"\r\n|\r|\n")
 Units = Callable[[Sequence[str], Any], Any]
-"""Takes lines and a range in code points. Returns the range in the editor's units for columns."""
+"""A function that converts a range in code points, given the lines, to the editor's units for columns."""
 
 
 def lines_of(text: str) -> Sequence[str]:
@@ -36,6 +36,7 @@ def range_of(at: Location | Edit, lines: Sequence[str], units: Units) -> Any:
 
 
 def diagnostic(finding: Finding, lines: Sequence[str], units: Units) -> Any:
+    """Return the diagnostic that shows a finding, with its calls as related information."""
     related = [
         types.DiagnosticRelatedInformation(
             types.Location(

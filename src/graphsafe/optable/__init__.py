@@ -1,6 +1,6 @@
 """The op table: the effects of PyTorch's operations on a capture, and their results.
 
-One table, `rules/ops/torch.json`, is used by the scan, the step probe and the simulated device.
+The scan, the step probe and the simulated device all use the table `rules/ops/torch.json`.
 """
 
 from graphsafe.optable.entries import UNKNOWN as UNKNOWN

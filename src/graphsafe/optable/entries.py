@@ -1,7 +1,7 @@
-"""Entries of the op table, and the effects and results that they give for a call.
+"""Entries of the op table, and the effects and results of a call according to an entry.
 
-Conditions are data. They are evaluated here as pure functions of a `Call`, and have three possible answers. If an
-argument of the call is unknown (`*args`, a value of unknown kind), the answer is "perhaps" (None), never a guess.
+Conditions are data. They are evaluated here as pure functions of a `Call`. The result is True or False, or None
+("perhaps") if it depends on an unknown argument of the call (`*args`, a value of unknown kind).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ EffectKind = Literal[
     "reads-host", "branches", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value",
     "host-state",
 ]  # fmt: skip
-"""`branches`: it reads the device to choose what runs. `waits`: it is an explicit wait or query. `host-value`: it gives
-a Python value that differs from step to step and that a graph freezes. `host-state`: it is a count on the host, which
-replays do not advance."""
+"""The kinds of effects of an operation. `branches`: the operation reads the device to choose the code that runs.
+`waits`: the operation is an explicit wait or query. `host-value`: the result is a Python value that differs from step
+to step, and a graph freezes it. `host-state`: the operation advances a count on the host, and replays do not."""
 ResultKind = Literal[
     "tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self", "object"
 ]
@@ -55,25 +55,27 @@ ArgumentKind = Literal[
 ]  # fmt: skip
 """`tensor` is a device tensor. `mask` is a device tensor of bool, for which conditions on `tensor` also hold.
 
-A list or tuple is `empty`, or it is `mask` or `tensors` if it contains masks or other device tensors, otherwise
-`sequence`. `device` is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`).
+A list or tuple is `empty`, `mask` (it contains masks), `tensors` (it contains other device tensors) or `sequence`.
+`device` is an accelerator, `host-device` the CPU. The literal value of a `dtype` is the name of the dtype (`bool`).
 """
 Basis = Literal["measured", "tag", "documented", "schema"]
 """The source of an entry.
 
 `measured`: on a GPU. `tag`: PyTorch's op tags. `documented`: PyTorch's documentation and sources, without a run.
-`schema`: only the schema, which gives the result and says nothing about waits.
+`schema`: only the operation's schema, which describes the result but not waits.
 """
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""Which values must be tensors if code uses a tensor's method or attribute of this name on them.
+"""The values that count as tensors because code uses a tensor's method or attribute of this name on them.
 
 `value`: any value without other evidence. `parameter`: only a parameter of hot code, because arrays share some of these
-names but are rarely parameters there. `step-input`: only an argument of a step. Each kind includes the next one.
+names but are rarely parameters of hot code. `step-input`: only an argument of a step. Each kind includes the kinds
+after it.
 """
 HostArguments = Literal["none", "scalars", "tensors"]
-"""The host tensors that a device's kernel accepts as arguments. `scalars` are 0-d tensors, which it takes as
-numbers."""
+"""The host tensors that a kernel on the device accepts as arguments. `scalars` are 0-d tensors, which the kernel takes
+as numbers.
+"""
 
 
 class _Unknown:
@@ -94,7 +96,7 @@ class Argument:
     kind: ArgumentKind | None = None
     literal: Any = UNKNOWN
     text: str = ""
-    """The source of the argument, for the condition `same`. It is "" if there is none."""
+    """The source code of the argument, for the condition `same`, or "" without source code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +119,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition. It holds if every part holds.
+    """A condition on a call. It holds if all its parts hold.
 
-    `given`: one of these parameters is passed, and not as a literal `None`. `absent`: none of them is. `kinds`: the
-    parameter has one of these kinds. `literals`: it is one of these literal values. `same`: the named parameters have
-    the same source. `dtypes`: the first tensor argument has one of these dtypes. `inside`: the call is inside one of
-    these context managers. `torch`: the version of torch is in this range (`>=2.12`).
+    `given`: the call passes one of these parameters, and not as a literal `None`. `absent`: the call passes none of
+    these parameters. `kinds`: the argument for a parameter has one of these kinds. `literals`: the argument is one of
+    these literal values. `same`: the arguments for these parameters have the same source code. `dtypes`: the first
+    tensor argument has one of these dtypes. `inside`: the call is inside one of these context managers. `torch`: the
+    version of torch is in this range (`>=2.12`).
     """
 
     given: tuple[str, ...] = ()
@@ -156,7 +159,7 @@ class Effect:
     PyTorch refuses such a copy before CUDA sees anything of the operation.
     """
     only_if_certain: bool = False
-    """Whether the answer "perhaps" is ignored, because nearly every call with unknown arguments does not have the
+    """Whether the effect is ignored if it is only possible. Few calls with unknown arguments really have such an
     effect."""
 
 
@@ -172,10 +175,11 @@ class Hit:
 class Result:
     """The result of an op.
 
-    These kinds are a tensor at the op's `placement`: `mask` (of bool), `int`, `float`, `same` (with the first
-    argument's dtype), `tensor` (with unknown dtype), and `reduction` (0-d, with values of kind `of`). `self` is the
-    first argument itself, as of in-place methods. `tuple` has `elements`; a single element stands for any number of
-    them. `host` and `shape` are Python values. `object` is a value that may contain device tensors.
+    Some kinds stand for a tensor at the op's `placement`. `mask` has the dtype bool, `int` and `float` have the dtype
+    of this name, `same` has the dtype of the first argument, and `tensor` has an unknown dtype. A `reduction` is a 0-d
+    tensor with values of kind `of`. `self` is the first argument itself, as of in-place methods. `tuple` has
+    `elements`; a single element stands for any number of them. `host` and `shape` are Python values. `object` is a
+    value that may contain device tensors.
     """
 
     kind: ResultKind
@@ -290,6 +294,7 @@ class Op:
         return places
 
     def effects_of(self, call: Call) -> tuple[Hit, ...]:
+        """Return the effects that a call has or may have."""
         hits = []
         for effect in self.effects:
             wanted = True if effect.when is None else self._holds(effect.when, call)
@@ -306,9 +311,8 @@ class Op:
         return self.result
 
     def arguments(self, call: Call, param: str) -> Sequence[Argument]:
-        """Return the arguments that `call` passes for `param`, under any of its names.
-
-        This is at most one argument, except for a `size*`.
+        """Return the arguments that `call` passes for `param`, under any of its names. Only a `size*` may have several
+        arguments.
         """
         position, takes_rest, names = self._places.get(param, (None, False, (param,)))
         if call.keywords:

@@ -1,7 +1,6 @@
-"""The op table: by Python name for the scan, and by aten name for the step probe and the simulated device.
+"""The op table. The scan looks up entries by Python name, the step probe and the simulated device by aten name.
 
-The file is indexed when it is loaded, and an entry is built when it is first needed, so that loading takes
-milliseconds.
+Loading takes milliseconds: the file is only indexed, and an entry is built when it is first needed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class OpTableError(Exception):
 
 
 class OpTable:
-    """The loaded table. Reports call it by `name`."""
+    """The loaded table. Reports show its `name`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "torch.json"
@@ -54,11 +53,11 @@ class OpTable:
                 self._by_aten[f"aten::{name}", None] = index
 
     def python(self, name: str) -> Op | None:
-        """Return the entry of a fully qualified Python name (`torch.nonzero`, `torch.Tensor.nonzero`)."""
+        """Return the entry of a fully qualified Python name (`torch.nonzero`, `torch.Tensor.nonzero`), or None."""
         return self._op(self._by_python.get(name))
 
     def method(self, name: str) -> Op | None:
-        """Return the entry of a tensor's method or attribute (`nonzero`, `shape`)."""
+        """Return the entry of a tensor's method or attribute (`nonzero`, `shape`), or None."""
         return self.python(f"torch.Tensor.{name}")
 
     def tensor_hints(self, of: TensorHint) -> Set[str]:
@@ -91,12 +90,13 @@ class OpTable:
         return param in _TENSOR_PARAMS and param not in row.get("numbers", ())
 
     def aten(self, name: str, overload: str = "") -> Op | None:
-        """Return the entry of an aten op (`aten::nonzero`) for this overload, or else the entry for all overloads."""
+        """Return the entry of an aten op (`aten::nonzero`) for this overload, or the entry for all overloads, or
+        None."""
         index = self._by_aten.get((name, overload))
         return self._op(self._by_aten.get((name, None)) if index is None else index)
 
     def knows_aten(self, name: str, overload: str = "") -> bool:
-        """Return whether the torch version that `tags` names has this op. If such an op has no entry, it has no
+        """Return whether this op exists in the torch version that `tags` names. A known op without an entry has no
         effect."""
         return self.aten(name, overload) is not None or overload in self._known.get(name.removeprefix("aten::"), ())
 
@@ -127,7 +127,7 @@ class OpTable:
 
 
 def load_op_table(folder: Path) -> OpTable:
-    """Return the table in `folder` (rules/ops). Raises OpTableError."""
+    """Load the table in `folder` (rules/ops). Raises OpTableError."""
     return OpTable(folder)
 
 

@@ -1,1 +1,1 @@
-"""The rulebook: rules and models of libraries as data, the files and cases of rules, and the pages about them."""
+"""The rulebook: rules and library models as data, the rule files with their test cases, and the pages about rules."""

@@ -1,7 +1,8 @@
 """The rulebook: rules as data, from graphsafe's own rules/ and from a project's packs.
 
-YAML is slow to read, so rules are compiled to JSON. For the wheel, this happens when it is built; in a checkout and for
-packs, on first use. The JSON is kept in the user's cache under a hash of the files.
+YAML is slow to read, so rules are compiled to JSON. The wheel's rules are compiled when the wheel is built. The rules
+of a checkout and of packs are compiled on first use, and the JSON is stored in the user's cache under a hash of the
+files.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ UNREADABLE = "GS900"
 MAX_COMPILED = 64_000_000
 "The largest size in bytes of a compiled rulebook."
 _KEPT = 16
-"This many compiled rulebooks stay in the user's cache."
+"The largest number of compiled rulebooks in the user's cache."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +61,12 @@ class Rulebook:
 
     rules: Mapping[str, Rule]
     entry_points: Mapping[str, Region]
-    "Functions that known engines call once per step -> whether graphs contain them."
+    "Function that a known engine calls once per step -> its region, which says whether graphs contain the function."
     errors: tuple[KnownError, ...]
     home: Path
     "The folder that contains the op tables."
     digest: str
-    "A hash that changes if any rule changes. It is part of the key of every cache."
+    "A hash that changes if any rule changes. The key of every cache contains this hash."
     index: Mapping[tuple[str, str], tuple[tuple[Rule, Match], ...]]
     libraries: Libraries
 
@@ -130,14 +131,14 @@ def load_rulebook(
 
 def rulebook_of(config: Config) -> Rulebook:
     """Load the rulebook with a configuration's packs and levels. Raises RulebookError."""
-    packs = [Path(from_here(str(pack))) for pack in config.rule_packs]  # an error names a pack as reports name files
+    packs = [Path(from_here(str(pack))) for pack in config.rule_packs]  # errors then show the path as reports do
     return load_rulebook(packs, config.levels, config.root)
 
 
 def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
     """Return the rulebook with configured levels. Raises RulebookError.
 
-    If both `GS4` and `GS401` are configured, the longer one decides.
+    For GS401, a level for `GS401` takes precedence over a level for `GS4`.
     """
     chosen: dict[str, Level] = {}
     for selector in sorted(levels, key=len):
@@ -150,8 +151,7 @@ def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
     """Return the rulebook with a pack's rules, and the pack's codes, to try a rule before it is used.
 
-    Files of a checkout's rules/ may have codes of graphsafe's own. They replace the rules with these codes. Raises
-    RulebookError.
+    Files in rules/ of a checkout may use codes of graphsafe's own rules, which they then replace. Raises RulebookError.
     """
     data, own = _own()
     compiled = _pack(pack, pack if pack.is_dir() else pack.parent)
@@ -228,8 +228,8 @@ def _own_files(folder: Path) -> list[tuple[Path, bytes]]:
 def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
     """Return the data of a pack, which is a file or a folder of files. Raises RulebookError.
 
-    A repository may name a file of secrets outside of its folder as a pack, or have a link to one. So the error about
-    such a file quotes nothing from it.
+    A repository may name a file with secrets outside of its folder as a pack, or contain a link to such a file. So the
+    error about a pack outside of the folder quotes nothing from it.
     """
     try:
         found = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml")) if pack.is_dir() else [pack]
@@ -246,7 +246,8 @@ def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
 
 
 def _quoting_nothing(pack: Path, root: Path) -> Mapping[str, Any]:
-    """Return the data of a pack that a repository names: it may name any file, such as one with CI's secrets."""
+    """Return the data of a pack, with an error that quotes nothing from the file. A repository may name any file as a
+    pack, for example one with the secrets of its CI."""
     try:
         return _pack(pack, root)
     except RulebookError as error:
@@ -261,7 +262,8 @@ def _content(path: Path) -> bytes:
 
 
 def _compiled(files: Sequence[tuple[Path, bytes]]) -> Mapping[str, Any]:
-    """Load rules from the user's cache, or compile them and store them there. If the cache fails, only time is lost."""
+    """Load rules from the user's cache, or compile them and store them there. If the cache fails, this only costs
+    time."""
     cached = user_cache() / f"rulebook-{_digest(files)}.txt"
     with contextlib.suppress(OSError, ValueError):
         checksum, _, known = read_regular(cached, MAX_COMPILED).decode("utf-8").partition("\n")

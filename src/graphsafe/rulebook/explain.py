@@ -22,9 +22,9 @@ FAMILIES: Mapping[str, str] = {
     "GS8": "Declared against proven",
     "GS9": "graphsafe's own",
 }
-"Beginning of codes -> the common subject of these rules."
+"Beginning of rule codes -> the common subject of these rules."
 WIDTH = 120
-"The width of the texts in rule files. The texts of a page that are joined from parts are wrapped at it too."
+"The width of the texts in rule files. Texts of a page that are joined from parts are wrapped at the same width."
 _PREFIX = re.compile(r"[A-Z]+\d{0,2}")
 _CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)(?P<named>\d{1,3})|(?P<plain>\d{3})", re.IGNORECASE)
 _LEAST_WORDS = 3
@@ -53,7 +53,7 @@ def page_for(text: str, rulebook: Rulebook) -> str:
     begun = [rule for rule in rulebook.rules.values() if rule.code.startswith(word.upper())]
     if not ruled and begun and _PREFIX.fullmatch(word.upper()):
         return _family_page(word.upper(), begun)
-    if not ruled:  # 902, for example, is the number of a rule and of a CUDA error
+    if not ruled:  # 902, for example, is the number of both a rule and a CUDA error
         names = set(re.findall(r"\w+", text.lower()))
         known = known or [error for error in rulebook.errors if error.name and error.name.lower() in names]
         known = known or [error for error in rulebook.errors if _speaks_of(text, error.texts)]
@@ -107,6 +107,7 @@ def rule_page(rule: Rule, rulebook: Rulebook) -> str:
 
 
 def error_page(error: KnownError, rulebook: Rulebook) -> str:
+    """Return a page about a known error: its meaning, and the rules that find its cause."""
     title = f"E{error.code} {error.name}" if error.code else error.texts[0]
     text = "\n".join(f"> {line}" for line in error.texts)
     versions = f"\n\nText of torch {error.torch}." if error.torch else ""
@@ -131,8 +132,8 @@ def _speaks_of(text: str, known: Sequence[str]) -> bool:
 
 
 def _words(text: str) -> str:
-    """Return the words in lower case, without punctuation. Numbers become `n`, because they differ from report to
-    report."""
+    """Return the words in lower case, without punctuation. Every number becomes `n`, because the numbers in an error
+    message vary."""
     return " ".join("n" if word.isdigit() else word for word in re.findall(r"\w+", text.lower()))
 
 

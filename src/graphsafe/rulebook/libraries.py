@@ -32,9 +32,11 @@ class LibraryModel:
 
 @dataclass(frozen=True)
 class Libraries:
+    """All models of libraries, searched by dotted name."""
+
     models: tuple[LibraryModel, ...] = ()
     called: tuple[str, ...] = ()
-    "The patterns of the calls that rules match themselves."
+    "The patterns of calls that rules match directly."
     _by_last: Mapping[str, list[tuple[str, LibraryModel]]] = field(default_factory=dict, repr=False)
     """Last part of a pattern -> the pattern and its model. If the last part has wildcards, the key is ""."""
 
@@ -52,7 +54,7 @@ class Libraries:
         return Libraries(entries, tuple(called), table)
 
     def find(self, name: str) -> LibraryModel | None:
-        """Return the model of a dotted name. If several entries match, return the last one."""
+        """Return the model of a dotted name, or None. If several entries match, return the last one."""
         if name not in self._found:
             candidates = (*self._by_last.get("", ()), *self._by_last.get(name.rpartition(".")[2], ()))
             models = (model for pattern, model in reversed(candidates) if _stands_for(pattern, name))

@@ -12,11 +12,11 @@ from graphsafe.rulebook.vocabulary import EventKind, FixName
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Events that a rule matches. A text or a level replaces the rule's own, unless it is None."""
+    """Events that a rule matches. A text or a level that is not None replaces the rule's own."""
 
     event: EventKind
     how: tuple[str, ...] = ()
-    "The ways in which the event may happen. If it is empty, every way matches."
+    "The ways in which the event may happen. An empty tuple matches every way."
     message: str | None = None
     level: Level | None = None
     why: str | None = None
@@ -25,7 +25,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The source of a module that shows the rule. Lines that the rule must find end with `# expect: CODE`."""
+    """An example of the rule: the source of a module. Lines that the rule must find end with `# expect: CODE`."""
 
     title: str
     code: str
@@ -71,15 +71,15 @@ class Rule:
     fix_short: str
     message: str
     around_graphs: AroundGraphs | None = None
-    """The texts for findings in host code around graphs, which are then warnings at most. Only rules about captures
-    have it."""
+    """The texts for findings in host code around graphs. Such findings are warnings at most. Only rules about captures
+    have these texts."""
     error_text: tuple[str, ...] = ()
     checklist: tuple[int, ...] = ()
     "Items of NVIDIA's checklist for PyTorch and CUDA graphs."
     dynamo: tuple[str, ...] = ()
     "Ids in Dynamo's registry of graph breaks."
     torch: str = ""
-    "The torch versions for which the rule holds. If it is empty, the rule holds for all versions."
+    "The torch versions for which the rule holds. An empty string stands for all versions."
     matches: tuple[Match, ...] = ()
     "The events that the rule matches. It is empty for a rule that only `capture` or graphsafe itself reports."
     bad: tuple[Case, ...] = ()
@@ -99,10 +99,8 @@ class Rule:
         return " ".join(self.why.strip().split("\n\n")[0].split())
 
     def level_of(self, found: Level | None = None) -> Level:
-        """Return the level of a finding. `found` is the level that the matching event has in the rulebook, or None.
-
-        None stands for the rule's own level. If `found` is below the rule's own level, a configured level never raises
-        it.
+        """Return the level of a finding. `found` is the level that the rulebook gives to the matching event, or None
+        for the rule's own level. A configured level never raises a `found` level that is below the rule's own level.
         """
         found = found or self.level
         if self.configured is None:
@@ -120,7 +118,7 @@ class Rule:
     def about(
         self, location: Location, words: Mapping[str, str], data: Mapping[str, Any], how: str | None = None
     ) -> Finding:
-        """Return a finding of `scan` about a file, a comment or a baseline entry. No calls lead to such a finding."""
+        """Return a finding of `scan` about a file, a comment or a baseline entry. Such a finding has no call chain."""
         message, why, fix = self.texts(how)
         return Finding(
             code=self.code,

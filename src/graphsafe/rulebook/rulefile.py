@@ -20,7 +20,7 @@ from graphsafe.rulebook.vocabulary import FIX_NAMES, HOWS, WORDS, EventKind, Fix
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 MAX_DEPTH = 32
-"Lists and tables in a rule file may be nested in at most this many levels. Rule files need five."
+"The largest nesting depth of lists and tables in a rule file. graphsafe's own rule files need five levels."
 _EXPECT = re.compile(r"#\s*expect:\s*(?P<codes>[A-Z]{2,8}\d{3}(?:\s*,\s*[A-Z]{2,8}\d{3})*)\s*$")
 
 

@@ -46,7 +46,7 @@ HOWS: Mapping[str, frozenset[str]] = {
 "Event kind -> the words for the ways in which it happens. For `Call`, the rules themselves list the patterns."
 WORDS: Mapping[str, str] = {
     "expr": "the source code",
-    "value": "what is known of the value",
+    "value": "the known facts about the value",
     "op": "the operation, if the op table contains it",
     "attribute": "for AttrWrite: the attribute that is written",
     "uses": "for AttrWrite host-state: the lines that use a host number",

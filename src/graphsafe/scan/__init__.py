@@ -1,1 +1,1 @@
-"""Reads source and predicts findings. `graphsafe.api.scan` is the public function for it."""
+"""Reads source code and predicts findings. The public function is `graphsafe.api.scan`."""

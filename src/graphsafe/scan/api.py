@@ -55,12 +55,13 @@ def scan_paths(
     """Lint the hot code of the given files and folders. The rest of the project is read too, to find calls to and from
     them.
 
-    `cache` is the folder that keeps results; None keeps nothing. `jobs` is the number of processes that read files;
-    None means one per core if there is enough to do. The report does not depend on `jobs`. `progress` is called with
-    the number of files read so far and the number of all files. `complain` is called with one line if the cache cannot
-    be used; this costs time but changes no report. `buffers` holds an editor's unsaved contents by absolute path. These
-    files need not exist, and a scan with buffers keeps no results. `hot` is filled with the statements of hot code, by
-    the absolute paths of the files. Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
+    `cache` is the folder for stored results; with None, no results are stored. `jobs` is the number of processes that
+    read files; None means one per core if there are enough files. The report does not depend on `jobs`. `progress` is
+    called with the number of files read so far and the number of all files. `complain` is called with one line if the
+    cache cannot be used. The scan then takes longer, but its report is the same. `buffers` holds an editor's unsaved
+    contents by absolute path. These files need not exist on disk, and a scan with buffers stores no results. `hot` is
+    filled with the statements of hot code, by the absolute paths of the files. Raises RulebookError for a bad pack or
+    an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or rulebook_of(config)
     Selection.of(config, rulebook)  # an unknown code fails before any file is read
@@ -70,11 +71,11 @@ def scan_paths(
         left_out.update(dict.fromkeys(unmatched_settings(config, files)))
     wanted = [str(path) for path in given]
     kept = ScanCache(None if buffers else cache, files, wanted, config, confidence, rulebook, complain)
-    known = kept.report() if hot is None else None  # the cache does not hold the hot statements
+    known = kept.report() if hot is None else None  # the cache does not contain the hot statements
     if known is not None:
         here = replace(known.environment, settings=recorded(config.settings))
         return replace(known, created=_now(), environment=here, limits=(*known.limits, *left_out))
-    # This already parses files, which has to go as deep as later.
+    # This step already parses files, so the parser needs the same recursion limit as later.
     candidates = run_deep(lambda: find_candidates(files, wanted, config, root_patterns(config, rulebook)))
     settled = kept.indexes().union(candidates.paths)
     _index(files, candidates, jobs, buffers)
@@ -104,7 +105,7 @@ def explain_path(
 ) -> list[Hotness]:
     """Return why the functions that `name` refers to are hot, or not hot, in the project of `paths`.
 
-    Every root of the project counts, however few files are given. Raises RequestError.
+    All roots of the project count, even if `paths` contains only a few files. Raises RequestError.
     """
     rulebook = rulebook_of(config)
     files, given = _files(paths, config, {})
@@ -142,7 +143,7 @@ def _files(
 
     project = list(filter(can_be_named, _project_files(paths, config, complain))) if paths else []
     given = list(filter(can_be_named, _given(paths, config, project, complain)))
-    for path in _absolute(paths):  # a link that the user named is followed, so it is not reported as a limit
+    for path in _absolute(paths):  # a link that the user names is followed, so it is no limit
         left_out.pop(Limit("outside-link", from_here(str(path)), OUTSIDE), None)
     contents = {str(path): data for path, data in buffers.items()}
     return Files(sorted({*project, *given}), contents, _documents(paths, config)), sorted(given)
@@ -243,7 +244,8 @@ def _report(
     wanted: Sequence[str],
     here: Environment,
 ) -> Report:
-    """Make the report. `others` are wanted files that name no root; they are only checked to be legal Python."""
+    """Make the report. `others` are wanted files that cannot contain a root. For these, the scan only checks that they
+    are legal Python."""
     for path in others:
         driver.project.files.check(path)
     return Report(

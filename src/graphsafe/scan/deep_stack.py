@@ -1,4 +1,4 @@
-"""Runs the scan in a thread with a large stack, since it follows calls by recursion, and without garbage collection."""
+"""Runs the scan in a thread with a large stack and without garbage collection. The scan follows calls by recursion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FRAME_SLOTS = (1 << 20) + 1
 """The stack size of `_with_room`'s frame, in slots of 8 bytes.
 
 This is just over 8 MB, so CPython allocates 16 MB, and the frames of called functions use the other half. Nothing
-writes to the 8 MB, so the system never provides memory for them.
+writes to these 8 MB, so the operating system never provides memory for them.
 """
 
 Result = TypeVar("Result")
@@ -24,7 +24,7 @@ def run_deep(work: Callable[[], Result]) -> Result:
     """Run `work` in a separate thread; return its result, or raise its error.
 
     The garbage collector is off meanwhile, because reference counts already free the syntax trees. The collector would
-    visit all other objects again for each tree, which doubled the time for a small project and multiplied it for a
+    visit all other objects again for each tree. This doubled the time for a small project, and cost even more for a
     large one.
     """
     results: list[Result] = []
@@ -61,9 +61,9 @@ def _with_room(work: Callable[[], Result]) -> Result:
     """Run `work` where a hundred thousand frames fit into one piece of memory, and return its result.
 
     CPython 3.11 and later allocate memory for frames in pieces of 16 KB, and free each piece as soon as it is empty.
-    Recursion crosses the end of a piece again and again, which took a tenth of a scan. CPython allocates a larger piece
-    only if a single frame needs it. The size of the piece is then the next power of two, and the frames of called
-    functions use the rest.
+    Recursion crosses the end of a piece again and again, and this took a tenth of a scan's time. CPython allocates a
+    larger piece only if a single frame needs it. The size of the piece is then the next power of two, and the frames of
+    called functions use the rest.
     """
     return work()
 

@@ -4,9 +4,9 @@ A root is a function at which hot code (code that runs in every step) begins.
 
 All files share one engine, since models share nearly all of the code that they run. The engine's answers do not depend
 on the order in which files and roots are read, so several processes can each read a part (`reading_pool.py`). When all
-roots have been read, the processes exchange three facts: which functions are called, which values calls of classes give
-to attributes, and which values calls pass to methods of which only the name is known. A second round of reading uses
-the last two facts.
+roots have been read, the processes exchange three kinds of facts: the functions that are called, the values that calls
+of classes give to attributes, and the values that are passed to methods of which only the name is known. A second round
+of reading uses the last two facts.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class Step:
 
     @property
     def is_shareable(self) -> bool:
-        """Whether any process can take the step: it refers neither to syntax nor to targets of another process."""
+        """Whether any process can take the step. It can if the step refers neither to syntax trees nor to targets,
+        which belong to one process."""
         receiver = self.receiver
         is_plain = receiver is None or (type(receiver) is Instance and receiver.given is None)
         return is_plain and self.given is None and self.kind != "target"
@@ -139,7 +140,7 @@ class Driver:
         "The files that may assign different tensors for a capture and for the steps (made_twice.py)."
         self._whys: dict[str, Reason] = {}
         self._looked_for_roots: list[str] = []
-        "The files that this process has to read."
+        "The files in which this process has looked for roots."
         self._read: dict[Step, Summary] = {}
         self._looked_into: set[int] = set()
         "The ids of summaries whose new roots are known. `_read` keeps these summaries alive, so their ids stay unique."
@@ -149,7 +150,7 @@ class Driver:
 
     @property
     def is_budget_spent(self) -> bool:
-        """Whether a scan of a few files had to stop early because too many other files lead to them."""
+        """Whether a scan of a few files stopped early, because too much code leads to these files."""
         return self._engine.budget.is_spent()
 
     def look_into(self, path: str) -> list[Step]:
@@ -225,7 +226,7 @@ class Driver:
         return has_module(self._engine, self._candidates.paths, self._paths, self._loops, self._rulebook.entry_points)
 
     def assumed(self, reached: Set[str]) -> Iterator[Step]:
-        """Yield the functions that look as if they run in a step, if hot code has not reached them."""
+        """Yield the functions that hot code has not reached, but that look as if they run in a step."""
         for path in self._looked_for_roots:
             file = self.project.files.index(path)
             if file is None:
@@ -323,7 +324,8 @@ class Driver:
         return steps
 
     def _is_doubtful(self, step: Step) -> bool:
-        """Return whether findings in the code of a step, and in all code that it leads to, are only `possible`."""
+        """Return whether findings in the code of a step, and in all code that the step leads to, are only
+        `possible`."""
         return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == PASSING_HOOK
 
     def _is_uncalled(self, step: Step) -> bool:
@@ -370,13 +372,14 @@ class Driver:
         return NONE
 
     def _constructor_arguments(self, step: Step) -> Arguments:
-        """Return the known arguments of a constructor that captures; no arguments for any other step."""
+        """Return the known arguments of a constructor that captures. For any other step, return no arguments."""
         cls, _, name = step.ref.rpartition(".")
         captures = step.kind == "site" and name == "__init__"
         return self._engine.attributes.told(cls, step.ref) if captures else Arguments()
 
     def _host_parameters(self, ref: str) -> dict[str, Value]:
-        """Return the parameters of an entry point for which calls by name pass host tensors."""
+        """Return the parameters of an entry point that are host tensors in every call that knows only the method's
+        name."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}

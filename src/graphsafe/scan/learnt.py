@@ -1,4 +1,4 @@
-"""Facts that the first round of reading finds and the second round needs. They are joined over all processes."""
+"""Facts that the first round of reading finds and the second round needs. The facts of all processes are joined."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Learnt:
 
 
 def learnt_together(parts: Sequence[Learnt]) -> Learnt:
+    """Join the facts of several processes."""
     passed: dict[str, dict[str, list[Tensor]]] = {}
     built: dict[Field, dict[str, Value]] = {}
     for part in parts:

@@ -3,8 +3,8 @@
 Each process has its own engine. It gets a few files and steps at a time (a step is a `driver.Step`, a place where
 reading begins). It sends back the further steps that it finds there, so that each step is given to only one process.
 Each process itself reads the functions that its steps call. A process first gets neighbouring files and the steps that
-it found itself, since these share most of the functions that they call. It gets other work only when none of these are
-left.
+it found itself, since these share most of the functions that they call. It gets other work only when none of this work
+is left.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def _hand_out(
     seen: set[Step],
     progress: Callable[[], None],
 ) -> None:
-    """Give each process its own share, a few items at a time, and then items from the end of the largest share, until
-    all is done.
+    """Give each process its own share, a few items at a time. A process that has finished its share gets items from the
+    end of the largest share.
 
-    `seen` holds the steps that some process has taken or will take.
+    `seen` contains the steps that some process has taken or will take.
     """
     queues: dict[Connection, deque[str | Step]] = {process: deque() for process in processes}
 
@@ -84,8 +84,8 @@ def _hand_out(
     idle, busy = [*processes], list[Connection]()
     while True:
         for process in [*idle]:
-            # The items at the end of another process's share have the least in common with the code that the other
-            # process is reading.
+            # These items come from the end of another process's share, and have the least in common with the code that
+            # it is reading now.
             own, largest = queues[process], max(queues.values(), key=len)
             if own or largest:
                 take = own.popleft if own else largest.pop
@@ -121,7 +121,8 @@ def _tell(processes: Sequence[Connection], what: object) -> None:
 
 @contextmanager
 def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
-    """Start processes that inherit this process's data, and yield connections to them. They end with the context."""
+    """Start processes that inherit this process's data, and yield connections to them. The processes end when the
+    context is left."""
     # Forking is safe here, because graphsafe has started no thread yet.
     context = multiprocessing.get_context("fork")
     ends: list[Connection] = []
@@ -146,8 +147,8 @@ def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
 def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
-        # If this process kept copies of the other processes' connections, these would not notice that the first process
-        # has exited.
+        # A process notices that the first process has exited when its connection closes. Copies in this process would
+        # keep the other connections open.
         end.close()
     # After any error, the first process reads everything itself, and then also reports the error.
     with suppress(Exception):
@@ -179,7 +180,8 @@ def _take_part(driver: Driver, connection: Connection, sent: set[Step]) -> None:
 
 
 def _shareable(driver: Driver, steps: Iterable[Step], sent: set[Step]) -> list[Step]:
-    """Return the steps that any process can take and that were not `sent`. Other steps are read first."""
+    """Return the steps that any process can take and that were not `sent` before. Read all other steps in this process
+    first."""
     shareable, waiting = [], [*steps]
     while waiting:
         step = waiting.pop()

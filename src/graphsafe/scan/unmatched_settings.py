@@ -1,5 +1,6 @@
-"""Finds patterns and targets of the configuration that match nothing in the project, and marks that are on no function.
-A name was mistyped, or code has moved."""
+"""Finds patterns and targets of the configuration that match nothing in the project, and marks that belong to no
+function. Usually a name was mistyped, or code has moved.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _STRAY = "it marks no function: a mark belongs on or above the `def` line of a f
 
 
 def unmatched_settings(config: Config, files: Files) -> Iterator[Limit]:
-    """Yield a limit for each pattern of `hot-paths`, `cold-paths` and `per-file-ignores` that matches no file, and for
-    each target whose factory is not in the project's files."""
+    """Yield a limit for each pattern of `hot-paths`, `cold-paths` and `per-file-ignores` that matches nothing. Also
+    yield a limit for each target whose factory is not in the project's files."""
     shown = HotnessRules(config)
     relative = {path: shown.relative(path) for path in files.names}
     for key, patterns in (("hot-paths", config.hot_paths), ("cold-paths", config.cold_paths)):

@@ -1,4 +1,4 @@
-"""The request of a scan, and the reports that answer it, one for each configuration.
+"""The request of a scan, and its reports, one for each configuration.
 
 A folder with its own configuration is its own project. So the nearest configuration always applies to a file, no matter
 which paths are scanned.
@@ -213,14 +213,15 @@ def scope(part: Part, request: ScanRequest) -> Scope:
 
 
 def changes_of(request: ScanRequest) -> Changes | None:
-    """Return the changes since the request's revision, or None if it has none. Raises RequestError for an unknown
-    revision."""
+    """Return the changes since the request's revision, or None if the request names no revision. Raises RequestError
+    for an unknown revision."""
     from graphsafe.git.changed_lines import changes_since
 
     return changes_since(request.diff, request.paths or (Path(),)) if request.diff is not None else None
 
 
 def joined(reports: Sequence[Report]) -> Report:
+    """Join the reports of several configurations into one report."""
     if len(reports) == 1:
         return reports[0]
     findings = tuple(finding for report in reports for finding in report.findings)
@@ -233,7 +234,7 @@ def joined(reports: Sequence[Report]) -> Report:
 
 
 def source_over(buffers: Buffers) -> Lines:
-    """Return a function that reads the lines of a file. If an editor has unsaved content, that is read instead."""
+    """Return a function that reads the lines of a file, from the editor's unsaved content if there is any."""
     from functools import lru_cache
 
     from graphsafe.report.source import lines_in, read_lines
@@ -247,7 +248,7 @@ def refusal_of(path: Path) -> str | None:
     """Return why a path cannot be scanned, or None if it can."""
     try:
         is_there = path.is_file() or path.is_dir()
-    except OSError as error:  # its folder may not be searched, or its name is too long
+    except OSError as error:  # graphsafe may not search the folder, or the name is too long
         return f"{path}: {error.strerror}"
     if not is_there:
         return f"{path}: no such file or folder"

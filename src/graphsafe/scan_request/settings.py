@@ -56,7 +56,7 @@ class Setting:
 def settings(
     configured: Config, config: Config, asked: Asked, rulebook: Rulebook, baseline: Path, cache: Path | None
 ) -> Iterator[Setting]:
-    """Return the settings by name. `configured` is the configuration without the options of the command line."""
+    """Yield the settings by name. `configured` is the configuration without the options of the command line."""
     source = from_here(str(configured.source)) if configured.source else None
     where = "the folder of the configuration" if source else "the nearest folder that looks like a project"
     yield Setting("project root", str(config.root), where)

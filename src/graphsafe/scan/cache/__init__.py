@@ -1,1 +1,1 @@
-"""The results that one scan keeps for the next: the whole report, and the index of each file."""
+"""The results that one scan stores for later scans: the whole report, and the index of each file."""

@@ -9,12 +9,14 @@ from collections.abc import Iterable
 from graphsafe.scan.sources.source import Unreadable, digest, read_bytes
 
 TICK_SECONDS = 2.0
-"""The resolution in seconds of the coarsest file system clock (FAT). A file younger than this may have been written
-twice with the same timestamp."""
+"""The resolution in seconds of the coarsest file system clock (FAT). A file that was changed less than this time ago
+may change again and keep the same timestamp."""
 Stamp = tuple[int, int, int]
 
 
 class Contents:
+    """The digests of files, taken before a scan, with which the files are compared after it."""
+
     def __init__(self, paths: Iterable[str]) -> None:
         self.digests: dict[str, str] = {}
         "Path -> digest, for each file that can be read."
@@ -29,7 +31,7 @@ class Contents:
             self._stamps[path] = _stamp(status) if status.st_mtime < settled else None
 
     def hold(self, paths: Iterable[str]) -> bool:
-        """Return whether the same files can still be read and still have the same content."""
+        """Return whether the same files as before can be read, and whether their contents are unchanged."""
         found = 0
         for path in paths:
             try:

@@ -14,7 +14,7 @@ FOLDER = ".graphsafe_cache"
 
 
 def cache_folder(config: Config) -> Path:
-    """Return the cache folder in the project, if it is a project that can be written to, or in the user's cache."""
+    """Return the cache folder: in the project if there is one and it is writable, otherwise in the user's cache."""
     own = config.root / FOLDER
     is_project = config.source is not None or is_project_root(config.root)
     if is_project and not own.is_symlink() and os.access(own if own.exists() else config.root, os.W_OK):
@@ -23,7 +23,8 @@ def cache_folder(config: Config) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder, with a `.gitignore` so that git ignores it. Does nothing if it exists. Raises OSError."""
+    """Make the folder, with a `.gitignore` so that git ignores the folder. An existing folder is left as it is. Raises
+    OSError."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:

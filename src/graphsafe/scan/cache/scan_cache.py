@@ -1,7 +1,8 @@
 """Reuses results of earlier scans of the project: the whole report, or else the index of each file.
 
-A kept report is valid only if everything that it depends on is unchanged: every file of the project, the configuration,
-the rules, and the versions of the tools that read them. If there is any doubt, the project is scanned again.
+A stored report is valid only if everything that it depends on is unchanged: every file of the project, the
+configuration, the rules, and the versions of the tools that read them. If there is any doubt, the project is scanned
+again.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from graphsafe.version import __version__
 
 MAX_REPORTS = 16
 MAX_INDEXES = 50_000
-"Number of indexes that are kept, at about 2 kB each; the oldest are removed first."
+"The largest number of stored indexes, at about 2 kB each. The oldest are removed first."
 MAX_VERSIONS = 4
-"Number of cache files that are kept: one per version of graphsafe, Python and libcst. The oldest are removed first."
+"The largest number of cache files, one per version of graphsafe, Python and libcst. The oldest are removed first."
 LEGAL = ""
 "The value stored for a file that is legal Python but has no index."
 
@@ -53,7 +54,8 @@ class ScanCache:
         rulebook: Rulebook,
         complain: Callable[[str], None],
     ) -> None:
-        """`wanted` are the files to report on. Without a `folder`, nothing is read from a cache and nothing is kept."""
+        """`wanted` are the files to report on. Without a `folder`, nothing is read from a cache and nothing is
+        stored."""
         self._rows = _rows(folder, complain) if folder is not None else None
         self._files = files
         self._paths = (*files.names, *(files.documents.paths if files.documents is not None else ()))
@@ -69,7 +71,8 @@ class ScanCache:
         self._known: set[str] = set()
 
     def report(self) -> Report | None:
-        """Return the kept report if it is still valid. It differs from a new scan's report only in its time."""
+        """Return the stored report if it is still valid, otherwise None. A new scan's report would differ only in its
+        time."""
         text = self._rows.text("reports", self._key) if self._rows is not None else None
         return _report(text) if text is not None else None
 
@@ -86,7 +89,7 @@ class ScanCache:
         return frozenset(legal)
 
     def keep(self, report: Report, checked: Iterable[str]) -> None:
-        """Keep the results of a scan, unless a file was edited during the scan.
+        """Store the results of a scan, unless a file was edited during the scan.
 
         `checked` are files that are known to be legal Python but have no index.
         """
@@ -102,13 +105,13 @@ class ScanCache:
         legal = ((keys[path], LEGAL) for path in checked if path in keys and path not in files.indexes)
         self._rows.write("indexes", chain(indexes, legal), MAX_INDEXES)
         if not any(limit.kind == "internal-error" for limit in report.limits):
-            # JSON without line breaks is written in a quarter of the time.
+            # Without line breaks, JSON takes a quarter of the time to write.
             text = json.dumps(as_json(report), separators=(",", ":"))
             self._rows.write("reports", [(self._key, text)], MAX_REPORTS)
 
 
 def _rows(folder: Path, complain: Callable[[str], None]) -> SealedRows | None:
-    """Open the cache file of this version. Return None if the user's secret can be neither read nor made."""
+    """Open the cache file of this version. Return None if the user's secret key can be neither read nor made."""
     try:
         secret = secret_key()
     except OSError as error:
@@ -171,7 +174,7 @@ def text_of(index: FileIndex) -> str:
 
 
 def index_of(path: str, text: str) -> FileIndex | None:
-    """Return the index that a JSON string holds, or None if it is not an index of that file."""
+    """Return the index in a JSON string, or None if the string is not an index of the file `path`."""
     try:
         data = json.loads(text)
         functions = {name: FunctionFacts(**_with_tuples(facts)) for name, facts in data.pop("functions").items()}

@@ -1,8 +1,8 @@
-"""Stores strings by key in tables of an SQLite file. Each row is sealed with the user's secret.
+"""Stores strings by key in tables of an SQLite file. Each row is sealed with the user's secret key.
 
-A row with a wrong seal counts as missing: the row is damaged, or somebody else wrote it (the scanned repository, for
-example). A damaged file that graphsafe made is replaced. Any other file, and a file that is locked or cannot be
-written, is not touched; the scan then keeps nothing, and reports this in one line.
+A row with a wrong seal counts as missing, because the row is damaged or comes from somebody else, such as the author of
+the scanned repository. A damaged file that graphsafe made is replaced. Any other file is not touched, and neither is a
+file that is locked or read-only. The scan then stores nothing, and reports this in one line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from graphsafe.scan.cache.folder import make_folder
 
 LOCK_SECONDS = 1.0
-"Seconds that a scan waits, once, for a file that another process is writing."
+"The number of seconds that a scan waits, once, for a file that another process is writing."
 OWNER = 0x67736663
 "The number that graphsafe writes into the header of each of its files (`PRAGMA application_id`)."
 _OWNER_AT = 68
@@ -29,8 +29,8 @@ _SEAL_LENGTH = 32
 _LOGS = ("-journal", "-wal", "-shm")
 """Suffixes of files that SQLite reads to repair the database beside them.
 
-A journal also names a file that SQLite deletes afterwards, so a foreign journal could make SQLite delete any file of
-the user.
+A journal also names a file that SQLite deletes afterwards. So a journal from somebody else could make SQLite delete any
+file of the user.
 """
 _COLUMNS = "(key text primary key, data text)"
 MAX_TEXT = 64_000_000
@@ -38,8 +38,8 @@ MAX_TEXT = 64_000_000
 _MAX_SCHEMA = 10_000
 "The largest size in bytes of an entry of the schema."
 _STEP, _MOST_STEPS = 100_000, 300
-"""A connection may take `_MOST_STEPS` times `_STEP` instructions of SQLite, ten times as many as a full cache needs.
-In a forged file, a search may have no end."""
+"""A connection may run at most `_MOST_STEPS` times `_STEP` instructions of SQLite, ten times as many as a full cache
+needs. Without a limit, a search in a forged file might never end."""
 
 
 class SealedRows:
@@ -64,7 +64,8 @@ class SealedRows:
             if self._reading is None:
                 self._reading = self._open()
                 self._unread = os.path.getsize(self._file)
-            # Rows are read one by one. In a forged file, any number of rows may share pages and be as long as the file.
+            # Rows are read one by one, because the rows of a forged file may share pages. Each row may then be as long
+            # as the file.
             row = self._reading.execute(f"select key, data from {table} where key = ?", [key]).fetchone()
             self._unread -= sum(len(part) for part in row or () if isinstance(part, bytes))
             if self._unread < 0:
@@ -144,8 +145,8 @@ class SealedRows:
         return connection
 
     def _give_up(self, error: sqlite3.Error | UnicodeError | OSError) -> None:
-        """Remove a damaged file that graphsafe made, so that the next write makes a new one. Otherwise keep nothing
-        during this scan."""
+        """Remove a damaged file that graphsafe made, so that the next write makes a new one. In any other case, store
+        nothing during this scan."""
         if self._reading is not None:
             self._reading.close()
             self._reading = None

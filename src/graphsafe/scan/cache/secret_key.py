@@ -1,4 +1,4 @@
-"""The user's secret, with which cached rows are sealed. Nobody else can make a row that a scan accepts."""
+"""The user's secret key, with which cached rows are sealed. Nobody else can make a row that a scan accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "cache-key"
 
 
 def secret_key() -> bytes:
-    """Return the secret from the user's cache folder; the first call makes one. Raises OSError."""
+    """Return the secret key from the user's cache folder. The first call makes the key. Raises OSError."""
     file = user_cache() / NAME
     with contextlib.suppress(FileNotFoundError):
         key = read_regular(file, LENGTH)

@@ -12,10 +12,8 @@ from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import UNKNOWN, Function, Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
-"""Number of levels of methods that are read for the attributes that they assign.
-
-The methods of each level get their attributes from the level below.
-"""
+"""The number of levels of methods that are read for the attributes that they assign. Methods of one level use the
+attribute values that the methods of the level below assign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +58,24 @@ class Call:
     hot: bool = False
     "Whether the function's lines emit events."
     depth: int = 0
-    "The depth of the call, as in `Frame.depth`. `level` is `Frame.level`."
+    "The depth of the call, as in `Frame.depth`. For `level`, see `Frame.level`."
     level: int = TOP_LEVEL
     plain: bool = False
     "Whether the call bypasses the function's decorators."
     captured: bool = False
-    "Whether a capture calls the function, so that the `cold-paths` setting does not apply to it."
+    "Whether a capture calls the function. The `cold-paths` setting then does not apply to the function."
     loops: tuple[int, ...] = ()
     "The first line of each loop whose body runs in every step. The code around these loops runs once."
     between: bool = False
     """Whether the function runs occasionally, between steps. Its lines then emit no events, but their changes of state
     are recorded."""
     composes: bool = False
-    """Whether the function assembles the objects of a step. If so, calls are followed further, and each object has its
-    own attributes."""
+    """Whether the function assembles the objects of a step. If so, calls are followed to more levels, and each object
+    has its own attributes."""
 
     def question(self, out_of_scope: int) -> tuple[Hashable, ...]:
-        """Return the key of the query for the summary. Its last four parts are the receiver and the arguments."""
+        """Return the key of the question for the summary (queries.py). The last four parts of the key are the receiver
+        and the arguments."""
         given = self.arguments
         return (
             "read", self.ref, self.hot, self.depth, self.level, self.plain, self.captured, self.loops, self.between,

@@ -1,4 +1,4 @@
-"""The events of hot code. There are few kinds, and rules match them as data (`rulebook/vocabulary.py`)."""
+"""The events of hot code. Events have few kinds, which are the vocabulary of rules (`rulebook/vocabulary.py`)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ class Event:
     span: Span
     confidence: Confidence = "likely"
     guard: str | None = None
-    "The condition that keeps this line out of captures. The event's finding is then a note at most."
+    """The condition that keeps this line out of captures, or None. With a condition, the event's finding is a note at
+    most."""
     level: Level | None = None
     "The finding's level, if the event decides it instead of the rule."
     words: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
-    "Whether the line runs only to make a missing value, so that no step after a warm-up runs it."
+    "Whether the line runs only to make a missing value. No step after a warm-up runs such a line."
     compile_test: CompileTest | None = None
     "The innermost test for torch.compile around the line."
 

@@ -1,8 +1,9 @@
 """Frozen dataclasses that are as cheap to make as ordinary ones, and copies of them with a few fields changed.
 
 The type checker rejects assignments to their fields, as for `dataclass(frozen=True)`. The standard decorator also
-rejects them at run time, and therefore sets each field through `object.__setattr__`. This makes creating an object four
-times as slow, and a large project needs millions of values. `replace` takes half the time of `dataclasses.replace`.
+rejects them at run time, and therefore sets each field through `object.__setattr__`. Creating an object then takes four
+times as long, and a scan of a large project creates millions of values. `replace` takes half the time of
+`dataclasses.replace`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ else:
         return dataclasses.dataclass(unsafe_hash=frozen, slots=slots)
 
     _FIELDS = {}
-    "Class -> a getter of the fields that its constructor takes, and their positions."
+    "Class -> a getter for the fields that the constructor takes, and the positions of these fields."
 
     def replace(value, **changes):
         kind = type(value)

@@ -1,4 +1,4 @@
-"""State that outlives a step: numbers and containers carry the name of the attribute or global that holds them."""
+"""State that outlives a step. Numbers and containers carry the name of the attribute or global that holds them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphsafe.scan.domain.values import (
 PARAM_GROUPS = "param_groups"
 "The attribute in which an optimizer keeps its numbers, such as the learning rate."
 MAX_NESTED = 3
-"Number of levels of nested containers that keep separate names."
+"The number of levels of nested containers whose elements get names of their own."
 
 
 def held_in(value: Value, key: str, depth: int = 0) -> Value:
@@ -52,19 +52,20 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
 
 
 def weights(ref: str) -> str:
-    """Return the name that stands for all parameters and buffers of a module class together."""
+    """Return the one name that stands for all parameters and buffers of a module class."""
     return f"{ref}.<weights>"
 
 
 def not_held(container: Value) -> Value:
-    """Return a new container with the same elements that no attribute or global holds; any other value is unchanged."""
+    """Return a container without the mark of the attribute or global that holds it. Any other value is unchanged."""
     if isinstance(container, (Sequence, Dict)) and container.held_by is not None:
         return replace(container, held_by=None)
     return join_all(map(not_held, container.options)) if type(container) is Union else container
 
 
 def kept(value: Value) -> Value:
-    """Return a value as it is after a cache or table has stored it: an object made in this step outlives the step."""
+    """Return the value that a cache or table has stored. If it is an object from this step, the object now outlives the
+    step."""
     if type(value) is Instance and value.made:
         return replace(value, made=False)
     return join_all(map(kept, value.options)) if type(value) is Union else value
@@ -90,7 +91,7 @@ def as_declared(declared: Value, value: Unknown) -> Value:
 
 
 def is_free(value: Value) -> bool:
-    """Return whether a value certainly is not, and does not contain, state of an attribute or a global."""
+    """Return whether a value certainly neither is nor contains state of an attribute or a global."""
     for option in options(value):
         kind = type(option)
         if kind is Tensor:

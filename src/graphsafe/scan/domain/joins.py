@@ -48,7 +48,8 @@ def join_all(values: Iterable[Value]) -> Value:
 
 
 def join(a: Value, b: Value) -> Value:
-    """Return one value that describes both values. At run time, the path taken decides which of the two exists."""
+    """Return one value that describes both values. At run time, the value is one of the two, depending on the path
+    taken."""
     if a is b:
         return a
     kind, other = type(a), type(b)
@@ -84,7 +85,8 @@ def _join_unknown(a: Value, b: Value) -> Value:
         return b
     functions = tuple(dict.fromkeys(option for value in (a, b) for option in _options(value) if _can_be_called(option)))
     if functions and len(functions) <= MAX_FUNCTIONS:
-        # Calls of the functions among the options are followed; calls of the rest have unknown results.
+        # If the options include functions, calls of these are followed. Calls of the other options have unknown
+        # results.
         return Union((*functions, UNKNOWN))
     on_host = _is_kept(a) and _is_kept(b)
     state = reduce(both_states, (value.state for value in (a, b) if isinstance(value, (Number, Unknown))), NO_STATE)
@@ -178,7 +180,8 @@ def _join_dicts(a: Dict, b: Dict) -> Dict:
 
 
 def _perhaps_kept(value: Value, held_by: str | None, key: object) -> Value:
-    """Return an entry that one branch assigns. After the other, it has its value from an earlier step."""
+    """Return a dict entry that only one branch assigns. After the other branch, the entry has its value from an earlier
+    step."""
     if held_by is None or type(value) is not Number:
         return value
     return replace(value, state=both_states(value.state, (entry(held_by, key),)))
@@ -201,7 +204,7 @@ def sequence(kind: SequenceKind, items: Iterable[Value]) -> Sequence:
 
 
 def element_of(value: Value) -> Value:
-    """Return the join of the items that iterating over a value gives."""
+    """Return the join of the items over which a loop over the value iterates."""
     found: list[Value] = []
     for option in options(value):
         if isinstance(option, Sequence):

@@ -11,20 +11,20 @@ from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union, Unknown, Value, Where, depends_on_step
 
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
-"Words that engines use in names of the host's copy of a tensor."
+"Matches words that engines use in names of the host's copy of a tensor."
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
-"""Words that count even if other facts about the value are known. The other words of HOST_NAME do not, because they may
-also name a list."""
+"""Matches words that count even if other facts about the value are known. The other words of HOST_NAME do not count
+then, because they may also name a list."""
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
-"Names of image sizes. Engines keep them on the host; transformers sends them to the device."
+"Matches names of image sizes. Engines keep these sizes on the host; transformers sends them to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
-"Names of sizes. A tensor with such a name counts as a device tensor only if something other than the name shows it."
+"Matches names of sizes. A tensor with such a name counts as a device tensor only if other evidence shows its device."
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
-"Names of masks. `use_attention_mask` is not one of them, because it is a switch."
+"Matches names of masks. `use_attention_mask` does not match, because it is the name of a switch."
 
 
 MODEL = "model|net|network|unet|transformer|dit|policy|actor|decoder|denoiser|denoise_fn|generator"
-"Names that step loops use for models."
+"A pattern for names that step loops use for models."
 
 
 def where_of(name: str, otherwise: Where) -> Where:
@@ -57,7 +57,7 @@ def bound_to(value: Value, name: str) -> Value:
         return value
     where, maybe_host, aside = _hints_of_name(name)
     is_open = value.where == "any"
-    # This runs for each assignment of a tensor, and `replace` takes four times as long.
+    # This code runs for each assignment of a tensor, and `replace` would take four times as long.
     return Tensor(
         where if is_open else "host" if aside else value.where, value.dtype, value.ndim, value.pinned, value.step,
         value.literal, name, value.attr, value.fresh, value.certain, value.maybe_host or (is_open and maybe_host),

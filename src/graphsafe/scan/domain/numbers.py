@@ -44,12 +44,13 @@ def const_of(value: Value | None) -> Any:
 
 
 def type_of(value: Value | None) -> str | None:
-    """Return the type of a number (such as `int` or `str`), or None if it is not known or the value is not a number."""
+    """Return the name of a number's type (such as `int` or `str`), or None if it is not known or the value is not a
+    number."""
     return value.type if type(value) is Number else None
 
 
 def both_states(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the state from which a result is computed, given the states of its two operands."""
+    """Return the joined state of two operands: the attributes and globals from which their result is computed."""
     if left == right or not right:
         return left
     return tuple(sorted({*left, *right})[:MAX_STATES]) if left else right
@@ -76,7 +77,8 @@ def folded(op: ast.operator, left: Number, right: Number) -> Number:
 
 
 def _result(operation: Callable[..., Any], *consts: Any) -> Any:
-    """Return the result of an operation. It is unknown if the user's constants raise an error, which may be any."""
+    """Return the result of an operation, or UNSET if the operation raises an error. The user's constants may raise any
+    error."""
     try:
         return operation(*consts)
     except Exception:
@@ -130,7 +132,8 @@ def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
 
 
 def _are_of_other_types(left: Number, right: Number) -> bool:
-    """Return whether exactly one operand is a string, by its type: `zero_division: float` never equals "warn"."""
+    """Return whether exactly one operand is a string, judging by the types: `zero_division: float` never equals
+    "warn"."""
     from_outside = ("environment", "platform")
     types = {left.type, right.type}
     return (

@@ -1,15 +1,13 @@
-"""Answers that are computed once, and do not depend on the order of the questions.
+"""A cache of answers to questions. Each answer is computed once, and does not depend on the order of the questions.
 
-An answer may need other answers. If a question needs its own answer (recursion), the inner question gets a provisional
-answer. Results that are based on a provisional answer are valid only while the outer question, the head of this cycle,
-is being answered.
-
-The questions of a cycle are one strongly connected component of the graph of questions, explored from the head. Each
-question gets the answer that it would get if it were the first question. Therefore an answer that depends on a cycle is
-not used while another question of the cycle is being answered. It is then computed again.
-
-When some answers change, all answers that depend on them become doubtful. A question with a doubtful answer first
-repeats the questions that it asked before. If their answers are the same, its own answer is the same too.
+The computation of an answer may ask further questions. If a question needs its own answer (recursion), the inner
+question gets a provisional answer. The outer question is the head of this cycle. Results that are based on the
+provisional answer are valid only while the head is being answered. The questions of a cycle are one strongly connected
+component of the graph of questions, explored from the head. Each question gets the answer that it would get if it were
+the first question. Therefore, while another question of the cycle is being answered, an answer that depends on the
+cycle is not reused but computed again. When some answers change, all answers that depend on them become doubtful.
+Before a doubtful answer is used, the questions on which it depends are asked again. If their answers are unchanged, the
+doubtful answer is still right.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class _Activation:
         self.start()
 
     def start(self) -> None:
-        """Reset to the state before any other question was asked."""
+        """Reset to the state before this question asked any other question."""
         self.head = self.position
         "The position on the stack of the outermost question whose provisional answer was used."
         self.asked: set[int] = set()
@@ -57,6 +55,8 @@ class _Doubt:
 
 
 class Queries:
+    """The answers so far, and the questions that are being answered."""
+
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
         self._answers: list[Any] = []
@@ -80,12 +80,12 @@ class Queries:
         "Cycle -> the number of its members that are being answered."
         self._cycle_count = 0
         self._heads: set[int] = set()
-        "Questions that were answered with the help of their own provisional answers."
+        "Questions whose answers were computed from their own provisional answers."
         self._doubts: dict[int, _Doubt] = {}
         self._changed: set[int] = set()
         "Questions whose answers have changed or are not settled yet."
         self._keys: list[Hashable] = []
-        "The keys of the questions by number, once some answers are in doubt."
+        "The keys of the questions by number. The list is filled once some answers are doubtful."
         self._ask_again: Callable[[Hashable], bool] = lambda key: False
         self._is_same: Callable[[Any, Any], bool] = lambda old, new: False
 
@@ -100,7 +100,7 @@ class Queries:
         """Return the answer that `work` computes. While `work` runs, the same question gets the answer of
         `provisional`.
 
-        A question asks only questions of its own layer and of lower layers, so that no cycle contains questions of two
+        A question must ask only questions of its own layer and of lower layers. Then no cycle contains questions of two
         layers. Raises TypeError for a key without a hash.
         """
         return self.answer(self.number(key), work, provisional, layer)
@@ -142,7 +142,8 @@ class Queries:
         return self._work_out(number, work, layer)
 
     def rest_on_all(self) -> None:
-        """Make the running answers valid only during the outermost question: they depend on the stack."""
+        """Make the answers that are being computed valid only during the outermost question, because they depend on the
+        stack."""
         self._rest_on(0)
 
     def _rest_on(self, position: int) -> None:
@@ -173,7 +174,8 @@ class Queries:
         except BaseException:
             self._forget(activation.owned)
             if len(self._stack) > 1:
-                # If the caller catches the exception, its answer depends on the questions asked before it was raised.
+                # If the calling question catches the exception, its answer depends on the questions that were asked
+                # before the exception.
                 self._stack[-2].asked |= activation.asked
             raise
         finally:

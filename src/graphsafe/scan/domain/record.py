@@ -1,4 +1,4 @@
-"""The result of reading: events by place, call edges, roots, state, and code that was not followed.
+"""The result of reading the code: events by place, call edges, roots, state, and code that was not followed.
 
 A root is a function at which hot code (code that runs in every step) begins.
 """
@@ -25,10 +25,10 @@ WRAPPED = "captured by "
 "The prefix of the reason for a function that a wrapper captures; the wrapper's name follows."
 HOOK = "a hook of a module or tensor"
 PASSING_HOOK = "a hook that records, and is removed again"
-"""The reason for a forward hook that its own file removes. Such a hook watches some runs of a model, and is removed
+"""The reason for a forward hook that its own file also removes. Such a hook watches some runs of a model, and is gone
 before a capture."""
-REPLACED_FORWARD = "put in place of a forward"
-LOOP = "runs once an iteration, around graphs or models"
+REPLACED_FORWARD = "replaces the forward of a module"
+LOOP = "runs once per iteration, around graphs or models"
 SITE = "code inside torch.cuda.graph"
 
 
@@ -72,6 +72,8 @@ class Failure:
 
 @dataclass(slots=True)
 class Record:
+    """The facts that reading the code has found."""
+
     events: dict[Place, Event] = field(default_factory=dict)
     edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
     "Function -> its call sites."

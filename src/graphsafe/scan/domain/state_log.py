@@ -28,21 +28,21 @@ class Write:
     span: Span
     value: Value
     before: Value | None
-    "The value before the step, as far as constructors show it."
+    "The value before the step, if constructors show it."
     augmented: bool
     reads_self: bool
     "Whether the new value was computed from the old one."
     lazy: bool
-    "Whether the write runs only if the attribute is missing."
+    "Whether the write is lazy: it runs only if the attribute is missing."
     keyed: bool
     "Whether the write is to an element of a container (`self.cache[key] = …`)."
     guard: str | None
     grows: bool = False
-    "Whether the write concatenates to the old value, appends to it, or enlarges it because it is too small."
+    "Whether the write makes the value larger: it concatenates, appends, or replaces a value that is too small."
     outgrown: bool = False
     "Whether the write runs only if the old value is too small."
     past_maximum: bool = False
-    "Whether the write enlarges a table only if a step exceeds the maximum for which the constructor made the table."
+    "Whether the write enlarges a table, and runs only if a step exceeds the maximum for which the constructor made it."
     borrowed: bool = False
     "Whether the object belongs to the step's arguments, so that the next step may have another object."
     lasting: bool = False
@@ -64,13 +64,13 @@ class Write:
     dropped: bool = True
     "For an element of a table: whether some line empties the table."
     handed: bool = False
-    "Whether a borrowed object may outlive the step all the same, because it makes its own memory, like a cache."
+    "For a borrowed object: whether it may still outlive the step, because it allocates its own memory, like a cache."
     between: bool = False
     "Whether the write is in code that runs between steps."
     sources: frozenset[str] = frozenset()
     "For a lazy value: the attributes from whose tensors the value was computed."
     resets: bool = False
-    "Whether the write runs whenever its function does, and sets a value that owes nothing to earlier steps."
+    "Whether the write runs in every call of its function, and sets a value that does not depend on earlier steps."
 
     @property
     def ref(self) -> str:
@@ -84,7 +84,7 @@ class Write:
 
 @frozen.dataclass(frozen=True, slots=True)
 class Use:
-    """A place where a host number that is kept between steps decides the device's work."""
+    """A place where a host number that outlives the step affects the device's work."""
 
     key: str
     kind: UseKind
@@ -128,14 +128,14 @@ class StateLog:
     read_before: set[Place] = field(default_factory=set)
     "Places of writes to state that the same step read before."
     read_old: set[str] = field(default_factory=set)
-    "Attributes and globals that some step reads where it may not have set them anew."
+    "Attributes and globals that some step may read before it initialises them."
     readers: dict[str, set[Read]] = field(default_factory=dict)
     "Attribute or global -> its reads."
     used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)
     "Place of a write -> the earlier uses of the written state in the same step."
     continued: dict[Place, set[str]] = field(default_factory=dict)
-    "Place of a write that reads the old value -> the roots that set the state anew earlier in the same step."
+    "Place of a write that reads the old value -> the roots that initialise the state earlier in the same step."
     carried: dict[Place, set[str]] = field(default_factory=dict)
-    "Place of a write that reads the old value -> the roots for which the previous step may have left this value."
+    "Place of a write that reads the old value -> the roots in which this value may come from the previous step."
     fresh: set[Place] = field(default_factory=set)
-    "Places of writes to state that each step sets anew before it uses it (linting/fresh_starts.py)."
+    "Places of writes to state that each step initialises before it uses it (linting/fresh_starts.py)."

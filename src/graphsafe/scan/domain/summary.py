@@ -27,13 +27,13 @@ class CallEdge:
 
 @frozen.dataclass(frozen=True, slots=True)
 class NewRoot:
-    """A function that is hot by itself: a step, or a possible callee whose arguments are not followed."""
+    """A function that becomes a root: a step, or a function that may be called and whose arguments are not followed."""
 
     ref: str
     receiver: Value | None
-    "The object on which the method is called. A closure is its own receiver."
+    "The object on which the method is called. For a closure, this is the closure itself."
     why: str
-    "The reason why the function is a root, or an empty string for a function that is called from hot code."
+    "The reason why the function is a root. The reason is an empty string for a function that is called from hot code."
     guarded: bool = False
     given: Passed | None = None
     "The arguments of the call, if known."
@@ -63,17 +63,18 @@ class StepInput:
 
 @dataclass(slots=True)
 class Included:
-    """A call: the summary of the called function, in its place among the effects of the lines."""
+    """A call: the summary of the called function, as one item among the effects of the lines."""
 
     summary: Summary
     guarded: bool
     "Whether no capture reaches the call."
     without_uses: bool = False
-    "Whether the call is in a condition that does not affect the device's work. The callee's uses then do not count."
+    """Whether the call is in a condition that does not affect the device's work. Uses of state in the callee then do
+    not count."""
     once: bool = False
     "Whether the call runs only to fill a missing value. A graph that is captured in such a call is replayed later."
     sure: bool = False
-    "Whether the call runs whenever the calling function does."
+    "Whether every call of the calling function runs this call."
 
 
 Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Failure | Read | Use | Write
@@ -90,19 +91,20 @@ class Effects:
     "The ids of items that must be recorded only once."
     events: dict[Place, Placed] = field(default_factory=dict)
     written: dict[Field, list[Value]] = field(default_factory=dict)
-    "Attribute -> values that cold code and its callees assign to it, in order."
+    "Attribute -> the values that cold code and the functions that it calls assign to the attribute, in order."
     expected: dict[Field, list[Value]] = field(default_factory=dict)
     "Attribute that is None at first -> values that its annotation allows."
     constructed: dict[Field, list[Value]] = field(default_factory=dict)
     "Attribute or constructor parameter of a class -> the values that calls of the class give to it."
 
     def has_used(self, since: int) -> bool:
-        """Return whether state of the host is used in the items from index `since` on."""
+        """Return whether an item from index `since` on uses state of the host."""
         # The length is compared first, because most conditions record nothing.
         return len(self.items) > since and any(map(has_uses, self.items[since:]))
 
     def forget_uses(self, since: int, end: int) -> None:
-        """Drop the uses in the items from `since` to `end`, because their condition decides nothing on the device."""
+        """Drop the uses in the items of a condition, from `since` to `end`, because the condition does not affect the
+        device."""
         condition = self.items[since:end]
         for item in condition:
             if type(item) is Included:
@@ -110,15 +112,15 @@ class Effects:
         self.items[since:end] = [item for item in condition if type(item) is not Use]
 
     def forget_read(self, key: str) -> None:
-        """Drop the read of a tensor whose values were not read, but only its shape or dtype."""
+        """Drop the read of a tensor, because the code read only the shape or dtype and not the values."""
         dropped = [item for item in self.items if type(item) is Read and item.key == key]
         self.noted.difference_update(map(id, dropped))
         self.items = [item for item in self.items if item not in dropped]
 
 
 class Shared:
-    """Keeps one object for several equal ones. A function that is read for different arguments records nearly the same
-    items each time."""
+    """Stores one shared object for all equal objects. If a function is read for different arguments, it records nearly
+    the same items each time."""
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}
@@ -163,16 +165,16 @@ class Summary:
     expected: Mapping[Field, Sequence[Value]]
     constructed: Mapping[Field, Sequence[Value]]
     has_uses: bool
-    "Whether state of the host decides the device's work, in this function or in functions that it calls."
+    "Whether state of the host affects the device's work, in this function or in functions that it calls."
 
     @property
     def is_empty(self) -> bool:
-        """Whether the summary contains nothing about hot code, so that callers need not refer to it."""
+        """Whether the summary contains nothing about hot code. Callers then need not include it."""
         return not (self.items or self.events or self.constructed)
 
     def stands_for(self, other: Summary) -> bool:
-        """Return whether callers see no difference between two summaries. If so, this summary takes over the items and
-        events of the other one."""
+        """Return whether two summaries are the same for callers. If so, this summary takes over the items and events of
+        the other one."""
         if self.is_empty and not other.is_empty:
             return False
         seen = (self.value, self.written, self.expected, self.constructed, self.has_uses)

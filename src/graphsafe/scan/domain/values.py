@@ -1,7 +1,7 @@
 """Abstract values: the possible values of an expression in hot code, as far as the source shows them.
 
 A value that is not known is `UNKNOWN`, and a value that may be one of several is a `Union` of them. `step` marks values
-that derive from the step's own inputs: they change from replay to replay, and must not be kept from warm-up.
+that derive from the step's own inputs: they change from replay to replay, so no value from a warm-up may be reused.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class _Unset:
         return "UNSET"
 
     def __reduce__(self) -> str:
-        """Return the name of the only instance. Pickling stores the name, so each process has its own instance."""
+        """Return the name of the only instance. Pickling stores this name, so each process uses its own instance."""
         return "UNSET"
 
 
 UNSET = _Unset()
-"A host value that is not known before the code runs."
+"Marks a host value that is not known before the code runs."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Unknown:
     host: bool = False
     "Whether the value's name says that the value stays on the host."
     compared: bool = False
-    "Whether the value is a comparison, perhaps of device tensors. Used as an index or like a tensor, it is a mask."
+    """Whether the value is a comparison's result, perhaps of device tensors. Used like a tensor, it is a mask."""
     state: tuple[str, ...] = ()
-    "The state from which the value was computed, as for a number, because the value may be a number."
+    "The state from which the value was computed. An unknown value may be a number, so it carries state as numbers do."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +62,20 @@ class Tensor:
     name: str | None = None
     "The name in the code, for messages: `lengths`, `self.cache`."
     attr: str | None = None
-    "The attribute whose storage this is, as `module:Class.attr`; kept through views."
+    "The attribute whose storage this is, as `module:Class.attr`. Views keep this name."
     fresh: bool = False
     "Whether the tensor was made in this step, so that storing it stores a new address."
     certain: bool = True
-    "False if only the value's name or its use suggests that it is a device tensor."
+    "Whether more than the value's name or its use shows that it is a device tensor."
     maybe_host: bool = False
     "Whether engines often keep tensors of this name on the host. A result has the mark if all its operands have it."
     maybe_pinned: bool = False
-    "Whether only a name or an annotation shows that the tensor is on the host, so that its memory may be pinned."
+    "Whether only a name or an annotation shows that the tensor is on the host. Its memory may then be pinned."
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A value that the host knows: int, float, bool, str, bytes or an enum. `const` is its value, if visible."""
+    """A value that the host knows: int, float, bool, str, bytes or an enum. `const` is its value, if known."""
 
     const: Any = UNSET
     overridable_by: str | None = None
@@ -113,7 +113,7 @@ class RuntimeObject:
 
 @dataclass(frozen=True, slots=True)
 class Lib:
-    """A dotted name of a library, with the keywords that `partial` binds to it, or the tensor of a bound method."""
+    """An object of a library by its dotted name, with keywords bound by `partial`, or with a bound method's tensor."""
 
     name: str
     keywords: tuple[tuple[str, Value], ...] = ()
@@ -145,9 +145,9 @@ class Instance:
     ref: str
     step: bool = False
     declared: bool = False
-    "Whether the class is known only from an annotation, so that the object may be of a subclass."
+    "Whether only an annotation shows the class. The object may then be of a subclass."
     made: bool = False
-    "Whether the object was made in this step and does not outlive the step, so that writes to it are not state."
+    """Whether the object was made in this step and does not outlive it. Writes to such an object are not state."""
     given: Passed | None = None
     "The constructor's arguments, if known; objects with different arguments have separate attributes."
 
@@ -168,7 +168,7 @@ class Function:
     plain: bool = False
     "Whether the value stands for the function without its decorators."
     kept: bool = False
-    "Whether the function is a closure made before the step, so that its environment is state."
+    "Whether the function is a closure that was made before the step. Its environment is then state."
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle a function without the code and the environment of a nested function."""
@@ -220,7 +220,7 @@ class Union:
 
 
 MAX_WEIGHT = 512
-"The largest number of values in a container, nested ones included. Without it, loops would nest without end."
+"""The largest number of values in a container, nested ones included. Otherwise, a loop could nest without end."""
 
 
 def _weight(value: Value) -> int:
@@ -233,7 +233,7 @@ def _weight(value: Value) -> int:
 
 
 def _lighten(container: Sequence | Dict) -> int:
-    """Keep only the join of the elements, or only its origin if the join is too large. Return the new weight."""
+    """Keep only the join of the elements. If the join is too large, keep only its origin. Return the new weight."""
     elem = container.elem
     if _weight(elem) > MAX_WEIGHT // 2:
         object.__setattr__(container, "elem", Unknown(depends_on_step(elem), holds_device(elem)))
@@ -268,7 +268,7 @@ FLOAT = Number(type="float")
 BOOL = Number(type="bool")
 STR = Number(type="str")
 ON_CUDA = Number(True, overridable_by="platform", type="bool")
-"The answer of `x.is_cuda` for an unknown tensor, because a step for a graph runs on CUDA."
+"The result of `x.is_cuda` for an unknown tensor, because a step for a graph runs on CUDA."
 ARRAY = Array()
 SIZE = Sequence("size", None, INT)
 
@@ -298,7 +298,7 @@ def without_none(value: Value) -> Value:
 
 
 def may_be_none(value: Value) -> bool | None:
-    """Return True for None, False for a value that is never None, and None if that is not known."""
+    """Return True for the value None, False for a value that is never None, and None if this is not known."""
     if type(value) is NoneValue:
         return True
     if type(value) is Unknown:
@@ -309,9 +309,9 @@ def may_be_none(value: Value) -> bool | None:
 
 
 def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
-    """Return the tensor that a value is or may be, and whether that is certain.
+    """Return the tensor that a value is or may be, and whether it certainly is this tensor on some path.
 
-    If it may also be None or a number, it is still certain: on some path the value is the tensor, and that path fails.
+    If the other alternatives are only None and numbers, some path certainly has the tensor.
     """
     if type(value) is Tensor:
         return value, True
@@ -327,7 +327,7 @@ def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
 
 
 def together(tensors: Iterable[Tensor]) -> Where:
-    """Return the device of an operation on these tensors. torch mixes devices only if the host tensor is 0-d."""
+    """Return the device of an operation on these tensors. torch mixes devices only if the host tensors are 0-d."""
     where: Where = "host"
     on_host = False
     for tensor in tensors:
@@ -341,7 +341,7 @@ def together(tensors: Iterable[Tensor]) -> Where:
 
 
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
-    """Return whether some tensors are not known to be on the host, and the names of all of these suggest the host."""
+    """Return whether there are tensors that are not known to be on the host, and all their names suggest the host."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
     return bool(hints) and all(hints)
 
@@ -373,7 +373,7 @@ def holds_device(value: Value, depth: int = 0) -> bool:
 
 
 def is_for_host(value: Value, depth: int = 0) -> bool:
-    """Return whether a value consists only of numbers and strings (None is ignored)."""
+    """Return whether a value consists only of numbers and strings. None is ignored."""
     if isinstance(value, (Number, Array)):
         return True
     if depth <= 4 and isinstance(value, (Sequence, Dict)):

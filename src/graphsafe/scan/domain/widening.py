@@ -1,6 +1,6 @@
-"""Widening of arguments: details that seldom matter are dropped, so that a few summaries serve many calls.
+"""Widening of arguments: details that seldom matter are dropped, so that many calls share a few summaries.
 
-The argument alone decides which of its details are dropped, never the number of other arguments.
+The dropped details depend only on the argument itself, and never on the number of other arguments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from graphsafe.scan.domain.values import (
 )
 
 MAX_INT = 16
-"The largest integer whose value is kept. A larger number counts as a size, and no branch depends on its value."
+"The largest integer whose value is kept. A larger number counts as a size, and sizes are assumed to decide no branch."
 MAX_TEXT = 32
 "The largest number of characters of a string whose value is kept."
 MAX_ITEMS = 8
@@ -71,7 +71,7 @@ def _tensor(value: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8192)
 def _without_name(value: Tensor) -> Tensor:
-    # The parameter gives the tensor a new name.
+    # The name is dropped, because the parameter gives the tensor a new name.
     return replace(value, name=None)
 
 

@@ -1,4 +1,4 @@
-"""The budget of calls. All calls are followed unless the scan is about only a few files of a large project."""
+"""The budget of calls. If the scan is about only a few files of a large project, not all calls are followed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ MAX_COLD = 2
 """The largest number of levels to which calls of constructors and other cold code (code outside the steps) are
 followed. Deeper code says little about attributes."""
 MAX_COMPOSING = 6
-"The same number of levels for code that assembles the objects of a step."
+"The largest number of levels for code that assembles the objects of a step."
 MAX_OUT_OF_SCOPE = {True: 3, False: 1}
-"The largest number of levels to which calls are followed out of the scope, from hot code (True) and cold code (False)."
+"The largest number of calls in a row that are followed outside the scope, from hot code (True) and cold code (False)."
 MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
 "The same numbers for the last quarter of the budget."
 READINGS = 100
 READINGS_FOR_EACH = 3
 "The largest number of readings of one function is READINGS plus this number for each kind of its arguments."
 BYTES_PER_READING = 4000
-"Number of bytes of other files whose indexing costs as much as reading one function."
+"The number of bytes of other files that take as long to index as one function takes to read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,19 @@ class Scope:
 
 
 class CallBudget:
+    """Decides whether a call is followed, and counts the functions that are read."""
+
     def __init__(self, project: Project, scope: Scope | None) -> None:
         self._readings = 0
         self._readings_of: Counter[str] = Counter()
-        "Function -> how often it has been read."
+        "Function -> the number of times that it has been read."
         self.kinds = ArgumentKinds()
         self._scope = scope
         self._project = project
 
     def holds(self, ref: str) -> bool:
-        """Return whether a file, or a function's file, is in scope. Others are followed only for their values."""
+        """Return whether a file, or a function's file, is in scope. Calls of functions out of scope are followed only
+        for their results."""
         return self._scope is None or ref.partition("::")[0] in self._scope.paths
 
     def note_reading(self, ref: str) -> None:
@@ -65,13 +68,15 @@ class CallBudget:
         return self._scope is not None and self._read() >= self._scope.readings
 
     def _read(self) -> int:
-        """Return the work in functions and bytes, not in time, so that the report is the same on every machine."""
+        """Return the work done so far, in functions and bytes. Time is not used, so that the report is the same on
+        every machine."""
         return self._readings + self._project.asked_bytes // BYTES_PER_READING
 
     def out_of_scope(self, ref: str, hot: bool, depth: int, caller: int, composes: bool = False) -> int | None:
-        """Return how many calls separate a function from the scope, or None if there are too many to read the function.
+        """Return the number of calls between the scope and a function, or None if the function is too far away to be
+        read.
 
-        `caller` is this number for the calling function. `depth` is the number of nested calls of cold code at the
+        `caller` is the same number for the calling function. `depth` is the number of nested calls of cold code at the
         caller.
         """
         if not hot and depth >= (MAX_COMPOSING if composes else MAX_COLD):

@@ -48,7 +48,7 @@ class LazyTest:
     "The missing value as written in the code: `self.plan`, `self.cache`."
     line: int
     alone: bool = True
-    "False if the code may also run because of another condition: `if self.plan is None or self.size != n:`."
+    "Whether no other condition lets the code run. False for `if self.plan is None or self.size != n:`."
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Frame:
     "`path::Qual.name` of the function; `path::` at module level."
     env: dict[str, Value]
     hot: bool
-    "Whether the effects of lines are emitted. The effects of constructors and class bodies are not."
+    "Whether the function is hot, so that the effects of its lines are emitted. Constructors and class bodies are cold."
     depth: int = 0
     """The depth of the call. It is 0 if the caller is not known. Otherwise it is 1 in hot code, and in cold code it is
     the number of cold calls that led here."""
@@ -69,9 +69,10 @@ class Frame:
     guards: list[str] = field(default_factory=list)
     "Conditions that keep the current line out of captures."
     unlikely: int = 0
-    "Number of conditions around the current line that make it unlikely to run in a step (an exception handler)."
+    "The number of constructs around the current line that a step is unlikely to enter, such as exception handlers."
     seldom: int = 0
-    "Number of the conditions that are true only in some iterations of a loop: `if step % 100 == 0:`."
+    """The number of conditions around the current line that are true only in some iterations of a loop: `if step % 100
+    == 0:`."""
     returns: list[Value] = field(default_factory=list)
     yields: list[Value] = field(default_factory=list)
     contexts: list[str] = field(default_factory=list)
@@ -85,11 +86,11 @@ class Frame:
     "Tests for a missing attribute or key around the current line."
     globals: set[str] = field(default_factory=set)
     out_of_scope: int = 0
-    "Number of calls from the last file in scope to here (budget.py)."
+    "The number of calls from the last function in scope to this one (budget.py)."
     level: int = TOP_LEVEL
     "`Call.level` (arguments.py)."
     captured: bool = False
-    "Whether the code is inside a capture, or is called by a capture although the `cold-paths` setting names it."
+    "Whether the code is inside a capture, or a capture calls the function although the `cold-paths` setting names it."
     composes: bool = False
     "`Call.composes` (arguments.py)."
     between: bool = False
@@ -97,7 +98,7 @@ class Frame:
     cells: str | None = None
     "The function that made this closure, if the closure outlives the step. The closure's variables are then state."
     step_loops: tuple[int, ...] = ()
-    "The first lines of the loops that run in every step, if the rest of the function runs once."
+    "If the function runs once: the first lines of those of its loops that run in every step."
     nonlocals: set[str] = field(default_factory=set)
     touches_device: bool = False
     "Whether the lines since the innermost condition do more than update state of the host."
@@ -115,11 +116,11 @@ class Frame:
 
     @property
     def guard(self) -> str | None:
-        """The innermost condition that keeps the current line out of all captures."""
+        """The innermost condition that keeps the current line out of all captures, or None."""
         if self.guards:
             return self.guards[-1]
         last = self.compile_test
-        # Such a condition is also `if not is_compiling():` inside `if is_compiling():`.
+        # No capture reaches `if not is_compiling():` inside `if is_compiling():`, so this is such a condition too.
         return last.text if last and any(test.compiling is not last.compiling for test in self.compile_tests) else None
 
     @property
@@ -150,7 +151,7 @@ class Frame:
         """Return the value of an expression, and record its effects."""
         kind = type(node)
         if kind is ast.Name:
-            # This is fast because half of all expressions are names, and most names are local.
+            # Local names have this fast path, because half of all expressions are names, and most names are local.
             local = self.env.get(node.id)  # type: ignore[attr-defined]
             if local is not None and node.id not in self.globals:  # type: ignore[attr-defined]
                 return local
@@ -183,11 +184,11 @@ class Frame:
     def emit_if_on_device(
         self, kind: EventKind, how: str, node: ast.AST, value: Value, shown: str | None = None
     ) -> bool:
-        """Emit an event about a value that is, or may be, a tensor of the device. Return False for a value that is
-        not known to be a tensor.
+        """Emit an event about a value that is, or may be, a device tensor. Return False for a value that is not known
+        to be a tensor.
 
-        Inside a capture, the result of an unknown call with device tensors may be one of them. `shown` is the text for
-        the message, if it does not describe the value.
+        Inside a capture, the result of an unknown call with device tensors may be a device tensor too. `shown` replaces
+        the description of the value in the message.
         """
         tensor, certain = as_tensor(value)
         if self.captured and type(value) is Unknown and (value.device or value.compared):
@@ -198,7 +199,7 @@ class Frame:
         return True
 
     def use_number(self, value: Value, kind: UseKind, node: ast.AST) -> None:
-        """Record that a host number that is kept between steps decides the device's work here."""
+        """Record that a host number which outlives the step affects the device's work here."""
         if self.hot:
             self.engine.use_number(self, value, kind, node)
 
@@ -215,7 +216,7 @@ class Frame:
         return self.engine.call_value(self, node, value, arguments)
 
     def call_later(self, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Schedule the reading of a function that may be called, with unknown arguments."""
+        """Schedule the reading, with unknown arguments, of a function that may be called."""
         self.engine.call_later(self, node, ref, receiver)
 
     def attribute(self, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
@@ -261,7 +262,7 @@ class Closures(Protocol):
 class Engine(Protocol):
     """The questions that handlers may ask the engine.
 
-    interpreter/interpreter.py answers them, and documents those that have no shortcut in `Frame`.
+    interpreter/interpreter.py answers these questions, and documents those without a shortcut in `Frame`.
     """
 
     effects: Effects

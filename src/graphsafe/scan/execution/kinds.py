@@ -1,10 +1,10 @@
-"""Limits for how many kinds of arguments a function is read for, and how many kinds of constructed objects are kept
+"""Limits for the number of kinds of arguments for which one function is read, and of constructed objects that are kept
 separate.
 
 If each function calls the next one with several kinds of arguments, the number of combinations grows without bound. The
-limit keeps the work of a scan in proportion to the number of functions. Once there are far more readings than usual, no
-function is read for more than twenty kinds. In real projects, a function has about four kinds, and the one with the
-most has some hundreds.
+limit keeps the work of a scan proportional to the number of functions. Once the total number of kinds is far above the
+usual one, no function is read for more than twenty kinds. In real projects, a function has about four kinds on average,
+and some hundreds at most.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 MAX_KINDS = 20
-"The largest number of kinds of arguments for one function, once the number for all functions exceeds the usual total."
+"The largest number of kinds of arguments for one function once the total over all functions exceeds the usual total."
 MAX_EVER = 1000
 "The largest number of kinds of arguments for one function, whatever the total is."
 USUAL = 5000
 USUAL_FOR_EACH = 20
 "The usual total is USUAL plus this number for each function that is read."
 
-MANY_KINDS = "called in too many ways to follow each"
+MANY_KINDS = "called with too many kinds of arguments to follow each call"
 
 
 class ArgumentKinds:
+    """Counts the kinds of arguments for each function and each constructor."""
+
     def __init__(self) -> None:
         self._kinds: dict[str, set[Hashable]] = {}
         self.count = 0
-        "The number of kinds of all functions."
+        "The total number of kinds over all functions."
 
     def of(self, ref: str) -> int:
         """Return the number of kinds of one function."""

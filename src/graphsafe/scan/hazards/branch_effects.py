@@ -1,4 +1,4 @@
-"""Tells whether the branches of a condition compute on the device or only update state of the host."""
+"""Tells whether the branches of a condition work on the device or only update state of the host."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def computes(frame: Frame, body: Iterable[ast.stmt]) -> bool:
 def chooses_result(frame: Frame, node: ast.If, before: Mapping[str, Value], returned: int) -> bool:
     """Return whether a branch of an `if` returns a tensor, or rebinds a name that stood for a tensor `before`.
 
-    `returned` is the number of values that the function had returned before the branches. A return in a loop over steps
-    only ends the loop.
+    `returned` is the number of values that the function had returned before the branches. A `return` in a loop over
+    steps does not count, because it only ends the loop.
     """
     if not frame.step_loops and any(map(may_be_tensor, frame.returns[returned:])):
         return True
@@ -39,7 +39,7 @@ def chooses_result(frame: Frame, node: ast.If, before: Mapping[str, Value], retu
 
 
 def call_touches_device(frame: Frame, call: ast.Call) -> bool:
-    """Return whether a call whose result is not used does more than update state of the host."""
+    """Return whether a call whose result is ignored does more than update state of the host."""
     if changes_in_place(call) or _runs_device_code(frame, call):
         return True
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -69,7 +69,7 @@ def may_be_operand(value: Value) -> bool:
 
 
 def _runs_device_code(frame: Frame, call: ast.Call) -> bool:
-    """Return whether a call whose result is not used works on the device: `self._follow()`, `self.optimizer.step()`."""
+    """Return whether a call whose result is ignored works on the device: `self._follow()`, `self.optimizer.step()`."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr == "step":
         return True

@@ -1,4 +1,4 @@
-"""The `with torch.cuda.graph(…)` statement: its stream, its warm-up, and the code around it."""
+"""Checks `with torch.cuda.graph(…)` statements: the stream, the warm-up, and the code around the block."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AUTOCAST = frozenset(
 _MOVES = frozenset("to cuda eval train half float double bfloat16 requires_grad_".split())
 "Methods of a module that return the module itself and run no kernel of its `forward`."
 TEST = re.compile(r"(^|\.)test_")
-"Matches the names of test modules and test functions. Tests capture on one known device."
+"Matches the names of test modules and test functions. A test captures only on one known device."
 _MODEL = re.compile(rf"(?:\w+_)?(?:{MODEL}|module)")
 "Matches the name of a model that a function receives."
 WARM_UP = re.compile("warm", re.IGNORECASE)
@@ -51,6 +51,7 @@ ANOTHER_DEVICE = re.compile(
 
 
 def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
+    """Emit the events of a `with` statement that captures."""
     if not isinstance(expression, ast.Call) or TEST.search(f"{frame.file.module}.{frame.function}"):
         return
     around = [call for call in frame.entered if isinstance(call, ast.Call)]
@@ -72,8 +73,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def _has_stream(call: ast.Call) -> bool:
-    """Return whether a call names a stream or uses the current stream. The stream is a keyword, the third argument, or
-    perhaps in `**options`."""
+    """Return whether a call names a stream or uses the current stream. The stream may be a keyword, the third argument,
+    or an entry of `**options`."""
     if len(call.args) >= 3 or is_begin(call):
         return True
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)
@@ -134,8 +135,8 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     """Return the confidence that the block calls a function that has not run before, or None if it may have run.
 
     A caller may have warmed the function up. So any mention of a warm-up in the file counts, unless the warm-up is
-    commented out; in the methods of an unrelated class, it only lowers the confidence. Callables among the arguments
-    count as warm, unless this function warms up something else, or warms up after the capture.
+    commented out. A mention in the methods of an unrelated class only lowers the confidence. Callables among the
+    arguments count as warm, unless this function warms up something else, or warms up after the capture.
     """
     captured = list(_calls(frame, node.body))
     if frame.node is None or not captured:
@@ -170,8 +171,8 @@ def _object_called(function: Function, call: ast.Call) -> str | None:
 
 
 def _before_in_loop(function: Function, block: ast.AST, after: list[ast.Call]) -> Iterator[ast.Call]:
-    """Yield the calls below a capture that an earlier iteration may run, because the iteration that captures does not
-    run them."""
+    """Yield the calls below a capture in a loop that may already have run before the capture. The iteration that
+    captures skips such a call, so an earlier iteration may have run it."""
     parents = parents_in(function)
     for call in after:
         if shared_loop(block, call, parents) is not None and not run_together(block, call, parents):
@@ -179,16 +180,19 @@ def _before_in_loop(function: Function, block: ast.AST, after: list[ast.Call]) -
 
 
 def _commented_out(frame: Frame, line: int) -> set[str]:
-    """Return the names that commented-out lines in the function, before a line, would call: `# model(*inputs)`."""
+    """Return the names of functions in calls that are commented out, in the function before a line: `#
+    model(*inputs)`."""
     lines = frame.project.files.source(frame.path).lines
     before = lines[frame.node.lineno : line] if frame.node is not None else ()
     return {found[1] for found in map(COMMENTED_OUT.match, before) if found is not None}
 
 
 def _is_new(function: Function, called: ast.expr, line: int) -> bool:
-    """Return whether the function has made `called` as a new object, and has not used it before this line. Any use may
-    call the object, and for `self.net` also any method of `self`. An example is `net = Net().cuda()` directly before
-    the capture."""
+    """Return whether the function has made the object `called`, and has not used it before this line.
+
+    An example is `net = Net().cuda()` directly before the capture. Any use may call the object. For `self.net`, any
+    call of a method of `self` counts as a use.
+    """
     text = place(called) or ""
     uses = [one for kind in (ast.Name, ast.Attribute) for one in inside(function, kind) if place(one) == text]
     made = [one for one in inside(function, ast.Assign) if [one.targets[0]] == uses[:1] and one.lineno < line]
@@ -224,8 +228,10 @@ def _makes_object(value: ast.expr) -> bool:
 
 
 def _is_called_once(frame: Frame, name: str | None) -> bool:
-    """Return whether only the captured block calls a name, and no line takes the object under another name. The name
-    is `self.net`, made by the constructor, or a private method."""
+    """Return whether only the captured block calls a name, and no line binds the object to another name.
+
+    The name is that of a private method, or of an attribute `self.net` that the constructor makes.
+    """
     owner, _, attribute = (name or "").rpartition(".")
     lines = frame.project.files.source(frame.path).lines
     if owner != "self":

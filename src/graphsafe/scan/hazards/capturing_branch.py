@@ -12,7 +12,7 @@ from graphsafe.scan.hazards.graph_syntax import stored_names
 from graphsafe.scan.sources.node_memo import memoize_on_node
 
 SAYS_CAPTURING = re.compile(r"captur")
-"A cheap test of the name, so that only matching conditions are evaluated a second time."
+"Matches conditions that may ask whether a capture is under way. Only these are evaluated a second time."
 
 
 def branch(frame: Frame, node: ast.If) -> None:
@@ -22,7 +22,8 @@ def branch(frame: Frame, node: ast.If) -> None:
         return
     body, other = _ways(frame, node)
     if computes(frame, body) or computes(frame, other):
-        # Two branches that assign the same names, or pass on the same values, may compute the same result in two ways.
+        # Two branches that assign the same names, or pass the same values to calls, may compute the same result in two
+        # ways.
         same = bool(node.orelse) and _bound(node.body) >= _bound(node.orelse) != set()
         same = same or not _worked_on(node.body).isdisjoint(_worked_on(node.orelse))
         frame.emit("StreamOp", "capturing-branch", node.test, "possible" if same else "likely")
@@ -36,7 +37,7 @@ def conditional(frame: Frame, node: ast.IfExp) -> None:
 
 
 def asks(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a test asks only whether the current stream is being captured."""
+    """Return whether a test depends only on whether the current stream is being captured."""
 
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks(frame, test.operand)
@@ -55,7 +56,7 @@ def _may_ask(test: ast.expr) -> bool:
 def _ways(frame: Frame, node: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
     """Return the statements that run in only one of the two cases.
 
-    If the branch returns what the function returns at its end, the case that goes on differs only in the statements
+    If the branch returns the same expression as the end of the function, the other case differs only by the statements
     between the two returns.
     """
     block: list[ast.stmt] = frame.node.body if isinstance(frame.node, ast.FunctionDef) else []

@@ -32,7 +32,7 @@ FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
 _BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 _OPTIMIZERS = ("opt", "optim")
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "double": "float64", "float": "float32"}
-"Methods of a module that convert its parameters to a data type, which are also names of data types."
+"Method of a module that converts the parameters -> the data type to which it converts them."
 Owned = tuple[str, str]
 "The class of an attribute of `self`, or an empty string for any other name, and the name."
 
@@ -69,8 +69,9 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
 
 
 def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield lines after a capture that move a captured module to the host, convert its parameters to another data type,
-    load the state of a captured optimizer, or switch a captured module's mode for a replay."""
+    """Yield lines after a capture that change the memory or mode of captured objects. Such a line moves a captured
+    module to the host, converts its parameters, loads the state of a captured optimizer, or switches a module's
+    mode."""
     captured = table.captured_calls
     modules = {text for call in captured if (text := place(call.func)) is not None}
     optimizers = {(dotted(call.func) or "").removesuffix(".step") for call in captured if _is_optimizer_step(call)}
@@ -94,7 +95,7 @@ def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
 
 
 def _cast(call: ast.Call) -> str | None:
-    """Return the data type to which a call converts a module: `net.half()`, `net.to(torch.float16)`."""
+    """Return the data type to which a call converts a module, or None: `net.half()`, `net.to(torch.float16)`."""
     method = called_name(call)
     if method in _CASTS:
         return _CASTS[method]
@@ -122,8 +123,7 @@ def _keeps_state(table: GraphTensors, optimizer: str) -> bool:
 
 
 def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> bool:
-    """Return whether a line of a function certainly runs between the capture and a replay, and no other capture follows
-    the line."""
+    """Return whether a line certainly runs between the capture and a replay, and is not followed by another capture."""
     made = [*table.blocks, *table.handing]
     holding = {one: [node for node in made if node in parents_in(node_of)] for one, node_of in table.functions.items()}
     if holding[name]:
@@ -156,7 +156,8 @@ def _depends_on_mode(tree: ast.Module) -> bool:
 
 
 def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
-    """Return whether a module was captured in training mode, and replays follow its switch to evaluation mode."""
+    """Return whether a module was captured in training mode, and replays follow the call that switches it to evaluation
+    mode."""
     module = (dotted(call.func) or "").removesuffix(".eval")
     own = calls_in([table.functions[name]])
     later = [one for one in own if one.lineno >= call.lineno]
@@ -193,7 +194,7 @@ def turned_over(function: Function) -> Mapping[str, str]:
 
 
 def _walks(target: ast.expr, walked: ast.expr) -> Iterator[tuple[ast.expr, ast.Call]]:
-    """Yield each loop variable with the call that provides it, through `zip(…)` and `enumerate(…)`."""
+    """Yield each loop variable with the call that provides its values, also inside `zip(…)` and `enumerate(…)`."""
     if not isinstance(walked, ast.Call):
         return
     parts = elements(target)
@@ -207,7 +208,7 @@ def _walks(target: ast.expr, walked: ast.expr) -> Iterator[tuple[ast.expr, ast.C
 
 
 def _weight_put(node: ast.AST) -> str | None:
-    """Return the module or parameter to which a line assigns another tensor: `net.w = Parameter(…)`,
+    """Return the module or parameter to which a line assigns another tensor, or None: `net.w = Parameter(…)`,
     `setattr(net, …)`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         holder, value = node.targets[0], node.value
@@ -230,9 +231,7 @@ def _makes_parameter(value: ast.expr) -> bool:
 
 def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield calls of `opt.zero_grad()` beside a replay that computes gradients, if the optimizer steps outside the
-    graph.
-
-    The replay must be in the same function, or in a method that the function calls.
+    graph. The replay is in the same function, or in a method that this function calls.
     """
     inside = table.captured_calls
     if not any(called_name(call) == "backward" for call in inside) or any(map(_is_optimizer_step, inside)):
@@ -302,8 +301,8 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
 
 
 def _schedules(found: Tables) -> Iterator[Owned]:
-    """Yield the names of schedulers whose optimizer's learning rate is not a tensor:
-    `decay = ExponentialLR(opt, 0.9)`."""
+    """Yield the names of schedulers for an optimizer whose learning rate is not a tensor: `decay = ExponentialLR(opt,
+    0.9)`."""
     made: dict[Owned, ast.Call] = {}
     for function, body in [("", found.tree), *((name, node) for name, node, _ in found.functions)]:
         for _, node in own_nodes(body):
@@ -320,8 +319,8 @@ def _schedules(found: Tables) -> Iterator[Owned]:
 
 
 def _owned(found: Tables, function: str, name: str) -> Sequence[Owned]:
-    """Return a name in a function with its owner. An attribute of `self` may belong to several classes, of which the
-    function's own class is the first."""
+    """Return a name in a function with its possible owners. An attribute of `self` may belong to several classes; the
+    function's own class comes first."""
     if not name.startswith("self."):
         return [("", name)]
     return [(cls, name) for cls in of_one_object(found.tree, class_of(found.tree, function))]
@@ -360,7 +359,8 @@ def _meant_in(found: Tables, function: str) -> Mapping[str, Function]:
 
 
 def _own(functions: Mapping[str, Function], owner: str, call: ast.Call) -> Function | None:
-    """Return the function of the file that is called in a method of `owner` by `fail(error)` or `self.fail(error)`."""
+    """Return the function of the file that a call such as `fail(error)` or `self.fail(error)` in a method of `owner`
+    runs."""
     text = dotted(call.func) or ""
     return functions.get(f"{owner}.{text.removeprefix('self.')}" if text.startswith("self.") else text)
 

@@ -31,14 +31,14 @@ HOST_WAITS = frozenset(("synchronize", "query", "elapsed_time"))
 _TRANSFERS = frozenset(
     "copy_ fill_ zero_ to cuda pin_memory record_stream current_stream stream zip enumerate range len".split()
 )
-"Calls that do not change the fact that a block only copies."
+"Calls that a block may contain and still count as a block that only copies."
 Name = tuple[str, str]
 "The owner of a name (a function, a class, or an empty string) and the name."
 
 
 @dataclass(slots=True)
 class _Order:
-    """The order of the streams and events of a file: which of them wait, and which of them are waited for."""
+    """The streams and events of a file: those that wait for others, and those for which others wait."""
 
     waiting: set[Name] = field(default_factory=set)
     "Streams that wait for other streams or events."
@@ -47,7 +47,7 @@ class _Order:
     recorded: dict[Name, set[Name]] = field(default_factory=dict)
     "Stream -> the events that are recorded on it."
     handed: set[Name] = field(default_factory=set)
-    "Streams and events that are passed on or stored under another name, so that other code may wait for them."
+    "Streams and events that are passed to other code or stored under another name. Other code may wait for them."
     busy: set[Name] = field(default_factory=set)
     "Streams on which the code does more than copy."
     stops: bool = False
@@ -78,8 +78,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _among(name: Name, names: set[Name]) -> bool:
-    """Return whether a name may refer to the same object as one of several names. Equal names may do so if one of their
-    two owners is unknown."""
+    """Return whether a name may refer to the same object as one of several names. Equal names may also match if one of
+    the two owners is unknown."""
     return name in names or any(other[1] == name[1] and "" in (other[0], name[0]) for other in names)
 
 
@@ -126,7 +126,8 @@ def _note_call(order: _Order, call: ast.Call, name: str, function: Function, blo
 def _note_use(
     order: _Order, node: ast.Name | ast.Attribute, parents: dict[ast.AST, ast.AST], name: str, function: Function
 ) -> None:
-    """Record a stream or event that is passed to a call of unknown effect, returned, or bound to another name."""
+    """Record a stream or event that other code may get: it is passed to a call of unknown effect, returned, or bound to
+    another name."""
     parent = parents.get(node)
     while isinstance(parent, ast.Subscript):
         parent = parents.get(parent)
@@ -139,7 +140,7 @@ def _note_use(
 
 
 def _named(node: ast.expr, name: str, function: Function) -> Name | None:
-    """Return the owner and the name of a stream or event."""
+    """Return the owner and the name of a stream or event, or None for an expression that is not a name."""
     while isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Name):
@@ -151,7 +152,7 @@ def _named(node: ast.expr, name: str, function: Function) -> Name | None:
 
 
 def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
-    """Return the stream that `with torch.cuda.stream(…)` enters."""
+    """Return the stream that `with torch.cuda.stream(…)` enters, or None for any other node."""
     for item in block.items if isinstance(block, (ast.With, ast.AsyncWith)) else ():
         call = item.context_expr
         if isinstance(call, ast.Call) and call.args and (dotted(call.func) or "").endswith("cuda.stream"):
@@ -161,9 +162,7 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
 
 def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
     """Yield the copies of a function's parameters in a block that also replays. The stream must belong to the function
-    itself.
-
-    A caller that does not know the stream computes the values on another stream.
+    itself: a caller does not know such a stream, and computes the values on another one.
     """
     given = {one.arg for one in parameters(function)} - {"self"}
     calls = [*inside(block, ast.Call)]

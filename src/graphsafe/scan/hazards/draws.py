@@ -43,8 +43,8 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
 
 
 def _holders(frame: Frame, name: str) -> Iterator[str | None]:
-    """Yield the class of each object whose generator of this name the file registers, or None if the class is not
-    known. In `graph.register_generator_state(noise.generator)`, the object is `noise`."""
+    """Yield the classes of the objects whose generator with this name the file registers, with None for an unknown
+    class. In `graph.register_generator_state(noise.generator)`, the object is `noise`."""
     file = frame.project.files.index(frame.path)
     lines = frame.project.files.source(frame.path).lines
     for facts in file.functions.values() if file is not None else ():
@@ -62,7 +62,7 @@ def _registers(call: ast.AST) -> bool:
 
 
 def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: FunctionFacts) -> str | None:
-    """Return the class of `self`, or the class in the annotation of a parameter."""
+    """Return the class of `self`, or the class in the annotation of a parameter, or None if neither is known."""
     head = holder.id if isinstance(holder, ast.Name) else ""
     if head == "self" and facts.owner is not None:
         return f"{frame.path}::{facts.owner}"
@@ -74,16 +74,19 @@ def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: Func
 
 
 def is_for_arrays(frame: Frame) -> bool:
-    """Return whether the drawing function is declared to return arrays, so that the draw may stay on the host."""
+    """Return whether the function that draws is declared to return arrays. The drawn numbers may then stay on the
+    host."""
     returns = frame.node.returns if frame.node is not None else None
     _, *after = _ARRAY.split(ast.unparse(returns)) if returns is not None else [""]
     return bool(after) and "Tensor" not in after[-1]
 
 
 def is_seeded(frame: Frame) -> bool:
-    """Return whether some function of the file seeds the host's generators and may be called in steps. Eager steps may
-    then repeat the draw as replays do. A script or a factory does not count, because it seeds only once, before the
-    steps."""
+    """Return whether some function of the file seeds the host's generators and may be called in steps.
+
+    Eager steps may then draw the same numbers in each step, as replays do. A script or a factory does not count,
+    because it seeds only once, before the steps.
+    """
     file = frame.project.files.index(frame.path)
     if file is None or not frame.project.files.search(frame.path, SEEDED):
         return False

@@ -1,4 +1,4 @@
-"""Layers that certainly run in evaluation mode."""
+"""Tells whether layers certainly run in evaluation mode."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _TRAINS = re.compile(r"\.train\((?!(?:mode=)?False|mode)|\.backward\(")
 
 
 def is_certain(frame: Frame) -> bool:
-    """Return whether the layers that a function calls are in evaluation mode, because their module's own `train` keeps
-    them there, or because the project only evaluates."""
+    """Return whether the layers that a function calls are certainly in evaluation mode. Either their module overrides
+    `train` to keep them in this mode, or the project never trains."""
     train = frame.project.method_node(frame.owner, "train")
     if train is not None and _EVALUATES.search(ast.unparse(train)):
         return True

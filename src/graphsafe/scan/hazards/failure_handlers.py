@@ -27,9 +27,11 @@ def catches(caught: ast.expr | None) -> bool:
 
 
 def swallows(handler: ast.ExceptHandler, function: Function | None, called: Called) -> bool:
-    """Return whether the program continues after a handler of `function`. It does not if the handler raises or ends the
-    process, itself or through a function that always does so. It also does not if a later line raises because of a
-    value that the handler stored."""
+    """Return whether the program continues after a handler of `function`.
+
+    It does not continue if the handler, or a function that it calls, always raises or ends the process. It also does
+    not continue if a later line raises because of a value that the handler stored.
+    """
     return not any(_ends(inner, called) for inner in _inside(handler.body)) and (
         function is None or not _raises_later(handler, function)
     )
@@ -61,8 +63,8 @@ def _never_returns(function: Function) -> bool:
 
 
 def _raises_later(handler: ast.ExceptHandler, function: Function) -> bool:
-    """Return whether a line after the handler raises a value that the handler stored, or raises after testing it:
-    `if failure is not None: raise RuntimeError("no graph") from failure`."""
+    """Return whether a line after the handler raises a value that the handler stored, or tests the stored value and
+    raises: `if failure is not None: raise RuntimeError("no graph") from failure`."""
     kept = {text for inner in _inside(handler.body) for text in _kept(inner)}
     for _, node in own_nodes(function) if kept else ():
         if isinstance(node, ast.Raise):

@@ -1,4 +1,4 @@
-"""Finds a device that the step names itself: `device="cuda"`, `.to("cuda:0")`, `.cuda(0)`."""
+"""Finds devices that the step's own code names: `device="cuda"`, `.to("cuda:0")`, `.cuda(0)`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def named(frame: Frame, node: ast.Call) -> None:
     """Emit an event if a call makes or moves a tensor and names its device in a string or as a number.
 
     `cuda` is the current device, which is the module's device if the project sets it. `cuda:0` is right for only one of
-    several processes. An empty tensor of at most one element stands for a missing operand of a kernel, and no work
-    makes it.
+    several processes. An uninitialised tensor of at most one element is ignored: it stands for a missing operand of a
+    kernel, and making it launches nothing.
     """
     if _is_placeholder(node):
         return
@@ -27,8 +27,8 @@ def named(frame: Frame, node: ast.Call) -> None:
 
 
 def entered(frame: Frame, expression: ast.expr) -> None:
-    """Emit an event for `with torch.cuda.device(1):`. The operations of tensors run where the tensors are, so it is not
-    known whether some work of the block follows the current device."""
+    """Emit an event for `with torch.cuda.device(1):`. Operations run on the device of their tensors, so the current
+    device may affect no work in the block."""
     text = _literal(frame, expression)
     if text is not None:
         frame.emit("StreamOp", "literal-device", expression, "possible", _level(text))
@@ -53,7 +53,7 @@ def _arguments(node: ast.Call) -> list[ast.expr]:
 
 
 def _literal(frame: Frame, node: ast.expr) -> str | None:
-    """Return the device that an expression names without any variable, such as `cuda` or `cuda:0`."""
+    """Return the device that an expression names without any variable, such as `cuda` or `cuda:0`, or None."""
     if not isinstance(node, ast.Call):
         return _of_constant(node)
     parts = [_of_constant(one) for one in (*node.args, *(keyword.value for keyword in node.keywords))]

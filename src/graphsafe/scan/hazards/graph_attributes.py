@@ -1,4 +1,4 @@
-"""Attributes that the graphs of a class read and write, as seen by code that holds an object of the class.
+"""Attributes that the graphs of a class read and write, and their uses in code that has an object of the class.
 
 `runner.ids = ids` gives an object a tensor that its graph does not read. `kept.append(runner.step())` keeps a tensor
 that the next replay overwrites. The abstract values show which object and attribute a line of any file refers to.
@@ -22,7 +22,7 @@ from graphsafe.scan.symbols.project import Project
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _HANDS_OUT = KEEPS - {"update"} | {"set_result", "put_nowait", "send", "extend"}
-"Methods that keep a result beyond the current iteration of a loop."
+"Methods that store a value beyond the current iteration of a loop, or hand it to other code."
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ _NONE = GraphAttributes()
 
 def rebound(frame: Frame, owner: Instance, name: str, holder: str, value: Value, node: ast.AST) -> None:
     """Emit an event if the graph input of another object is bound to a different tensor: `runner.ids = ids`."""
-    # stale_replays.py, which has a table of all methods, checks the lines in the file of the class itself.
+    # In the file that defines the class, stale_replays.py checks such lines, because it has a table of all methods.
     if not frame.hot or holder == "self" or owner.made:
         return
     known = of_class(frame, owner.ref)
@@ -103,7 +103,7 @@ def _of_class(project: Project, ref: str) -> GraphAttributes:
 
 
 def _table(project: Project, ref: str) -> GraphTensors | None:
-    """Return the table of a class, or None if it is not a class of the project that captures."""
+    """Return the table of a class, or None if the class is not in the project or captures nothing."""
     path, _, name = ref.partition("::")
     facts = project.class_facts(ref) if name else None
     if facts is None or not any(_captures(project, f"{path}::{method}") for method in facts.methods.values()):
@@ -117,7 +117,7 @@ def _captures(project: Project, method: str) -> bool:
 
 
 def _add_inherited(project: Project, ref: str, table: GraphTensors) -> None:
-    """Add the code of the methods that a captured block calls on `self` and that another class defines."""
+    """Add the code of inherited methods that a captured block calls on `self`."""
     own = {name.rpartition(".")[2] for name in table.functions}
     waiting = [name for code in table.captured_code for name in captured_names(code) if name not in own]
     seen: set[str] = set()

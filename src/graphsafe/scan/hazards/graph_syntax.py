@@ -18,7 +18,7 @@ LOOPS = ast.For, ast.AsyncFor, ast.While
 
 
 class Line(NamedTuple):
-    """A line that conflicts with a replay, with its function, the kind of conflict, and the source code to show."""
+    """A line that conflicts with a replay, its function, the kind of conflict, and the source code to show."""
 
     function: str
     how: str
@@ -82,19 +82,19 @@ def ancestors(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast
 
 
 def loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
-    """Return the innermost loop around a node."""
+    """Return the innermost loop around a node, or None."""
     return next((one for one in ancestors(node, parents) if isinstance(one, LOOPS)), None)
 
 
 def shared_loop(a: ast.AST, b: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
-    """Return the innermost loop around both nodes."""
+    """Return the innermost loop around both nodes, or None."""
     loops = {around for around in ancestors(a, parents) if isinstance(around, LOOPS)}
     return next((around for around in ancestors(b, parents) if around in loops), None)
 
 
 def run_together(node: ast.AST, later: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a single call, or a single iteration of a shared loop, can run both lines: they are not in
-    different branches of an `if`, and there is no return between them."""
+    """Return whether a single call, or a single iteration of a shared loop, can run both lines. It cannot if they are
+    in different branches of an `if`, or if there is a return between them."""
     inside = {later, *ancestors(later, parents)}
     child = node
     for ancestor in ancestors(node, parents):
@@ -199,7 +199,7 @@ def entry(node: ast.expr) -> str | None:
 
 def viewed(node: ast.expr) -> str | None:
     """Return the tensor whose memory an expression shares. This is `self.y` for `self.y`, `self.y[:n]` and
-    `self.y.view(-1)`, and `self.outs[]` for `self.outs[n][:k]`."""
+    `self.y.view(-1)`, and `self.outs[]` for `self.outs[n][:k]`. Return None for any other expression."""
     while True:
         shows = node.func if isinstance(node, ast.Call) else node
         # An attribute `self.view` that is not called is a tensor of that name.
@@ -253,8 +253,8 @@ def is_view_of(node: ast.expr, text: str) -> bool:
 
 
 def written(node: ast.Assign | ast.Call) -> ast.expr | None:
-    """Return the target of a write: `buf[:n]` for `buf[:n] = x` and `buf[:n].copy_(x)`, `buf` for `buf.zero_()` and for
-    `torch.add(x, y, out=buf)`."""
+    """Return the target of a write, or None if the node writes nothing: `buf[:n]` for `buf[:n] = x` and
+    `buf[:n].copy_(x)`, `buf` for `buf.zero_()` and for `torch.add(x, y, out=buf)`."""
     if isinstance(node, ast.Assign):
         return node.targets[0] if len(node.targets) == 1 else None
     for keyword in node.keywords:

@@ -49,7 +49,7 @@ class GraphTensors:
     parts: set[str] = field(default_factory=set)
     "Inputs that captures read through views: `self.ids[:n]`."
     spread: set[str] = field(default_factory=set)
-    "Inputs that captured calls unpack: `model(*self.inputs)`."
+    "Inputs that calls in captures unpack: `model(*self.inputs)`."
     blocks: list[CaptureBlock] = field(default_factory=list)
     handing: list[ast.Call] = field(default_factory=list)
     "Calls of helpers that capture their arguments."
@@ -83,7 +83,7 @@ class GraphTensors:
         return self.outputs | self.updated
 
     def is_display(self, name: str) -> bool:
-        """Return whether a name is bound to a list or a dict. A line may replace a single tensor in it."""
+        """Return whether a name is bound to a list or a dict, so that a line may replace a single tensor in it."""
         kinds = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
         return any(isinstance(made.value, kinds) for _, made in self.bound.get(name, ()))
 
@@ -192,8 +192,8 @@ def note_uses(found: GraphTensors, scope: Function | ast.ClassDef, name: str) ->
 
 
 def note_code(found: GraphTensors, scope: Function | ast.ClassDef, parts: Sequence[Code]) -> None:
-    """Add the functions that captured code calls, and the owner's names that captured code and these functions read and
-    bind."""
+    """Add the functions that captured code calls. Also add the owner's names that captured code and these functions
+    read and bind."""
     found.captured += _called_functions(scope, parts)
     for part in (*parts, *found.captured):
         note_captured(found, part)
@@ -383,7 +383,7 @@ def _note_preparing(found: GraphTensors, is_class: bool) -> None:
         for qualified, node in found.functions.items()
     }
     waiting = [*found.capturing, *(by_name[name] for name in CONSTRUCTORS & by_name.keys())]
-    # Functions that capture again. They may reassign any name before their capture.
+    # These functions capture again. They may reassign any name before their capture.
     again: set[str] = set()
     for caller, called in calls.items():
         captures = [line for line, one in called if one in found.capturing]

@@ -1,7 +1,8 @@
 """Graphs that are stored together with their tensors in a tuple, an object or a dict: `self.graphs[n] = (graph, x, y)`.
 
-Code that replays such a graph unpacks it under names of its own. The two names of a tensor are matched by its index in
-the tuple, its attribute of the object, or its key in the dict. Results may also be stored alone: `self.outs[n] = out`.
+The function that replays such a graph has other names for its tensors than the function that captured it. The two names
+of a tensor are matched by the index in the tuple, the attribute of the object, or the key in the dict. Results may also
+be stored alone: `self.outs[n] = out`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Bundle:
 
 
 def note(found: Tables) -> None:
-    """For each function that replays a stored graph, add a table of its names for the graph's tensors."""
+    """For each function that replays a stored graph, add a table of the function's names for the graph's tensors."""
     fields = {node.name: _fields(node) for node in inside(found.tree, ast.ClassDef)}
     bundles = [
         bundle
@@ -122,7 +123,8 @@ def _fields(cls: ast.ClassDef) -> Mapping[Key, str]:
 
 
 def _names(name: str, function: Function, bundles: list[Bundle]) -> GraphTensors | None:
-    """Return the tensors of the stored graphs that a function replays, by the function's names for them."""
+    """Return the tensors of the stored graphs that a function replays, by the function's names for them. Return None if
+    the function replays no stored graph."""
     nodes = [node for _, node in own_nodes(function)]
     found = GraphTensors(functions={name: function}, replaying={name})
     for call in [node for node in nodes if is_plain_replay(node)]:
@@ -154,7 +156,7 @@ def _taken_out(bundle: Bundle, graph: ast.expr, keys: frozenset[Key], nodes: lis
 
 
 def results_of(table: GraphTensors, function: Function) -> Set[str]:
-    """Return the names in one of the owner's functions for results that every replay overwrites: `self.out`,
+    """Return the names that one of the owner's functions uses for results that every replay overwrites: `self.out`,
     `self.outs[]`, and `out` after `out = self.outs[n]`."""
     found = set(table.overwritten)
     if isinstance(table.scope, ast.ClassDef):
@@ -162,7 +164,7 @@ def results_of(table: GraphTensors, function: Function) -> Set[str]:
     nodes = [node for _, node in own_nodes(function)]
     stored = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     first = min((node.lineno for node in nodes if is_plain_replay(node)), default=0)
-    # A name that is bound after the replay, as in `out = out.clone()`, may stand for another tensor.
+    # A name that is bound again after the replay, as in `out = out.clone()`, may stand for another tensor.
     later = {name.id for name in stored if name.lineno > first > 0}
     names = [name.id for name in stored]
     taken = {

@@ -1,6 +1,5 @@
-"""Finds callers that keep an output of a graph past the next replay.
-
-The functions that give outputs are in outputs/givers.py.
+"""Finds callers that keep an output of a graph past the next replay. outputs/givers.py finds the functions that return
+outputs.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from graphsafe.scan.symbols.index import dotted, elements
 
 KEEPS = frozenset(("append", "appendleft", "add", "put", "insert", "update"))
 HANDS_OUT = frozenset(("set_result", "put_nowait"))
-"Methods that pass a value to code which may read the value at any later time."
+"Methods that pass a value to other code, which may read the value at any later time."
 Parents = Mapping[ast.AST, ast.AST]
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    """Yield lines that keep the output of a function of the same file, or of a method of an imported class, and the
-    returns of replaying functions."""
+    """Yield lines that keep an output, and the `return` of the replaying function that the output comes from. The
+    output is the result of a function of the same file, or of a method of an imported class."""
     replayed = replaying(found)
     graphed = {name: Given(call) for name, call in graphed_callables(found)}
     imported = {name: Given(ast.Name(name), parts) for name, parts in found.imported.items()}
@@ -91,7 +90,7 @@ class _Handed(NamedTuple):
     function: str
     node: ast.expr
     source: str
-    "The function that gives the output."
+    "The function that returns the output."
 
 
 def _handed_on(found: Tables, giving: Mapping[str, Given], names: Mapping[str, str]) -> Iterator[_Handed]:
@@ -113,7 +112,8 @@ def _handed_on(found: Tables, giving: Mapping[str, Given], names: Mapping[str, s
 def _yielded(
     function: str, node: Function, outputs: Set[str], names: Mapping[str, str]
 ) -> Iterator[tuple[str, int | None]]:
-    """Yield the function whose output a generator yields without a copy, and the output's index in a tuple."""
+    """Yield the function whose output a generator yields without a copy, and the output's index in a yielded tuple, if
+    any."""
     for _, inner in own_nodes(node):
         if isinstance(inner, ast.Yield) and inner.value is not None:
             is_tuple = isinstance(inner.value, ast.Tuple)
@@ -147,7 +147,7 @@ def _bound(target: ast.expr, part: int | None) -> set[str]:
 
 
 def _keeps(call: ast.expr, given: Given, parents: Parents) -> ast.expr | ast.Assign | None:
-    """Return the expression that keeps a call's result, or a part of it, while further calls follow."""
+    """Return the expression or line that keeps a call's result, or a part of it, while further calls follow."""
     parent = parents.get(call)
     if isinstance(parent, (ast.ListComp, ast.SetComp)):
         return call if parent.elt is call else None
@@ -160,7 +160,8 @@ def _keeps(call: ast.expr, given: Given, parents: Parents) -> ast.expr | ast.Ass
 
 
 def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
-    """Return the line that feeds a compiled callable its last output: `self.state = self.run(x, self.state)`."""
+    """Return the line, if any, that passes a compiled callable its own last output: `self.state = self.run(x,
+    self.state)`."""
     made = parents.get(call)
     if not name.startswith(COMPILED) or not isinstance(made, ast.Assign):
         return None
@@ -190,7 +191,7 @@ def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call
 
 
 def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequence[ast.expr]]:
-    """Return the container into which a line puts values, and the values: `kept.append(y)`, `kept[key] = y`,
+    """Return the container into which a line puts values (or None), and the values: `kept.append(y)`, `kept[key] = y`,
     `kept.update({key: y})`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
         return node.func.value, _entries(node) if node.func.attr == "update" else node.args
@@ -202,16 +203,16 @@ def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequ
 
 
 def _entries(call: ast.Call) -> Sequence[ast.expr]:
-    """Return the values that `kept.update({key: y})` stores, except those under constant keys, which the next iteration
-    replaces."""
+    """Return the values that `kept.update({key: y})` stores. Values under constant keys are left out, because the next
+    iteration replaces them."""
     given = call.args[0] if call.args else None
     pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
     return [value for key, value in pairs if key is not None and not isinstance(key, ast.Constant)]
 
 
 def carries(made: ast.stmt, names: Set[str], parents: Parents) -> ast.Assign | None:
-    """Return the line with which a loop keeps a result of the statement `made`, if the next iteration reads the result
-    after this statement: `y = run(x); change = y - last; last = y`."""
+    """Return the line by which a loop keeps a result of the statement `made` for the next iteration: `last = y` in `y =
+    run(x); change = y - last; last = y`. The next iteration must read this result after it has run `made` again."""
     loop = parents.get(made)
     if not isinstance(loop, LOOPS):
         return None
@@ -248,7 +249,8 @@ def _following(statement: ast.stmt, parents: Parents) -> Sequence[ast.stmt]:
 
 
 def shown(value: ast.expr, parents: Parents) -> str | None:
-    """Return the name whose memory an expression shares: `y` for `y[0]`, and for `y[i]` if a loop counts in `i`."""
+    """Return the name whose memory an expression shares: `y` for `y[0]`, and for `y[i]` if `i` is the counter of a
+    loop."""
     if isinstance(value, ast.Subscript):
         index = value.slice
         if isinstance(index, ast.Constant) or (isinstance(index, ast.Name) and _counts(index.id, parents)):
@@ -267,7 +269,8 @@ def _counts(name: str, parents: Parents) -> bool:
 
 
 def _read_after_next(call: ast.Call, given: Given, made: Sequence[ast.Call], parents: Parents) -> bool:
-    """Return whether a name that holds the result is read after the next call: `a = run(x); b = run(y); a - b`."""
+    """Return whether a name that is bound to the result is read after the next call: `a = run(x); b = run(y); a -
+    b`."""
     parent = parents.get(call)
     if not isinstance(parent, ast.Assign):
         return False

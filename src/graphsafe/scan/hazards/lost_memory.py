@@ -1,4 +1,6 @@
-"""Finds tensors of a captured block that are freed at the end of the capturing function although the graph lives on."""
+"""Finds tensors of a captured block that are freed at the end of the capturing function, although the graph is used
+later.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
 
 
 def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether the graph outlives the function, because an attribute holds it or the function returns it."""
+    """Return whether the graph outlives the function: an attribute holds the graph, or the function returns it."""
     calls = [item.context_expr for item in block.items if is_capture(item)]
     graph = place(calls[0].args[0]) if isinstance(calls[0], ast.Call) and calls[0].args else None
     if graph is None or any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in parents):
@@ -96,9 +98,9 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
-    """Return whether an expression makes a tensor that nothing else holds: `torch.arange(n)`, or a call of a function
-    in the same file whose result is computed there."""
-    # Examples are `torch.ones(n, n).tril()` and `(a >= b).float()`.
+    """Return whether an expression makes a tensor to which nothing else refers. Examples are `torch.arange(n)`, and a
+    call of a function in the same file that computes its result."""
+    # This loop is for chains such as `torch.ones(n, n).tril()` and `(a >= b).float()`.
     is_tensor = False
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and dotted(value.func) is None:
         value, is_tensor = value.func.value, True
@@ -119,8 +121,8 @@ def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
 
 
 def _is_given(node: ast.AST, parents: Mapping[ast.AST, ast.AST], captured: set[str]) -> bool:
-    """Return whether a use passes the tensor to a function that the captured block also calls, as a warm-up does, or
-    only adds it to another one."""
+    """Return whether a use of the tensor keeps no reference to it. The use only compares or adds the tensor, or passes
+    it to a function that the captured block also calls, as a warm-up does."""
     parent = parents[node]
     if isinstance(parent, ast.Compare) or (isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Add, ast.Sub))):
         return True  # unlike a product, a sum keeps no operand for a backward pass

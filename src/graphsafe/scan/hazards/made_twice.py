@@ -1,7 +1,7 @@
 """Finds fields of metadata objects to which the capture and each step assign different new tensors.
 
 `meta.lengths = torch.tensor(lengths, device=device)` in the method for captures gives the graph an address. The same
-line in the method for steps fills another tensor, so replays continue to read the values of the capture.
+line in the method for steps makes another tensor, so replays continue to read the values of the capture.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def fills_twice(fields: Sequence[str]) -> bool:
 
 
 def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
-    """Yield each such line of the method for captures and of the methods for steps: the function, the place and the
-    source code."""
+    """Yield the lines that assign new tensors to the same field, in the method for captures and in the methods for
+    steps. Each line comes as its function, its place and its source code."""
     for cls in inside(tree, ast.ClassDef):
         methods = [node for node in cls.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
         captures = {node.name: _made_anew(node) for node in methods if CAPTURES.search(node.name)}
@@ -60,7 +60,8 @@ def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, str]]:
-    """Return the fields of objects made in this method to which it assigns a new device tensor and no other value."""
+    """Return the fields to which a method assigns a new device tensor and no other value, for objects that the method
+    makes."""
     nodes = [node for _, node in own_nodes(method)]
     assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
     kinds = {
@@ -81,8 +82,8 @@ def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, st
 def _given(
     assigned: Sequence[ast.Assign], kinds: Mapping[str, str]
 ) -> Iterator[tuple[Field, ast.expr | ast.stmt, ast.expr, str]]:
-    """Yield each field that is set on such an object, by the constructor or later, with the place, the value and the
-    source code."""
+    """Yield each field that the constructor call or a later assignment sets, with the place, the value and the source
+    code."""
     for node in assigned:
         target = node.targets[0]
         if isinstance(target, ast.Name) and target.id in kinds and isinstance(node.value, ast.Call):
@@ -94,7 +95,7 @@ def _given(
 
 
 def _constructed(value: ast.expr) -> str | None:
-    """Return the class of the object that an expression makes. A class is recognised by its capital letter."""
+    """Return the class of the object that an expression makes. A name with a capital letter counts as a class."""
     name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
     return name if name[:1].isupper() else None
 

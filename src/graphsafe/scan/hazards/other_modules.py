@@ -1,4 +1,6 @@
-"""Finds modules that another module replaces after the capture. The graph keeps using the weights of the old one."""
+"""Finds modules that code replaces by another module after the capture. The graph keeps using the weights of the old
+module.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,11 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _replaced(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield lines that replace a module of the captured block: `self.policy = copy.deepcopy(learner)`. A loop calls
-    their method and a replaying method, or the constructor made the first module and their method keeps the graph."""
+    """Yield lines that replace a module of the captured block: `self.policy = copy.deepcopy(learner)`.
+
+    Either a loop calls both the line's method and a replaying method, or the constructor made the first module and the
+    line's method does not drop the graph.
+    """
     called = {place(call.func) for call in table.captured_calls}
     replaying = {name.rpartition(".")[2] for name in table.replaying}
     for name, function in table.functions.items() if replaying else ():
@@ -54,8 +59,9 @@ def _replaced(found: Tables, table: GraphTensors) -> Iterator[Line]:
 
 
 def _captured(table: GraphTensors) -> Confidence | None:
-    """Return `likely` if a constructor captures, and `possible` if the first replaying call does, before which the
-    module may be replaced. Return None if the code does not show when captures happen."""
+    """Return the confidence that the capture comes before the replacement of a module. It is `likely` if a constructor
+    captures. It is `possible` if the first replaying call captures, because the module may be replaced before this
+    call. Return None if the code does not show when captures happen."""
     before: Confidence = "likely"
     methods = {name.rpartition(".")[2] for name in table.capturing} - CONSTRUCTORS
     for method in methods:
@@ -73,7 +79,7 @@ def _captured(table: GraphTensors) -> Confidence | None:
 
 
 def _made_before(table: GraphTensors, module: str) -> bool:
-    """Return whether a constructor makes the module, so that a later method replaces it."""
+    """Return whether a constructor makes the module. Another method that assigns the module then replaces it."""
     constructors = [node for name, node in table.functions.items() if name.rpartition(".")[2] in CONSTRUCTORS]
     return any(
         module in map(place, node.targets) and not is_host(node.value)
@@ -84,8 +90,8 @@ def _made_before(table: GraphTensors, module: str) -> bool:
 
 
 def _drops_graph(table: GraphTensors, function: Function, module: str) -> bool:
-    """Return whether a method may drop the graph or capture again: it changes state on which captures and replays
-    depend, or calls another method of its object."""
+    """Return whether a method may drop the graph or capture again. It may if it changes state on which captures and
+    replays depend, or if it calls another method of its object."""
     asked = {text for one in table.functions.values() for text in _asked(one)}
     methods = {name.rpartition(".")[2] for name in table.functions}
     for _, node in own_nodes(function):
@@ -108,7 +114,7 @@ def _asked(function: Function) -> Iterator[str | None]:
 
 
 def _may_run_later(found: Tables, table: GraphTensors, method: str) -> bool:
-    """Return whether a method may run after the capture: another file calls it, or a replaying method does."""
+    """Return whether a method may run after the capture: a replaying method calls it, or nothing in this file does."""
     beside = [function for name, function in table.functions.items() if name in table.replaying]
     everywhere = calls_in([found.tree])
     return all(called_name(call) != method for call in everywhere) or any(

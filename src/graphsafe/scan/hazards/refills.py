@@ -40,8 +40,8 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
 
 
 def _may_wait(frame: Frame, path: str) -> bool:
-    """Return whether a file may wait between two iterations. In a file that does not replay, any wait counts, because
-    only a file that replays shows the loops around the copy."""
+    """Return whether a file may wait for the device between two iterations. Only a file that replays shows the loops
+    around the copy. In any other file, every wait counts."""
     file = frame.project.files.index(path)
     if file is None or not file.replays:
         return bool(frame.project.files.search(path, _ANY_WAIT))
@@ -49,8 +49,8 @@ def _may_wait(frame: Frame, path: str) -> bool:
 
 
 def _waits(tree: ast.Module, function: str) -> bool:
-    """Return whether the host waits in each iteration of the loops that lead to a function, or in the
-    function's class."""
+    """Return whether the host waits in each iteration of the loops that call a function, or somewhere in the function's
+    class."""
     functions = _functions(tree)
     owner = function.rpartition(".")[0]
     waiting: list[ast.AST] = [

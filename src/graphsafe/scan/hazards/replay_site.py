@@ -66,9 +66,9 @@ def events(
     helpers: handed_tensors.Helpers = MappingProxyType({}),
     runners: Mapping[str, Parts] = MappingProxyType({}),
 ) -> Iterator[tuple[str, Event]]:
-    """Yield the qualified function name and the event of each line at fault.
-
-    `helpers` are imported functions that capture, `runners` methods of imported classes that return a graph's outputs.
+    """Yield the event of each line that conflicts with a capture or replay, with the qualified name of its function.
+    `helpers` are imported functions that capture. `runners` are methods of imported classes that return a graph's
+    outputs.
     """
     measures = bool(MEASURES.search(module.rpartition(".")[2]))
     found = tables(tree)
@@ -84,7 +84,7 @@ def events(
         yield name, _event("StreamOp", how, node, ast.unparse(node))
     capturing = {name for table in found.all for name in table.capturing - table.replaying}
     for name, how, at, text, confidence in _changes(found) if not measures else ():
-        # `warm_and_capture` does not only warm up: it makes the graph that other functions replay.
+        # A function such as `warm_and_capture` does not only warm up. It makes the graph that other functions replay.
         if not MEASURES.search(_WARM.sub("", name) if name in capturing else name):
             kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again") else "AttrWrite"
             yield name, _event(kind, how, at, text, confidence)
@@ -137,7 +137,7 @@ def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Functi
 
 
 def placed_metadata(project: Project, path: str) -> dict[Place, Event]:
-    """Return the events of the metadata objects that a file makes for captures and for steps."""
+    """Return the events about the metadata objects that a file makes for captures and for steps."""
     return _placed(path, events_of_metadata(parse(project.files.source(path).text)))
 
 
@@ -146,13 +146,13 @@ def _placed(path: str, found: Iterable[tuple[str, Event]]) -> dict[Place, Event]
 
 
 class _Site:
-    """One function, with the names that this function or another method of its object captures."""
+    """One function, with the names of the tensors that this function, or another method of its object, captures."""
 
     def __init__(
         self, function: Function, captured: list[GraphTensors], methods: frozenset[str], measures: bool
     ) -> None:
-        """`methods` are the names of the file's own methods. Calls of these do not count as calls of a container's
-        method, because an own `put` may copy."""
+        """`methods` are the names of methods that the file defines. A call of such a method does not count as a call of
+        a container's method: the file's own `put`, for example, may copy its argument."""
         self._containers = KEEPS - methods
         self._measures = measures or bool(TIMING.search(ast.unparse(function)))
         self._function = function
@@ -230,12 +230,12 @@ class _Site:
                 yield _event("AttrWrite", "output-kept", node, text)
                 return
             if before and function is not None and place(holder) in self._given:
-                # The caller may read its list before the next replay.
+                # The list may belong to a caller that reads it before the next replay.
                 yield _event("AttrWrite", "output-kept", node, text, "possible")
                 return
 
     def _carried(self) -> Iterator[Event]:
-        """Yield lines that keep an output until after the next replay: `graph.replay(); y - last; last = y`."""
+        """Yield lines that keep an output beyond the next replay: `graph.replay(); y - last; last = y`."""
         lines = [self._parents[replay] for replay in self._replays]
         found = (kept_outputs.carries(one, self._overwritten, self._parents) for one in lines if type(one) is ast.Expr)
         for line in dict.fromkeys(line for line in found if line is not None):
@@ -259,8 +259,8 @@ class _Site:
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 
     def _fills_sometimes(self, node: ast.AST, text: str) -> bool:
-        """Return whether only some calls fill an input that each replay reads. This depends on a local flag that a loop
-        over the batch sets."""
+        """Return whether only some calls fill an input that each replay reads. In such a function, a local flag that a
+        loop over the batch sets decides."""
         for branch in ancestors(node, self._parents):
             if not isinstance(branch, ast.If) or branch.orelse:
                 continue
@@ -279,7 +279,8 @@ class _Site:
         return False
 
     def _is_length_unused(self, target: ast.Subscript) -> bool:
-        """Return whether nothing else in the function uses the filled length of its only input, as in `self.x[:n]`."""
+        """Return whether the function fills only one input, as in `self.x[:n]`, and uses the length `n` nowhere
+        else."""
         ends = [part.upper for part in elements(target.slice) if isinstance(part, ast.Slice) and part.upper is not None]
         if len(ends) != 1 or isinstance(ends[0], ast.Constant):
             return False
@@ -296,13 +297,13 @@ class _Site:
         return base is not None and place(base) in self._inputs
 
     def _rest_written(self, text: str, part: ast.AST) -> bool:
-        """Return whether another line than `part` writes the whole buffer, or the rest of it, for the same replays."""
+        """Return whether a line other than `part` writes the whole buffer, or its rest, for the same replays."""
         loops = {None, *ancestors(part, self._parents)}
         for node in self._own:
             if not isinstance(node, (ast.Assign, ast.Call)):
                 continue
             if any(self._shared_loop(node, replay) not in loops for replay in self._replays):
-                continue  # it fills the buffer for the replays of another loop
+                continue  # this line fills the buffer for the replays of another loop
             target = written(node)
             if isinstance(node, ast.Call) and target is not None and place(target) == text:
                 return True

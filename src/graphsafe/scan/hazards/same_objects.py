@@ -1,5 +1,5 @@
-"""Local names that stand for the same object as an attribute or an entry: `v` for `self.buffers` after
-`v = self.buffers`, and `x` for `self.x` if `self.x = x` stores a tensor that the function has captured.
+"""Local names that stand for the same object as an attribute or an entry. After `v = self.buffers`, `v` stands for
+`self.buffers`. If `self.x = x` stores a tensor that the function has captured, `x` stands for `self.x`.
 
 Methods of one class may have different local names for the same tensors.
 """
@@ -35,28 +35,28 @@ _BRANCHES = (*LOOPS, *_NESTED, ast.If, ast.Try, ast.ExceptHandler, ast.match_cas
 
 @dataclass(frozen=True, slots=True)
 class SameObject:
-    """A place that holds the object of a local name."""
+    """A place that refers to the same object as a local name."""
 
     place: str
     line: int
     "The line of the name's last assignment."
     end: int
-    "The end of this assignment. Lines below it use the name for the object."
+    "The end of this assignment. In lines below, the name stands for the object."
 
 
 @dataclass(frozen=True, slots=True)
 class SameObjects:
-    """The local names of a function whose objects other places hold too."""
+    """The local names of a function that refer to the same objects as other places."""
 
     taken: Mapping[str, SameObject]
-    """Names that are bound once, to what a place holds: `x = self.x`. The function does not assign to the place
+    """Names that are bound once, to the object of a place: `x = self.x`. The function does not assign to the place
     afterwards."""
     stored: Mapping[str, SameObject]
-    """Names whose object a function that captures assigns to a place: `self.x = x`. The function does not use the place
+    """Names whose object a function assigns to a place: `self.x = x`. The function captures, and does not use the place
     before."""
 
     def meant(self, text: str, line: int) -> str:
-        """Return the place for which a line uses another place: `self.model.step` for `model.step`."""
+        """Return the place to which a place in a line refers: `self.model.step` for `model.step`."""
         name = head(text)
         same = self.taken.get(name) or self.stored.get(name)
         return text if same is None or line <= same.end else same.place + text[len(name) :]
@@ -131,8 +131,8 @@ def _bound(function: Function, parents: Mapping[ast.AST, ast.AST]) -> Mapping[st
 
 
 def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, ast.expr, ast.expr]]:
-    """Yield two expressions that hold the same object after a line, with the line: `a = b`, `a, c = b, d`, and
-    `a = b = f()`."""
+    """Yield pairs of expressions that refer to the same object after a line, each with the line: `a = b`, `a, c = b,
+    d`, and `a = b = f()`."""
     for node in nodes:
         if isinstance(node, ast.Assign):
             yield from ((node.lineno, *pair) for pair in (*bindings(node), *permutations(node.targets, 2)))
@@ -141,7 +141,7 @@ def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, ast.expr, ast.expr]]
 
 
 def _owners(node: ast.expr) -> Iterator[str]:
-    """Yield a place and the places that hold it: `self.x.y`, `self.x` and `self`."""
+    """Yield a place and the places that contain it: `self.x.y`, `self.x` and `self`."""
     yield place(node) or ""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
@@ -163,7 +163,8 @@ def _spelled_out(tree: ast.Module) -> ast.Module | None:
 
 
 def _copied(value: Any, replaced: Mapping[int, str]) -> Any:
-    """Return a copy of a node without the memo that node_memo.py stores in it, with other code for these names."""
+    """Return a copy of a node in which other code replaces some names. The copy lacks the memo that node_memo.py stores
+    in a node."""
     if isinstance(value, list):
         return [_copied(one, replaced) for one in value]
     if not isinstance(value, ast.AST):
@@ -185,9 +186,11 @@ def _placed(text: str, name: ast.AST) -> ast.expr:
 
 
 def _replaced(function: Function) -> Iterator[tuple[ast.Name, str]]:
-    """Yield the names that stand for attributes of `self`, with the attributes. A name that a line binds to an
-    attribute's object stays as it is, as does an argument that a line assigns to the attribute: `x` in `x = self.x`,
-    and in `self.x = x`."""
+    """Yield the names that stand for attributes of `self`, with the attributes.
+
+    The line that makes a name stand for an attribute is left out: `x` in `x = self.x`, and an argument `x` in `self.x =
+    x`.
+    """
     same = same_objects(function)
     names = {name: one for name, one in {**same.stored, **same.taken}.items() if head(one.place) == "self"}
     nodes = [node for _, node in own_nodes(function)] if names else []

@@ -20,17 +20,18 @@ WAITS = frozenset(("wait_stream", "wait_event", "wait"))
 RECORDS = frozenset(("record", "record_event"))
 _ATTRIBUTE = re.compile(r"self\.(\w+)(\[.*\])?$")
 _TAKES = WAITS | RECORDS | {"stream", "record_stream"}
-"Calls that take a stream and do not keep it."
+"Calls that take a stream as an argument but do not store it."
 _LOOKS = ast.Attribute, ast.withitem, ast.Compare, ast.BoolOp, ast.If, ast.For
-"Syntax around a stream that does not pass it on."
+"Syntax that may contain a stream without passing it on."
 
 
 def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
+    """Emit the events of a `with` statement that sets a stream."""
     if not isinstance(expression, ast.Call) or not expression.args:
         return
     argument = expression.args[0]
     # A stream is often made only if CUDA is available, so the value may have several options. An option without detail
-    # comes from an annotation, which says less than the line that makes the stream.
+    # comes from an annotation, and the line that makes the stream shows more.
     streams = options(frame.evaluate_quietly(argument))
     known = [one for one in streams if not (type(one) is RuntimeObject and one.kind == "stream" and one.detail is None)]
     stream = known[0] if len(known) == 1 else next(iter(streams), NONE)
@@ -39,7 +40,7 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     if stream.detail == "default":
         frame.emit("StreamOp", "foreign-stream", expression)
     elif any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
-        # The function is a context manager, and code that enters it may join the stream.
+        # The function is a context manager, and the code that uses it in a `with` statement may join the stream.
         return
     elif stream.detail == "side" and frame.node is not None:
         side = _Side(frame.node, node, argument, frame.project.files.source(frame.path).lines)
@@ -49,7 +50,7 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
                 if tensor is not None and certain and tensor.fresh and tensor.where != "host":
                     frame.emit("StreamOp", "made-late", made)
         else:
-            # Another file may wait for an event of the object.
+            # Another file may wait for an event that is an attribute of the object.
             is_shared = any("." in event for event in side.unheard()) or _waits_elsewhere(
                 frame, frame.node, side.stream
             )
@@ -71,10 +72,10 @@ def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[
 
 
 def _waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
-    """Return whether another function of the file waits for the stream. The missing wait may be there.
+    """Return whether another function of the file waits for the stream, and so may contain the missing wait.
 
-    A wait next to a capture, as after a warm-up, does not count: it does not join streams that the captured step forks.
-    A wait of an unrelated class for its own stream with the same name does not count either.
+    A wait next to a capture, as after a warm-up, does not count, because it does not join streams that the captured
+    step forks. A wait of an unrelated class for its own stream with the same name does not count either.
     """
     lines = frame.project.files.source(frame.path).lines
     waiting = {number for number, line in enumerate(lines, 1) if "wait_" in line}
@@ -89,7 +90,7 @@ def _waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
             named |= {number for number in _span(other) & waiting - near if re.search(_word(alias), lines[number - 1])}
     attribute = _ATTRIBUTE.match(stream)
     if attribute is not None:
-        # Code that holds the object may wait for its stream: `main.wait_stream(layer.side)`.
+        # Code that uses the object may wait for its stream: `main.wait_stream(layer.side)`.
         held = re.compile(rf"(?<!\bself)\.{attribute[1]}(?!\w)")
         if any(held.search(lines[number - 1]) for number in waiting - near):
             return True
@@ -125,8 +126,8 @@ def _span(node: ast.stmt) -> set[int]:
 
 
 def _is_shared(frame: Frame, function: Function, stream: str) -> bool:
-    """Return whether code outside the object, or outside the function of a local name, may have the stream, because the
-    stream is not made here or is passed on."""
+    """Return whether other code may use the stream, because the stream is not made here or is passed on. Other code is
+    code outside the object or, for a local name, outside the function."""
     attribute = _ATTRIBUTE.match(stream)
     if attribute is not None and frame.owner is not None:
         functions, name = [*_own_methods(frame)], f"self.{attribute[1]}"
@@ -177,7 +178,7 @@ def _makes_streams(value: ast.expr) -> bool:
 
 
 class _Side:
-    """The calls of a function before, inside and after one of its `with` statements that sets a stream."""
+    """A `with` statement that sets a stream, and the calls of its function before, inside and after the block."""
 
     def __init__(
         self,
@@ -210,8 +211,8 @@ class _Side:
         return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
 
     def made_after_fork(self) -> Iterator[tuple[ast.Assign, str]]:
-        """Yield the assignments, with their names, whose values the block reads. They run on the step's stream after
-        the point for which the side stream waits."""
+        """Yield the assignments whose values the block reads although the side stream does not wait for them, each with
+        the assigned name. They run on the step's stream after the point for which the side stream waits."""
         order = [*self._calls(WAITS, self.stream)]
         if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
             return
@@ -253,8 +254,9 @@ class _Side:
         )
 
     def unheard(self) -> set[str]:
-        """Return the events that are recorded on the stream, although no line of the function, or of the file for an
-        event of the object, does more with them than make and record them."""
+        """Return the events that are recorded on the stream and for which nothing waits: every line that uses the event
+        only makes or records it. For an event of the object, all lines of the file count, otherwise those of the
+        function."""
         recorded = [event for _, name, event in _methods([*self._inside, *self._after]) if name == "record"]
         return {text for text in map(self._text, recorded) if self._is_unheard(text)}
 
@@ -279,7 +281,7 @@ class _Side:
                     yield call.func.value
 
     def _is_one_of_several(self, waited: ast.expr) -> bool:
-        """Return whether a loop around the block visits several streams, but the wait is for only one of them, at a
+        """Return whether a loop around the block visits several streams, but the wait is only for the stream at one
         fixed index."""
         if not (isinstance(waited, ast.Subscript) and isinstance(waited.slice, ast.Constant)):
             return False

@@ -1,8 +1,8 @@
 """Finds lines that make a replay use stale values, from a table of the tensors that captures use.
 
-A graph reads and writes the memory of its capture. So three things are wrong: assigning another tensor to an input's
-name after the capture; computing a value from an input before the capture; and using an output before a replay has
-computed it, or after the next replay has overwritten it.
+A graph reads and writes the memory that its capture used. So three things are wrong. A line may assign another tensor
+to an input's name after the capture. A value may be computed from an input before the capture. A line may use an output
+before a replay has computed it, or after the next replay has overwritten it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _bound_later(table: GraphTensors) -> Iterator[Line]:
-    """Yield assignments to an input's name after the capture: in functions that do not replay, and after a replay."""
+    """Yield assignments to an input's name after the capture. Such a line is in a function that does not replay, or
+    follows a replay."""
     if not table.replaying:
         return
     for name in sorted(table.inputs):
@@ -78,7 +79,7 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
 
 
 def _fills_one(table: GraphTensors, function: str) -> bool:
-    """Return whether a function fills an input of the graph in place, so that it certainly provides inputs."""
+    """Return whether a function fills an input of the graph in place. It then certainly provides the graph's inputs."""
     return any(function == filling for name in table.inputs for filling, _ in table.filled.get(name, ()))
 
 
@@ -108,8 +109,7 @@ def _derived_before(
     makers: Mapping[str, Function],
     in_buckets: Set[str],
 ) -> Iterator[Line]:
-    """Yield values that a capture reads although they were computed, before the capture, from a tensor that is
-    refilled.
+    """Yield values that a capture reads, if they were computed before the capture from a tensor that is refilled later.
 
     `known` are the tables of all names that are visible in the function. A local name may be computed from an
     attribute. `in_buckets` are the inputs that a replaying function refills under a key or an attribute.
@@ -121,7 +121,7 @@ def _derived_before(
         if len(bound) != 1 or bound[0][0] != function or name in table.filled:
             continue
         if in_buckets and bucket_inputs.is_kept(table.functions[function], name):
-            continue  # another method may refresh it
+            continue  # another method may refresh this value
         _, made = bound[0]
         precedes = any(made.lineno < block.lineno for block in table.blocks)
         if precedes and any(_computes_from(made.value, text, makers) for text in refreshed):
@@ -176,8 +176,9 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
 
 
 def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield replays of functions that get a new value for an input, and for others beside it, but fill only the others:
-    the parameter `lens` beside `self.lens`, into which no line writes."""
+    """Yield replays that miss a new value of an input. The function has a parameter with the name of an input, such as
+    `lens` for `self.lens`. No line writes into this input, although the function fills others of its inputs from
+    parameters."""
     functions = sorted(table.replaying - table.capturing - table.preparing)
     written_to = {_end(text) for text in _written_in(found, class_of(found.tree, functions[0]))} if functions else set()
     for function in functions:
@@ -206,7 +207,8 @@ def _end(name: str) -> str:
 
 
 def _written_in(found: Tables, cls: str) -> Iterator[str]:
-    """Yield the names of the tensors into which a file writes, except those that an unrelated class makes itself."""
+    """Yield the names of the tensors into which a file writes. Tensors that an unrelated class makes for itself are
+    left out."""
     related = of_one_object(found.tree, cls)
     others: dict[str, list[ast.AST]] = {}
     for name, function, _ in found.functions if cls else ():
@@ -235,7 +237,8 @@ def _made_in(nodes: Sequence[ast.AST]) -> Set[str]:
 
 
 def _used_for_values(function: Function) -> set[str]:
-    """Return the names of which a function uses more than the form: `lens.shape[0]`, `len(lens)`."""
+    """Return the names whose values a function reads. A read of the form alone, as in `lens.shape[0]` and `len(lens)`,
+    does not count."""
     form = {
         id(node.value)
         for node in inside(function, ast.Attribute)
@@ -268,14 +271,15 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
                     break
                 if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
                     break
-                outputs -= {place(part) or "" for node in inner for part in targets(node)}  # an eager run may follow
+                outputs -= {place(part) or "" for node in inner for part in targets(node)}  # now other tensors
                 outputs -= {
                     viewed(one) or "" for node in inner if isinstance(node, ast.Call) and (one := written(node))
                 }
 
 
 def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBlock) -> bool:
-    """Return whether the inputs of a capture are the arguments of the first call, whose caller needs a result."""
+    """Return whether the inputs of a capture are the arguments of the function's first call. The caller of this call
+    needs a result."""
     given = {one.arg for one in inside(function.args, ast.arg)} - {"self"}
     for _, node in own_nodes(function):
         target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
@@ -317,8 +321,7 @@ def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast
 
 
 def _evaluated(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
-    """Return the expression of a statement that calls a method which only tensors have, to get a result from an
-    output."""
+    """Return the expression of a statement that calls, on an output, a method which only tensors have."""
     for call in inside(statement, ast.Call):
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr in EVALUATES and place(function.value) in outputs:
@@ -369,8 +372,8 @@ def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str
 
 
 def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
-    """Return whether the capturing function replays in a loop without filling the tensor for which the name stood
-    before."""
+    """Return whether the capturing function replays in a loop without filling the tensor to which the name referred
+    before the capture."""
     node = table.functions[function]
     loops = (loop for _, loop in own_nodes(node) if isinstance(loop, LOOPS))
     for loop in loops:

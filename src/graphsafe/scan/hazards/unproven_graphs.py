@@ -1,4 +1,6 @@
-"""Finds graphs that are not shown to be right: never replayed, or tested only with the inputs of the capture."""
+"""Finds graphs that no replay with new inputs tests: they are never replayed, or replayed only with the inputs of the
+capture.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
 
 
 def _discarded(function: Function) -> Iterator[ast.Call]:
-    """Yield the calls that make a graphed callable and drop it."""
+    """Yield the calls that make a graphed callable and ignore the result."""
     for _, node in own_nodes(function):
         value = node.value if isinstance(node, ast.Expr) else None
         for call in elements(value) if value is not None else ():
@@ -66,7 +68,8 @@ def _discarded(function: Function) -> Iterator[ast.Call]:
 
 
 def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call | None:
-    """Return the replay in a test that compares outputs but never gives the capture's inputs new values."""
+    """Return the replay in a test that compares outputs but never writes new values into the capture's inputs. Return
+    None for any other function."""
     own = [node for _, node in own_nodes(function)]
     end = max((block.end_lineno or block.lineno for block in table.blocks if block in own), default=None)
     calls = [node for node in own if isinstance(node, ast.Call)]

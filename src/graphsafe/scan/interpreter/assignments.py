@@ -73,7 +73,7 @@ def annotated_assignment(frame: Frame, node: ast.AnnAssign) -> None:
         if type(value) is Unknown and type(declared) is not Unknown:
             value = placed(as_declared(declared, value), dotted(node.target) or "", value.step, "any")
         elif isinstance(value, (Sequence, Dict)) and isinstance(declared, (Sequence, Dict)):
-            # The container is empty now. Its annotation describes the elements that it gets later.
+            # The container is still empty. Its annotation describes its later elements.
             value = replace(value, elem=placed(declared.elem, dotted(node.target) or "", False, "any"))
     assign(frame, node.target, value, node)
     if type(value) is NoneValue and isinstance(node.target, ast.Attribute) and not frame.hot:
@@ -114,7 +114,8 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
 
 
 def _perhaps_in_place(held: Value, value: Value) -> Value:
-    """Return the result of `held += …`. An unknown old value may be a tensor, and then no new one is made."""
+    """Return the result of `held += …`. If the old value is unknown, it may be a tensor, which is then modified in
+    place."""
     return replace(value, certain=False) if type(held) is Unknown and type(value) is Tensor else value
 
 
@@ -139,7 +140,7 @@ class _Assignment:
     node: ast.AST
     "The statement."
     written: ast.expr | None
-    "The expression of the value."
+    "The expression of the assigned value, if the code shows it."
     augmented: bool = False
 
     def to(self, target: ast.expr) -> None:
@@ -168,7 +169,7 @@ class _Assignment:
             frame.env[name] = bound_to(as_loss(frame, name, value), name)
 
     def _put_by_method(self, target: ast.Subscript, owner: Value) -> bool:
-        """Call the `__setitem__` that the class of `owner` defines. Return False if it defines none."""
+        """Call the `__setitem__` of the class of `owner`. Return False if the class defines none."""
         frame = self.frame
         if type(owner) is not Instance or frame.project.find_method(owner.ref, "__setitem__") is None:
             return False
@@ -224,7 +225,7 @@ class _Assignment:
                 value = replace(value, attr=frame.attributes.key(option.ref, name))
         chain = dotted(target)
         if chain is not None:
-            # The same call reads back the value that was just written, whatever other methods assign.
+            # Later lines of this function read the value that was just written, whatever other methods assign.
             frame.env[chain] = named(value, chain)
 
     def _shared(self, target: ast.Attribute, owner: ClassValue | ProjectModule, value: Value) -> None:
@@ -323,11 +324,11 @@ def _shares(items: tuple[Value, ...], targets: int, starred: int | None) -> Seq[
 
 
 def _gets_new_memory(target: ast.Attribute, owner: Tensor, value: Value, written: ast.expr) -> bool:
-    """Return whether a tensor from before the step gets new memory that is computed from its own values:
-    `p.data = p.data - rate * p.grad`."""
+    """Return whether a tensor that existed before the step gets new memory, computed from its own values: `p.data =
+    p.data - rate * p.grad`."""
     holder = dotted(target.value)
     made, _ = as_tensor(value)
-    # A tensor that the step receives or makes is a different tensor in each step anyway.
+    # A tensor that the step receives or makes is a new one in each step anyway.
     if owner.fresh or owner.step or owner.where == "host" or made is None or not made.fresh or holder is None:
         return False
     return any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written))

@@ -1,4 +1,6 @@
-"""Attributes of instances. Each holds the join of the values that constructors and other methods assign."""
+"""Attributes of instances. The value of an attribute is the join of the values that constructors and other methods
+assign.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,8 @@ class AttributeTables:
         _add(self._engine.effects.expected, (ref, name), value)
 
     def include(self, summary: Summary, owner: str = "", ref: str = "") -> None:
-        """Add the assignments of a called function's summary. Assignments to `owner` count as assignments to `ref`."""
+        """Add the assignments of a called function's summary. Assignments to the class `owner` count as assignments to
+        the class `ref`."""
         effects = self._engine.effects
         _add_all(effects.written, summary.written, owner, ref)
         _add_all(effects.expected, summary.expected, owner, ref)
@@ -98,30 +101,31 @@ class AttributeTables:
                     if type(option) is Tensor:
                         option = Tensor(option.where, option.dtype, option.ndim, option.pinned, certain=option.certain)
                     elif type(option) is Instance:
-                        # The object's identity and its origin in a step are dropped, because they belong to this
-                        # construction alone.
+                        # The object's identity and its origin in a step are dropped, because they are facts about this
+                        # call alone.
                         option = Instance(option.ref, declared=option.declared)
                     _add(self._engine.effects.constructed, (ref, name), option)
 
     def given(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and optimizers that a call passes to a constructor, by their parameters."""
+        """Record the tensors and optimizers that a call passes to a constructor, by parameter."""
         for name, value in values.items():
             for told in facts_of(value):
                 _add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
-        """Keep the values that all calls of the project give to attributes, if they say more than annotations."""
+        """Keep the values that all calls of the project give to attributes, if they show more than annotations."""
         self.constructions = {key: values for key, values in constructions.items() if self._adds_facts(key, values)}
         self._with_known_arguments = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
 
     def shares_arguments(self, ref: str, given: Passed | None) -> bool:
-        """Return whether calls of a class show its constructor's arguments, and the call for this object does not."""
+        """Return whether other calls of a class show the arguments of its constructor, although the call that made this
+        object does not."""
         return given is None and ref in self._with_known_arguments
 
     def _adds_facts(self, key: Key, values: Sequence[Value]) -> bool:
-        """Return whether calls say more about a field than its declaration does. They do if it has none, or if they
-        pass only host tensors or only masks. Other tensors add nothing, because a declared tensor counts as a device
-        tensor anyway."""
+        """Return whether calls show more about a field than the value in the class body. They do if the class body
+        shows neither a tensor nor a number. If it shows a tensor, calls add something only if they pass only host
+        tensors or only masks: other tensors count as device tensors anyway."""
         of_class = self.of_class(*key)
         if as_tensor(of_class)[0] is not None:
             tensors = [value for value in values if type(value) is Tensor]
@@ -134,11 +138,12 @@ class AttributeTables:
     def of_instance(self, owner: Instance, name: str, level: int = TOP_LEVEL) -> Value | None:
         """Return the value of an attribute that is not a method, or None if nothing in the project defines it.
 
-        `level` limits the chain of methods that are read for attributes which other methods need.
+        `level` limits how many levels of methods are read, because the value of one attribute may depend on others.
         """
         made = owner.ref, owner.given
         if self._under_construction and made in self._under_construction:
-            # A running constructor shows only its assignments so far. These change, so the answer is not memoised.
+            # While a constructor is being read, only its assignments so far are known. These change, so the answer is
+            # not memoised.
             return self.work_out(Instance(owner.ref, given=owner.given), name, level)
         return self._engine.queries.ask(
             ("attribute", *made, name, level),
@@ -178,19 +183,20 @@ class AttributeTables:
         if level and is_empty(initial):
             writers = (*writers, *self._writers(owner.ref, items_of(name)))
         for writer in dict.fromkeys(writers[:MAX_WRITERS]):
-            # At the deepest level, a method is read only once, for the class that defines it and not for each
-            # inheriting class.
+            # At the deepest level, a method is read only for the class that defines it, and not again for each class
+            # that inherits it.
             for_all = level == 1 and owner.given is None
             receiver = Instance(writer.rpartition(".")[0]) if for_all else owner
             summary = self._read(receiver, writer, level - 1)
             found = summary.written.get((receiver.ref, name), ()) if summary is not None else ()
             if found and writer.endswith("._apply") and all(type(v) is Tensor and v.where == "host" for v in found):
-                # `to` and `cuda` of the surrounding module stop at this module, so its tensors stay on the host.
+                # The module overrides `_apply`, so `to` and `cuda` of the surrounding module do not move its tensors:
+                # they stay on the host.
                 return found[0]
             for written in found:
                 value = written if value is None else join(value, written)
         for given in without_unplaced(self._given(owner.ref, name)):
-            # Only the callers of a constructor know its arguments.
+            # The constructor itself does not show the arguments that its callers pass.
             if value is None or type(value) is Unknown:
                 value = given
             elif owner.given is None:
@@ -204,7 +210,8 @@ class AttributeTables:
         return self.constructions.get((ref, name), ())
 
     def initial(self, owner: Instance, name: str) -> Value | None:
-        """Return the value of an attribute before any method except the constructor runs."""
+        """Return the value of an attribute before any method except the constructor runs, or None if it has no value
+        then."""
         value = self._constructed(Instance(owner.ref, given=owner.given)).value(name)
         if value is None:
             of_class = self.of_class(owner.ref, name)
@@ -231,7 +238,7 @@ class AttributeTables:
             del self._under_construction[owner.ref, owner.given]
 
     def _constructor_calls(self, owner: Instance) -> Iterator[Call]:
-        """Yield the constructor calls that make an object, with the known arguments."""
+        """Yield the calls of constructors that make an object, with the arguments if they are known."""
         ref, given = owner.ref, owner.given
         found = {name: self._engine.project.find_method(ref, name) for name in CONSTRUCTORS}
         if given is not None and found["__init__"] is None:
@@ -249,7 +256,8 @@ class AttributeTables:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
 
     def told(self, ref: str, constructor: str) -> Arguments:
-        """Return the tensors and optimizers that calls pass to a constructor, unless only some are on the host."""
+        """Return the tensors and optimizers that calls pass to a constructor. A parameter is left out if only some
+        calls pass a host tensor."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
         told = {name: join_all(without_unplaced(values)) for name, values in given.items() if agree(values)}
@@ -286,7 +294,8 @@ class AttributeTables:
         return 0 if self._engine.budget.holds(method) else 1
 
     def key(self, ref: str, name: str) -> str:
-        """Return `path::Class.name` with the topmost class that assigns the attribute. Subclasses share this key."""
+        """Return the key `path::Class.name` of an attribute, with the topmost class that assigns it. Subclasses share
+        this key."""
         keys = self._keys.setdefault(ref, {})
         if name not in keys:
             owner = ref
@@ -349,7 +358,8 @@ class AttributeTables:
         return self._writing[key]
 
     def has_plain_fields(self, ref: str) -> bool:
-        """Return whether keywords of a call set fields: the class has no constructor, or one that takes any keyword."""
+        """Return whether the keywords of a call set fields. They do if the class has no constructor, or one that
+        accepts any keyword."""
         if ref not in self._plain:
             project = self._engine.project
             method = project.find_method(ref, "__init__")

@@ -1,4 +1,4 @@
-"""Attributes that a constructor has not assigned yet. They have the value from the class body."""
+"""Attributes that a constructor has not assigned yet. Such an attribute has the value from the class body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from graphsafe.scan.symbols.blocks import Definition, attribute_of
 def before_assignment(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
     """Return the value of `self.name` in a constructor that has not assigned it yet: `self.table = self.table.to(d)`.
 
-    Return None in any other method, and if another constructor may have assigned the attribute before.
+    Return None in a method that is not a constructor, and if another constructor may have assigned the attribute
+    before.
     """
     if frame.node is None or frame.node.name not in CONSTRUCTORS or owner is not frame.self_value:
         return None

@@ -1,4 +1,4 @@
-"""Calls of constructors in cold code. They show the values of attributes that only store an argument."""
+"""Calls of constructors in cold code. Such calls show the values of attributes that only store an argument."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _CLASS_ITSELF = re.compile(r"\bcls\(")
 
 
 def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
-    """Yield the objects that constructor calls of the project put into an attribute which methods of the class call."""
+    """Yield the objects that constructor calls of the project store in an attribute, if methods of the class call this
+    attribute."""
     project = engine.project
     node = project.method_node(ref, "__init__")
     parameter = kept_names(node).get(name) if node is not None else None

@@ -1,5 +1,4 @@
-"""Compares the values that constructors, calls and annotations give to one attribute, and finds which of them carry
-information."""
+"""Compares the values that constructors, calls and annotations give to one attribute, and selects the useful ones."""
 
 from __future__ import annotations
 
@@ -11,20 +10,20 @@ from graphsafe.scan.domain.values import Sequence as SequenceValue
 
 
 def of_parameter(name: str) -> str:
-    """Return the key for the values of a constructor's parameter. Values of parameters are stored together with values
-    of attributes."""
+    """Return the key under which the values of a constructor's parameter are stored, in the same table as values of
+    attributes."""
     return f"({name})"
 
 
 def is_empty(value: Value | None) -> bool:
-    """Return whether a constructor leaves an empty container, which other methods fill."""
+    """Return whether a value is an empty container. If a constructor assigns one, other methods fill it."""
     if type(value) is SequenceValue:
         return value.items == ()
     return type(value) is Dict and not value.items and type(value.elem) is Unknown
 
 
 def facts_of(value: Value) -> Iterator[Value]:
-    """Yield the facts that an argument of a call shows about the parameter: a tensor, an optimizer."""
+    """Yield the facts that an argument shows about the parameter: a tensor without its identity, or an optimizer."""
     tensor, certain = as_tensor(value)
     if tensor is not None and certain and tensor.certain:
         yield Tensor(tensor.where, tensor.dtype, tensor.ndim, tensor.pinned)
@@ -36,18 +35,18 @@ def is_optimizer(value: Value) -> bool:
 
 
 def agree(values: Sequence[Value]) -> bool:
-    """Return whether there are tensors, and either all of them or none are on the host."""
+    """Return whether there are values, and whether all of them or none of them are host tensors."""
     return len({type(value) is Tensor and value.where == "host" for value in values}) == 1
 
 
 def without_unplaced(values: Sequence[Value]) -> Sequence[Value]:
-    """Drop tensors of unknown placement if another value shows that the tensor is on the device."""
+    """Drop tensors of unknown placement if another of the values is a device tensor."""
     on_device = any(type(value) is Tensor and value.where == "device" for value in values)
     return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]
 
 
 def filled(value: Value, expected: Value) -> Value:
-    """Return the join of a value and the annotation's value. If the value shows where its tensor is, return only the
-    value, because an annotation does not show this."""
+    """Return the join of a value and the value that the annotation promises. If the value shows where its tensor is,
+    return only the value, because an annotation does not show the device."""
     made = as_tensor(value)[0]
     return value if made is not None and made.where != "any" else join(value, expected)

@@ -1,4 +1,6 @@
-"""The parts of a tensor's index: dimensions that they drop, whether they gather, and waits of the host for them."""
+"""The parts of a tensor's index: the dimensions that they drop, whether they gather elements, and whether the host
+waits.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,19 @@ def parts_of(index: ast.expr) -> list[ast.expr]:
 
 @dataclass(slots=True)
 class Index:
-    """The index of `tensor[node.slice]`, for a load or a store. `read` fills in the effects of its parts."""
+    """The index of `tensor[node.slice]`, for a load or a store. `read` evaluates the parts and sets the fields
+    below."""
 
     frame: Frame
     node: ast.Subscript
     tensor: Tensor
     is_store: bool = False
     dropped: int = 0
-    "Number of dimensions that integers drop, minus the number of dimensions that None adds."
+    "The number of dimensions that integers drop, minus the number of dimensions that None adds."
     is_known: bool = True
     "Whether `dropped` counts all integers and Nones of the index."
     gathers: Literal["", "step", "other"] = ""
-    "Set if a tensor, list or array gathers elements. It is `step` for a tensor of the step."
+    "Not empty if a tensor, list or array gathers elements: `step` for a tensor of the step, `other` for anything else."
 
     @property
     def is_on_device(self) -> bool:
@@ -78,7 +81,8 @@ class Index:
             self._value(part, value)
 
     def _is_spread(self, part: ast.expr) -> bool:
-        """Return whether a tuple is no list of indices but has one for each dimension: `x[index]`, `x[..., *index]`."""
+        """Return whether a tuple in this part contains one index for each dimension, as in `x[index]` and `x[...,
+        *index]`. In any other place, a tuple is a list of indices."""
         return isinstance(part, ast.Starred) or part is self.node.slice
 
     def _value(self, part: ast.expr, value: Value) -> None:
@@ -163,9 +167,8 @@ def _only_places(index: Value) -> bool:
 
 
 def index_tensor(value: Value) -> tuple[Tensor | None, bool]:
-    """Return the tensor that an index is or may be, and whether it certainly is one.
-
-    An unknown result of a comparison is taken for a bool tensor.
+    """Return the tensor that an index is or may be, and whether it certainly is a tensor. An unknown result of a
+    comparison counts as a bool tensor.
     """
     if type(value) is Unknown and value.compared:
         return Tensor(where="any", dtype="bool", step=value.step), True

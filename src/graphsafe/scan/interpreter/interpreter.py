@@ -73,7 +73,7 @@ class Interpreter:
         scope: Scope | None,
         is_named_cold: parameters.ColdTest,
     ) -> None:
-        """`is_named_cold` tells whether a function is cold only because the `cold-paths` setting names it."""
+        """`is_named_cold` returns whether a function is cold only because the `cold-paths` setting names it."""
         self.project = project
         self.budget = CallBudget(project, scope)
         self.ops = ops
@@ -164,8 +164,7 @@ class Interpreter:
         out_of_scope = self.budget.out_of_scope(ref, frame.hot, frame.depth, frame.out_of_scope, frame.composes)
         if out_of_scope is None:
             return self.declared(ref, arguments)
-        # The `cold-paths` setting may rightly name the code around a capture, which runs once, but captured code is
-        # hot.
+        # The code around a capture runs once, so the `cold-paths` setting may name it. Captured code is still hot.
         captured = frame.captured and self.is_named_cold(ref, facts)
         hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
         hot = hot and not (frame.step_loops and is_called_seldom(qualified))
@@ -178,7 +177,7 @@ class Interpreter:
         composes, between = frame.composes and not hot, frame.between and not hot
         loops, bound = self.loops_of(ref) if composes else None, function.bound
         if loops is not None:
-            # A script that makes the objects of a step loop is read to learn which objects these are.
+            # A script that makes the objects of a step loop is read only to learn which objects it makes.
             call = Call(ref, bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops))
         else:
             call = Call(ref, bound, arguments, hot, depth, frame.level, function.plain, captured, (), between, composes)
@@ -191,7 +190,7 @@ class Interpreter:
         bound = call.bound
         owner = ref = ""
         if not (call.hot or call.composes) and call.depth >= MAX_COLD and type(bound) is Instance:
-            # No further call is followed from this level, so all inheriting classes share one summary.
+            # No further call is followed from this level. So all classes that inherit the method share one summary.
             facts = self.project.function_facts(call.ref)
             if facts is not None and facts.owner is not None:
                 owner, ref = f"{call.ref.partition('::')[0]}::{facts.owner}", bound.ref
@@ -208,7 +207,7 @@ class Interpreter:
         return summary.value
 
     def _read_later(self, call: Call, guarded: bool) -> None:
-        """Make a function that is called by too long a chain of calls a root, so that its findings are not missed."""
+        """Make a function a root if the chain of calls to it is too long. Otherwise, its findings would be missed."""
         passed = widened(call.arguments)
         given = None if passed.open else Passed(passed.positional, tuple(passed.keywords.items()))
         root = NewRoot(call.ref, call.bound, "", guarded, given)
@@ -220,7 +219,8 @@ class Interpreter:
         self.note(Failure("not-followed", call.ref, LONG_CHAIN))
 
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
-        """Return the summary of a function for these arguments, or None if it is being read or cannot be read."""
+        """Return the summary of a function for these arguments, or None if the function cannot be read or is already
+        being read."""
         arguments = widened(call.arguments)
         if arguments is not call.arguments:
             call = replace(call, arguments=arguments)
@@ -290,7 +290,7 @@ class Interpreter:
         try:
             value = work()
         except (RecursionError, MemoryError):
-            # The remaining stack depends on the calls around this one, so the answer is not memoised.
+            # How much stack remains depends on the calls around this one, so the answer is not memoised.
             self.queries.rest_on_all()
             self.note(Failure("not-followed", ref, "nested too deeply to be followed"))
             value = UNKNOWN

@@ -1,4 +1,4 @@
-"""Finds losses: values on which a function calls `backward`. They are tensors, no matter how they are computed."""
+"""Finds losses: values on which a function calls `backward`. A loss is a tensor, no matter how it is computed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 
 _RATES = (ast.Constant, ast.Attribute)
-"If one factor of a product is such an expression, the other factor is a loss: `0.5 * loss`, `self.rate * loss`."
+"If one factor of a product is such an expression, the other factor may be the loss: `0.5 * loss`, `self.rate * loss`."
 _KEEPING = frozenset(("mean", "sum", "float", "scale"))
 "Methods whose result is also a loss: `loss.mean()`, `scaler.scale(loss)`."
 
@@ -40,7 +40,7 @@ def _losses(function: ast.AST) -> frozenset[str]:
 def _names(loss: ast.expr) -> Iterator[str]:
     """Yield the names in a loss: `loss / 4`, `scaler.scale(loss)`, `first + self.rate * second`.
 
-    Either factor of a product of two names may be a number, so such a product gives no name.
+    A product of two names gives no name, because either factor may be a number.
     """
     if isinstance(loss, ast.Name):
         yield loss.id

@@ -48,7 +48,7 @@ from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
 MAX_SUBCLASSES = 6
-"The largest number of subclasses that are searched for an attribute which the declared class does not have."
+"The largest number of subclasses that are searched for an attribute, if the declared class does not have it."
 _GROUPS = of_elements("list", Dict((("params", of_elements("list", Tensor(dtype="float"))),), UNKNOWN))
 _PARAM_GROUPS = held_in(_GROUPS, PARAM_GROUPS)
 _PROPERTIES = frozenset(("property", "cached_property", "functional_property"))
@@ -66,7 +66,7 @@ def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | 
         if name == "__getitem__":
             return spelled_out.items_of(frame, node, owner)
         found = _of_tensor(frame.engine, owner, name)
-        # No tensor has such an attribute, so the captured call returned an object that may hold tensors.
+        # No tensor has such an attribute. So the captured call returned another object, which may contain tensors.
         is_object = frame.captured and type(found) is Unknown and owner.where != "host"
         return Unknown(owner.step, device=True) if is_object else found
     if isinstance(owner, Instance):
@@ -87,7 +87,7 @@ def _of_device(owner: DeviceValue, name: str) -> Value:
 
 
 def _of_dict(owner: Dict, name: str) -> Value:
-    """Return an entry by its key, because a model output or a config has the items of a dict as attributes."""
+    """Return the entry with this key. The dict may be a model output or a config, whose entries are also attributes."""
     found: Value = dict(owner.items).get(name, UNKNOWN)
     return found
 
@@ -137,7 +137,7 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
         return _undefined(frame, owner, name, key)
     facts = frame.project.function_facts(found.ref) if type(found) is Function and found.bound is None else None
     if type(found) is Function and facts is not None and facts.is_method:
-        # This is for `forward_core = Other.forward_core` in a class body.
+        # A class body may contain `forward_core = Other.forward_core`.
         return replace(found, bound=owner)
     if type(found) is Instance:
         getter = _of_descriptor(frame, owner, name, "__get__")
@@ -147,8 +147,8 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
     value = settled(frame, owner, name, found, value)
     on_host = type(value) is Tensor and value.where == "host" and not HOST_NAME.search(name)
     if on_host and name in declared_in(frame.project, frame.path).on_device:
-        # The file of the class declares that the field stays on the host. The file that reads the field declares that
-        # it is on the device.
+        # The two files disagree: the file of the class declares that the field stays on the host, and the file that
+        # reads the field declares that it is on the device.
         value = replace(value, where="any")  # type: ignore[arg-type]
     if owner.step and isinstance(value, (Tensor, Unknown)):
         return replace(value, step=True)
@@ -157,7 +157,7 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
 
 
 def _of_descriptor(frame: Frame, owner: Instance, name: str, method: str) -> Function | None:
-    """Return a method of the descriptor to which an object's class binds a name: `rate = Clamped()`."""
+    """Return a method of the descriptor to which an object's class binds a name (`rate = Clamped()`), or None."""
     if name not in frame.project.body_names(owner.ref):
         return None
     held = frame.attributes.of_class(owner.ref, name)
@@ -174,10 +174,11 @@ def set_by_descriptor(frame: Frame, node: ast.AST, owner: Instance, name: str, v
 
 
 def by_getattr(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
-    """Return the result of the object's `__getattr__` for an attribute that nothing else defines, if the result is
+    """Return the result of the object's `__getattr__` for an attribute that nothing else defines, or None if it is not
     known.
 
-    If a base class is a library's, the library may define the attribute, and Python would not call `__getattr__`.
+    If a base class belongs to a library, the library may define the attribute. Python would then not call
+    `__getattr__`.
     """
     method = frame.project.find_method(owner.ref, "__getattr__")
     if method is None or name.startswith("__") or frame.project.has_foreign_base(owner.ref):
@@ -202,7 +203,7 @@ def _of_method(frame: Frame, node: ast.AST, owner: Instance, method: str, name: 
 
 
 def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
-    """Return the value of an attribute that nothing in the project defines, as far as its name shows it."""
+    """Return the value of an attribute that nothing in the project defines, judging by the attribute's name."""
     is_module = frame.attributes.is_module(owner.ref)
     if is_module and name == "training":
         return _FLAG
@@ -219,7 +220,7 @@ def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
 
 
 def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
-    """Return the field of a schema, a typed dict or a model output for a key, as in `sizes["count"]`."""
+    """Return the field of a schema, a typed dict or a model output for a key, as in `sizes["count"]`, or None."""
     name = key.const if type(key) is Number and isinstance(owner, Instance) else None
     if not isinstance(name, str) or frame.attributes.of_instance(owner, name, frame.level) is None:  # type: ignore
         return None
@@ -227,8 +228,8 @@ def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
 
 
 def having_attribute(frame: Frame, owners: Seq[Value], name: str) -> Seq[Value]:
-    """Drop objects of the project that do not have the attribute, if other objects have it. On the dropped objects, the
-    code would raise an error."""
+    """Drop objects of the project that do not have the attribute, if other objects have it. For the dropped objects,
+    the code would raise an error."""
     if len(owners) < 2 or not all(type(owner) is Instance for owner in owners):
         return owners
     return [owner for owner in owners if type(owner) is not Instance or _has(frame, owner, name)] or owners
@@ -310,7 +311,7 @@ _WELL_KNOWN: Mapping[str, Value] = {
     "ndim": NUMBER,
     PARAM_GROUPS: _PARAM_GROUPS,
 }
-"Attributes whose names alone show what they hold."
+"Attributes whose names alone show their values."
 
 
 def _of_unknown(owner: Unknown, name: str) -> Value:

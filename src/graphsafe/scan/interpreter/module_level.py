@@ -17,14 +17,17 @@ from graphsafe.scan.symbols.project import Binding
 from graphsafe.scan.symbols.registries import entries_of
 
 MAX_BINDINGS = 8
-"If more statements than this bind a global name, its value counts as unknown."
+"""The largest number of statements that bind a global name whose value is evaluated. With more, the value counts as
+unknown."""
 
 
 class ModuleLevel:
+    """Evaluates global names of the project's files."""
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._meant: dict[tuple[str, str], Value] = {}
-        "The values of names that no assignment binds. They depend on no other answer."
+        "The values of names that no assignment binds. These values depend on no other answer."
 
     def value(self, file: FileIndex, name: str) -> Value:
         key = file.path, name

@@ -12,7 +12,7 @@ from graphsafe.scan.domain.values import Sequence as SequenceValue
 Marked = dict[tuple[str, str], tuple[Value, Value]]
 "The attribute and the expression that reads it -> the attribute's value, and the marked value."
 _CHANGED = (Tensor, Number, SequenceValue, Dict, Union)
-"The kinds of values that have a name or a holder."
+"The kinds of values that can carry the name of an attribute."
 
 
 def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:

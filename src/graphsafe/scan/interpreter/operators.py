@@ -75,7 +75,7 @@ def binary(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Va
     of_masks = isinstance(op, _BITWISE) and (_is_compared(left) or _is_compared(right))
     device = holds_device(left) or holds_device(right)
     if device:
-        # One operand may be a tensor, and the other one a number that is kept between steps.
+        # One operand may be a tensor, and the other one a number that outlives the step.
         frame.use_number(left, "operand", node)
         frame.use_number(right, "operand", node)
     state = both_states(state_of(left), state_of(right))
@@ -118,7 +118,8 @@ def _with_tensor(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, rig
 
 
 def _of_containers(op: ast.operator, left: Sequence | Dict, right: Value) -> Value | None:
-    """Return the result of an operator on a list or dict (`[a] + [b]`, `[a] * n`, `a | b`), or None for others."""
+    """Return the result of an operator on a list or dict (`[a] + [b]`, `[a] * n`, `a | b`), or None for any other
+    operation."""
     if type(left) is Dict:
         return join(left, right) if type(right) is Dict else None
     assert type(left) is Sequence
@@ -134,7 +135,7 @@ def _is_compared(value: Value) -> bool:
 
 
 def _placed_by_operand(frame: Frame, node: ast.expr, tensor: Tensor, other: Tensor) -> None:
-    """Bind a name to a host tensor if its tensor is of unknown placement and the other operand is on the host."""
+    """Bind a name to a host tensor if the placement of its tensor is unknown and the other operand is on the host."""
     if tensor.where != "any" or not isinstance(node, ast.Name) or type(frame.env.get(node.id)) is not Tensor:
         return
     if together((tensor, other)) == "host":
@@ -255,7 +256,7 @@ def _contains(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right
         return BOOL
     if type(right) is Dict or (type(right) is Sequence and right.kind == "set"):
         protocols.hashed(frame, node, left)
-    # A dict or a set uses the hash of a tensor, which is its identity. A list compares values.
+    # A dict or a set uses the hash of a tensor, which depends only on its identity. A list compares values.
     is_listed = type(right) is Sequence and right.kind in ("list", "tuple")
     if is_listed and frame.emit_if_on_device("Branch", "in", node, left):
         return BOOL

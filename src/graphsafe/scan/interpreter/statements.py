@@ -37,7 +37,7 @@ MAX_ROUNDS = 8
 def execute(frame: Frame, body: SequenceOf[ast.stmt], doubtful: Iterable[ast.stmt] = ()) -> bool:
     """Read statements in order. Return False if nothing after them can run.
 
-    Steps are assumed to run neither the `doubtful` statements nor statements that run only before the step raises.
+    Steps are assumed to skip the `doubtful` statements, and statements that run only before the step raises an error.
     """
     unlikely = (*doubtful, *only_before_raising(body)) if frame.hot else ()
     for statement in body:
@@ -65,11 +65,11 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
 
 @memoize_on_node
 def _is_message(node: ast.expr) -> bool:
-    """Return whether an expression is a docstring or a logging call. These are skipped in constructors."""
+    """Return whether an expression is a docstring or a logging call. Both are skipped in constructors."""
     function = node.func if isinstance(node, ast.Call) else None
     owner = function.value if isinstance(function, ast.Attribute) else function
     name = owner.id if isinstance(owner, ast.Name) else ""
-    # `print(bench(solver.step))` also does work.
+    # A call such as `print(bench(solver.step))` also does work.
     says = name in ("logger", "logging", "warnings") or (name == "print" and len(inside(node, ast.Call)) == 1)
     return says or isinstance(node, ast.Constant)
 
@@ -77,7 +77,8 @@ def _is_message(node: ast.expr) -> bool:
 def _return(frame: Frame, node: ast.Return) -> bool:
     frame.touches_device = True
     value = NONE if node.value is None else frame.evaluate(node.value)
-    # If this function fills a table, an unknown entry that it returns is a value that it has put there itself.
+    # An unknown entry of a table that this function fills is left out: the function has stored the entry's value
+    # itself.
     if type(value) is not Unknown or node.value is None or not is_own_entry(frame, node.value):
         frame.returns.append(value)
     return False
@@ -97,8 +98,8 @@ def _assert(frame: Frame, node: ast.Assert) -> bool:
     known = truth(frame, node.test, "assert", node) if frame.hot else None
     guards.narrow(frame, frame.env, node.test, True)
     guards.place(frame, node.test)
-    # `isinstance(x, list)` is false for this call, or a parameter that must not be None is None. In both cases, this
-    # branch does not run.
+    # This branch does not run: `isinstance(x, list)` is false for this call, or a parameter that must not be None is
+    # None.
     decides = isinstance(node.test, ast.Call) or guards.asks_for_parameter(frame, node.test)
     return known is None or known.overridable_by is not None or bool(known.const) or not decides
 
@@ -113,11 +114,11 @@ class _Ways:
     node: ast.If
     verdict: guards.Verdict
     stays_off: bool = False
-    "Whether a flag that nothing in the project turns on decides against the first branch."
+    "Whether the first branch needs a flag that nothing in the project turns on."
     outcomes: list[Env] = field(default_factory=list)
     "The names after each branch that does not leave the function."
     missing: list[LazyTest] = field(default_factory=list)
-    "The tests on which the code after the `if` depends, because one of the branches leaves the function."
+    "The tests on which the code after the `if` depends, if one of the branches leaves the function."
     guard: str | None = None
     "The condition of the `if`, if captures take a branch that leaves the function and so miss the code after it."
     test: CompileTest | None = None
@@ -138,7 +139,7 @@ def _if(frame: Frame, node: ast.If) -> bool:
                 filled_defaults.use_kind(frame, node.test, ways.outcomes[0].get)
             _take(frame, ways, branch, body)
         elif frame.globals and body and isinstance(body[-1], ast.Return):
-            # This is for `if plan is not None: return plan`, with a global `plan` that is None until this function
+            # An example is `if plan is not None: return plan`, with a global `plan` that is None until this function
             # fills it.
             ways.missing += first_step_tests.after_leaving(node, branch)
     if has_used and not frame.touches_device:
@@ -183,8 +184,8 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
 
 
 def _spelled_out(frame: Frame, node: ast.If) -> ast.If:
-    """Return an `if` with the test that its name stands for, if the function binds the name once:
-    `is_short = n > self.size` before `if is_short:`."""
+    """Return an `if` whose test is spelled out. If the test is a name that the function binds once, its expression
+    replaces it: `is_short = n > self.size` before `if is_short:`."""
     bound = all_bound(frame, node.test.id) if isinstance(node.test, ast.Name) else ()
     test = bound[0] if len(bound) == 1 else None
     return node if test is None else ast.copy_location(ast.If(test, node.body, node.orelse), node)
@@ -201,8 +202,8 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
 
 
 def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
-    """Interpret the body once. In hot code, interpret it a second time, with the values that the names have after the
-    first time.
+    """Interpret the body once. In hot code, interpret it again, with the values that the names have after the first
+    iteration.
 
     Further iterations follow as long as names are bound to new functions, as in `state = state(machine)`.
     """

@@ -1,4 +1,5 @@
-"""Subscripts: the values that they load, the stores into tensors, and the waits and copies that both cause."""
+"""Subscripts: the values that they load, the stores into tensors, and the waits and copies that loads and stores
+cause."""
 
 from __future__ import annotations
 
@@ -129,7 +130,7 @@ def _entry(owner: Dict, index: Value) -> Value:
 
 
 def _chosen_by(frame: Frame, node: ast.Subscript, value: Value, index: Value) -> Value:
-    """Return an element that also depends on the state from which its index was computed."""
+    """Return an element, marked with the state from which its index was computed."""
     state = state_of(index)
     if not state:
         return value
@@ -149,7 +150,7 @@ def _item_of_instance(frame: Frame, node: ast.Subscript, owner: Instance, index:
 
 
 def _wait_for_index(frame: Frame, node: ast.Subscript, index: Value) -> None:
-    """Emit the wait if the index of a list or tuple is a device tensor: `__index__` reads the device."""
+    """Emit a wait if the index of a list or tuple is a device tensor, because `__index__` reads the device."""
     protocols.called(frame, node, index, "__index__")
     frame.emit_if_on_device("HostRead", "index", node, index)
 
@@ -224,8 +225,8 @@ def subscript_store(frame: Frame, target: ast.Subscript, owner: Value, value: Va
 
 
 def _takes_tensors(frame: Frame, target: ast.Subscript, value: Value) -> bool:
-    """Return whether `owner[index] = value` stores into a tensor. It does if index and value are tensors, because such
-    an index is not a key."""
+    """Return whether `owner[index] = value` stores into a tensor. If index and value are both tensors, the index is not
+    a key of a dict."""
     stored, certain = as_tensor(value)
     if stored is None or stored.where == "host" or not (certain and stored.certain):
         return False
@@ -284,7 +285,7 @@ def _only_integers(node: ast.expr) -> bool:
 
 
 def _asks(frame: Frame, target: ast.Subscript) -> bool:
-    """Return whether an index is the result of a test. It is then a mask, even if the operands are unknown."""
+    """Return whether an index is the result of a comparison. It is then a mask, even if the operands are unknown."""
     values = [frame.evaluate_quietly(part) for part in parts_of(target.slice) if not isinstance(part, ast.Slice)]
     return any(type(value) is Number and value.type == "bool" for value in values)
 

@@ -9,6 +9,8 @@ from graphsafe.scan.roots.assumed_roots import DOUBTFUL
 
 
 class CallGraph:
+    """The roots of a record, and the calls that lead from them to other hot functions."""
+
     def __init__(self, record: Record) -> None:
         self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
         "Calling function -> for each call, the line, the called function and the edge."
@@ -41,7 +43,8 @@ class CallGraph:
                 yield callee
 
     def reached(self, begun: Iterable[str], without: Set[str]) -> frozenset[str]:
-        """Return the functions `begun` and all that they reach by calls. Functions in `without` are not followed."""
+        """Return the functions `begun`, and all functions that they reach by calls. Functions in `without` are left out
+        and not followed."""
         stack = [ref for ref in begun if ref not in without]
         seen = set(stack)
         while stack:
@@ -55,11 +58,11 @@ class CallGraph:
         return frozenset((edge.caller, edge.line) for edge in self._edges.get(callee, ()))
 
     def captures(self, is_compiled: Callable[[str], bool]) -> Mapping[str, Set[bool]]:
-        """Return for each hot function which captures reach it: under torch.compile (True), without it (False), both,
-        or neither.
+        """Return, for each hot function, the kinds of captures that reach it: under torch.compile (True), without
+        torch.compile (False), both, or neither.
 
-        `is_compiled` tells whether a root or function is itself compiled. The functions that it calls are compiled with
-        it.
+        `is_compiled` returns whether a function is itself compiled. The functions that a compiled function calls are
+        compiled too.
         """
         waiting = [(ref, is_compiled(ref)) for ref in self._roots]
         found: dict[str, set[bool]] = {}
@@ -73,7 +76,7 @@ class CallGraph:
                     waiting.append((callee, compiled or is_compiled(callee)))
                 else:
                     found.setdefault(callee, set())
-        # If no capture reaches any of the functions that call a function, no capture reaches this function either.
+        # If no capture reaches any caller of a function, no capture reaches the function itself.
         unreached = [ref for ref, captures in found.items() if not captures]
         while unreached:
             callees = [callee for callee in self._callees.get(unreached.pop(), ()) if callee not in found]
@@ -104,7 +107,7 @@ class CallGraph:
         return best
 
     def root_counts(self) -> Mapping[str, int]:
-        """Return how many roots reach each hot function."""
+        """Return, for each hot function, the number of roots that reach it."""
         reached = {ref: 1 << number for number, ref in enumerate(self._roots)}
         order = self._callers_first()
         grows = True

@@ -14,12 +14,12 @@ from graphsafe.scan.symbols.index import ClassFacts, FileIndex
 from graphsafe.scan.symbols.project import Project, ref_of
 
 FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_support(ed)?|is_cuda_?graph_(safe|compatible|capturable))")
-"Matches vLLM's `_cudagraph_support` on metadata builders, and other projects' names for this promise of a class."
+"""Matches vLLM's `_cudagraph_support` on metadata builders, and the names that other projects use to declare this
+support."""
 REFUSALS = frozenset(("NEVER", "NONE", "NO", "UNSUPPORTED", "DISABLED", "False", "None"))
 WHOLE = frozenset(("ALWAYS", "FULL", "True"))
-"""Values that promise support for every batch.
-
-Other values promise support only for decoding, which does not run every line.
+"""Values that declare support for every batch. Other values declare support only for decoding, and decoding does not
+run every line.
 """
 _NAMES_BOTH = frozenset(("get_builder_cls", "get_impl_cls"))
 STEPS = ("forward", "__call__", "apply")
@@ -28,7 +28,8 @@ STEPS = ("forward", "__call__", "apply")
 def events(
     project: Project, calls: CallGraph, hazards: Mapping[str, Sequence[str]], paths: Iterable[str]
 ) -> Iterator[tuple[Place, Event]]:
-    """Yield an event for each flag that errors refute. `hazards` maps each hot function to the codes of its errors."""
+    """Yield an event for each flag that declares support although the class has errors. `hazards` maps each hot
+    function to the codes of its errors."""
     implementations: dict[str, str] | None = None
     for path in paths:
         file = project.files.index(path)
@@ -82,7 +83,8 @@ def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[
 
 
 def _is_siblings(project: Project, ref: str, family: set[str]) -> bool:
-    """Return whether a method belongs to another subclass of the base, so that this class never runs it."""
+    """Return whether a method belongs to another subclass of a shared base. The class at hand never runs such a
+    method."""
     facts = project.function_facts(ref)
     if facts is None or facts.owner is None:
         return False
@@ -91,7 +93,7 @@ def _is_siblings(project: Project, ref: str, family: set[str]) -> bool:
 
 
 def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
-    """Map each implementation to vLLM's metadata builder that prepares its step. A backend class names both."""
+    """Map vLLM's metadata builders to the implementations whose steps they prepare. A backend class names both."""
     found: dict[str, str] = {}
     for path in paths:
         file = project.files.index(path)
@@ -106,7 +108,7 @@ def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
 
 
 def _named_class(project: Project, file: FileIndex, cls: ClassFacts, method: str) -> str | None:
-    """Return the class that a one-line method returns."""
+    """Return the class that a one-line method returns, or None for any other method."""
     node = project.function_node(f"{file.path}::{cls.methods[method]}")
     last = node.body[-1] if node is not None else None
     if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Name):

@@ -1,6 +1,6 @@
-"""State that a step sets anew before it uses it: `self.count = 0` at the top of a step, then `self.count += 1`.
+"""State that a step initialises before it uses it: `self.count = 0` at the top of a step, then `self.count += 1`.
 
-Such state leads from one line of a step to the next, and nothing of it reaches the next step.
+Such state only passes a value from one line of a step to another. It passes nothing to the next step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class FreshStarts:
-    """Follows the lines of one root in their order, and tells which writes continue state of the same step."""
+    """Follows the lines of one root in their order, and records the writes that only continue state of the same
+    step."""
 
     def __init__(self, state: StateLog, root: str, state_items: Callable[[Summary], Sequence[Item]]) -> None:
         self._state = state
@@ -26,17 +27,19 @@ class FreshStarts:
         self._items = state_items
         self._read: set[str] = set()
         self._gains: dict[int, frozenset[str]] = {}
-        "Id of a summary -> the state that the function always sets anew."
+        "Id of a summary -> the state that the function always initialises."
         self._entered: dict[int, list[frozenset[str]]] = {}
-        "Id of a summary -> the state that had been set anew when the function was followed."
+        """Id of a summary -> the state that had been initialised before the function, for each time that the function
+        was followed."""
 
     def follow(self, summary: Summary, fresh: frozenset[str] = _NOTHING) -> frozenset[str]:
-        """Follow a function. `fresh` is the state that the step has set anew before it. Return this state after it."""
+        """Follow a function. `fresh` is the state that the step has initialised before the function. Return the state
+        that is initialised after the function."""
         before = self._entered.setdefault(id(summary), [])
         if any(known <= fresh for known in before):
             return fresh | (self._gains[id(summary)] - self._read)
         before.append(fresh)
-        # A capture runs once, so what is set before it is not set again in a replay.
+        # A capture runs once, so a replay does not set again the state that was set before the capture.
         captures = any(type(item) is RootSite for item in self._items(summary))
         now = _NOTHING if captures else fresh
         for item in self._items(summary):
@@ -59,7 +62,7 @@ class FreshStarts:
 
 
 def places(record: Record) -> set[Place]:
-    """Return the places of writes that only continue state which the same step has set anew."""
+    """Return the places of writes that only continue state which the same step has initialised."""
     state = record.state
     return {
         place
@@ -69,7 +72,7 @@ def places(record: Record) -> set[Place]:
 
 
 def _is_part(record: Record, root: str, steps: set[str]) -> bool:
-    """Return whether a root is the `forward` of a module that runs as a part of one of these steps."""
+    """Return whether a root is the `forward` of a module that runs as part of one of these steps."""
     if record.roots.get(root) != FORWARD:
         return False
     is_called = any(edge.caller != root and not edge.guarded for edge in record.edges.get(root, ()))

@@ -1,7 +1,7 @@
 """Joins the summaries of all roots and of all called functions into the record of hot code.
 
-Each part of a record is a set, or is stored separately for each root. So neither the order of the roots nor the process
-that reads them matters: each process gathers its own record, and `joined` joins the records.
+Each part of a record is a set, or is stored separately for each root. So the order of the roots does not matter, and
+several processes can read them. Each process gathers its own record, and `joined` joins the records.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ Element = TypeVar("Element")
 
 
 def included(summaries: Iterable[Summary], seen: set[int] | None = None) -> Iterator[Summary]:
-    """Yield these summaries and all summaries that they include, each once.
-
-    `seen` holds the ids of the summaries that were already yielded.
+    """Yield these summaries and all summaries that they include, each once. `seen` contains the ids of the summaries
+    that were already yielded.
     """
     seen = set() if seen is None else seen
     waiting = list(summaries)
@@ -60,7 +59,7 @@ def new_roots(summaries: Iterable[Summary]) -> Iterator[NewRoot]:
 
 
 def passed_by_name(summaries: Iterable[Summary]) -> dict[str, dict[str, list[Tensor]]]:
-    """Return by method and parameter the tensors that are passed by calls which know only the method's name."""
+    """Return the tensors that calls pass to methods of which only the name is known, by method and parameter."""
     found: dict[str, dict[str, list[Tensor]]] = {}
     for summary in summaries:
         for item in summary.items:
@@ -97,7 +96,7 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
     writes: Writes = {}
     between: Writes = {}
     seen: set[tuple[int, bool]] = set()
-    "The ids of the writes that were recorded, and whether they are guarded. Summaries share most writes."
+    "The writes that were recorded, by id and by whether they are guarded. Summaries share most writes."
     for summary, guarded, without_uses in _states(steps):
         for place, event in summary.events:
             _add_event(record, place, replace(event, guard=GUARDED) if guarded and event.guard is None else event)
@@ -128,7 +127,8 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
 
 
 def include(record: Record, part: Record, doubtful: bool = False) -> None:
-    """Add the calls and the events of some functions. If the functions may not be roots, the events are `possible`."""
+    """Add the calls and the events of some functions. If it is doubtful whether the functions run in a step, the events
+    become `possible`."""
     for place, event in part.events.items():
         _add_event(record, place, replace(event, confidence="possible") if doubtful else event)
     for callee, edges in part.edges.items():
@@ -194,7 +194,7 @@ def _add_use(record: Record, use: Use) -> None:
 
 
 def _of_place(writes: Mapping[str, Write]) -> list[Write]:
-    """Return writes in a fixed order: those that captures reach, or all of them if captures reach none."""
+    """Return the writes that captures reach, or all writes if captures reach none, in a fixed order."""
     found = [writes[text] for text in sorted(writes)]
     return [write for write in found if write.guard is None] or found
 
@@ -218,8 +218,8 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
     waiting = [(summary, False, False, False) for summary in steps]
     while waiting:
         summary, guarded, once, without_uses = waiting.pop()
-        # A function that captures is not limited to the first step: the first step captures in it, and all later steps
-        # replay.
+        # Effects in a function that captures are not limited to the first step: the first step captures them, and all
+        # later steps replay them.
         once = once and not any(type(item) is RootSite for item in summary.items)
         known = seen.setdefault(id(summary), [])
         if any(g <= guarded and o <= once and w <= without_uses for g, o, w in known):
@@ -236,7 +236,7 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
 
 
 def _order(state: StateLog, named: Iterable[tuple[str, Summary]]) -> None:
-    """For each root, record the places that write state which the step has read or used before."""
+    """For each root, record the places that write state after the same step has read or used it."""
     keys = {write.key for writes in state.writes.values() for write in writes}
     state_items: dict[int, Sequence[Item]] = {}
     for root, step in named:
@@ -246,8 +246,8 @@ def _order(state: StateLog, named: Iterable[tuple[str, Summary]]) -> None:
 
 
 def _state_items(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:
-    """Return the items that write state, that read or use written state, that hold a capture, or that call functions
-    with such items."""
+    """Return the items that concern the order of reads and writes. These are writes, reads and uses of written state,
+    captures, and calls of functions with such items."""
     if id(summary) not in known:
         known[id(summary)] = [
             item

@@ -1,4 +1,4 @@
-"""The statements of hot functions, which a step may run, as far as the scan can tell."""
+"""The statements of hot functions: the code that a step may run, as far as the scan can tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The reason why a function is hot (runs in every step), which is a chain of calls from a root, or why it is not."""
+"""Explains why a function is hot (runs in every step) or not. The explanation of a hot function is a chain of calls
+from a root.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A place that names a function, in a call or not. The name may refer to a different function there."""
+    """A place where the name of a function occurs, in a call or elsewhere. There, the name may refer to a different
+    function."""
 
     path: str
     line: int
@@ -63,7 +66,7 @@ class Hotness:
     cold: str | None = None
     "The reason why the function does not run in a step."
     is_factory: bool = False
-    "Whether scan reads the function for the step that it returns."
+    "Whether the scan reads the function because it returns a step."
     is_marked: bool = False
     "Whether a comment marks the function as cold."
     uses: Sequence[Use] = ()
@@ -88,7 +91,7 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
         matching = [found for found in matching if found.name == name]
     matching = matching or list(_inherited(project, root, where, name))
     if matching:
-        # Of overloads, and of the functions of one property, the last one counts.
+        # If a name has several definitions (overloads, or the functions of a property), the last one counts.
         return sorted({found.ref: found for found in matching}.values(), key=lambda found: (found.path, found.line))
     if where.endswith(".py") and not any(_is_in(files, path, where, root) for path in files.names):
         raise RequestError(f"--explain-path {text}: {where} is not among the files of this scan's project")
@@ -100,8 +103,8 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
 def hotness_of(
     wanted: Iterable[Definition], files: Files, record: Record, paths: HotnessRules, given: Collection[str]
 ) -> list[Hotness]:
-    """Return for the `wanted` functions whether and why they are hot, from a scan's record. `given` are the files on
-    which the scan reports."""
+    """Return, from a scan's record, why each of the `wanted` functions is hot or not. `given` are the files on which
+    the scan reports."""
     project = Project(files)
     calls = CallGraph(record)
     chains = calls.chains()

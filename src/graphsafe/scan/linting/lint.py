@@ -46,6 +46,8 @@ LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
 
 
 class Linter:
+    """Turns the record of a scan into findings."""
+
     def __init__(
         self,
         project: Project,
@@ -71,12 +73,12 @@ class Linter:
         "Function -> whether torch.compile compiles it."
         self._sites: dict[Edge, CallSite] = {}
         self._texts: dict[tuple[str, int], str] = {}
-        "Path as shown, and line -> the source code of the line, for each finding."
+        "The displayed path and the line of each finding -> the source code of the line."
         self._unnamed: set[str] = set()
         "Functions that are reached only through code that nothing in the project names."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
-        """Path -> first line, last line and code of each match that is not reported. Such a match is too uncertain, or
-        in a region that is not selected."""
+        """Path -> first line, last line and rule code of each match that is not reported, because it is too uncertain
+        or its region is not selected."""
 
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """Return the findings of these files, fingerprinted and in order. Suppressed findings are marked, not dropped.
@@ -90,7 +92,7 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
-        # The users of a library name its code. The code of an application is named by its own scripts.
+        # A library's code is named by its users. An application's code must be named by its own scripts.
         documents = self._project.files.documents if self._candidates.is_application else None
         unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls, documents)
         for place, event in self._events(wanted, regions):
@@ -103,7 +105,7 @@ class Linter:
             self._match(place, event, wanted, found, hazards)
         chains = calls.chains()
         counts = calls.root_counts()
-        # Findings are made file by file, because only the most recently used sources stay in memory.
+        # Findings are made one file at a time, because only the most recently used sources stay in memory.
         findings = []
         general = {
             (path, line, code)
@@ -184,7 +186,7 @@ class Linter:
         yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
 
     def _is_above_note(self, event: Event) -> bool:
-        """Return whether an event certainly or likely breaks a rule, as a warning or an error."""
+        """Return whether an event leads to a warning or an error that is at least likely."""
         if event.confidence == "possible" or event.guard is not None:
             return False
         matches = self._rulebook.matching(event.kind, event.how)
@@ -294,7 +296,7 @@ class Linter:
     def _judged(self, path: str, findings: list[Finding], notes: Sequence[Comment]) -> list[Finding]:
         if not notes:
             return findings
-        # Only if all code that leads to the files was read, a line without a finding has no hazard.
+        # A line without a finding certainly has no hazard only if all code that leads to the files was read.
         is_whole = self._candidates.scope is None
         used: set[tuple[int, str]] = set()
         for first, last, code in self._hidden.get(path, ()):
@@ -357,24 +359,26 @@ class Linter:
 
 
 def _words(known: Mapping[str, str]) -> dict[str, str]:
-    """Return the words for a message, in which any other word is an ellipsis."""
+    """Return the words for a message. An ellipsis replaces any other word."""
     return defaultdict(lambda: "…", known)
 
 
 def _needs_replay(event: Event) -> bool:
-    """Return whether an event is a fault only inside a graph. In host code around graphs, it is at most `possible`."""
+    """Return whether an event is a fault only inside a graph. In host code around graphs, such an event is at most
+    `possible`."""
     if event.how in _AROUND_GRAPHS:
         return False
     return event.kind in ("AttrWrite", "Rng") or event.how in _ONLY_IN_GRAPHS
 
 
 def _captured(event: Event, captures: Set[bool] | None) -> Event:
-    """Return an event as seen by the captures that reach its function. `captures` is None if they are not known."""
+    """Return an event with the guard that applies to the captures that reach its function. `captures` is None if these
+    are not known."""
     test = event.compile_test
     if event.guard is not None or captures is None:
         return event
     if not captures:
-        return replace(event, guard="a test of torch.compile on the way here")
+        return replace(event, guard="a test for torch.compile in one of the callers")
     if test is None:
         return event
     if test.compiling not in captures:

@@ -1,4 +1,6 @@
-"""Tells which hot lines (lines that run in every step) a graph will contain, and which are host code around it."""
+"""Tells which hot lines (lines that run in every step) a graph will contain, and which lines are host code around the
+graph.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class Regions:
     """Finds the region of each line.
 
     A function that replays a graph is not inside a graph, and neither are functions that only such functions call. The
-    same holds for coroutines, which an event loop runs, and for functions that sleep or wait for other processes.
+    same is true of coroutines, which an event loop runs, and of functions that sleep or wait for other processes.
     """
 
     def __init__(
@@ -51,8 +53,8 @@ class Regions:
         with_graphs: Set[str],
         has_unread_module: Callable[[], bool],
     ) -> None:
-        """`with_graphs` are the files of packages that capture or replay graphs themselves. `has_unread_module` tells
-        whether the files that were not read define modules."""
+        """`with_graphs` are the files of packages that capture or replay graphs themselves. `has_unread_module` returns
+        whether a file that was not read defines a module."""
         self._project = project
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> its blocks that capture."
@@ -62,7 +64,7 @@ class Regions:
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref) or self._pauses(ref)}
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
-        # In a project with captures, these count as host code.
+        # In a project with captures, such functions count as host code.
         around = (AROUND_GRAPHS, HANDED, *BY_FORM)
         # If a project has modules, its users capture the modules. Its public functions may then run inside or outside
         # the graph.
@@ -72,9 +74,9 @@ class Regions:
             ref
             for ref, why in record.roots.items()
             if ref not in replaying
-            # Roots with these reasons do not count. The host waits for the numbers that some of them return, so nobody
-            # captures these as a whole. A plain class may be a module or the engine around a module. Metrics are
-            # updated after a step.
+            # Roots with these reasons do not count, because users seldom capture them as a whole. The host waits for
+            # the numbers that some of them return. A plain class may be a module or the engine around a module. Metrics
+            # are updated after a step.
             and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP, BY_LIBRARY)
             and not (why == PUBLIC and with_modules)
             and not (why == STEP and _HOST_STORES.search(ref))
@@ -87,14 +89,15 @@ class Regions:
                 self._blocks[ref] = list(self._captured_lines(ref))
         by_block = {ref: [*calls.called_in(ref, lines)] for ref, lines in self._blocks.items()}
         called = [callee for callees in by_block.values() for callee in callees]
-        # If the code does not show which module a block calls, it may call any module that the file defines or imports.
+        # If the code does not show which module a block calls, the block may call any module that the file defines or
+        # imports.
         near = {cls for ref, callees in by_block.items() if not callees for cls in self._named_in(ref)}
         modules = [
             ref for ref, why in record.roots.items() if why == FORWARD and near and ref.rpartition(".")[0] in near
         ]
         wrapped = [ref for ref, why in record.roots.items() if why.startswith(WRAPPED)]
         self._held = calls.reached([*called, *modules, *wrapped], without=replaying)
-        # `Graphed(net)` runs the constructor, so the class name counts as the name of a capturing function.
+        # `Graphed(net)` runs a constructor, so the name of its class counts as the name of a capturing function.
         names = (ref.rpartition("::")[2].removesuffix(".__init__") for ref in self._blocks)
         self._capturing = {name.rpartition(".")[2] for name in names}
         self._calls = calls
@@ -119,7 +122,7 @@ class Regions:
         return "step" if ref in self._hot else None
 
     def is_held(self, ref: str, line: int | None = None) -> bool:
-        """Return whether a capture block of the project contains this line or calls its function."""
+        """Return whether a captured block of the project contains this line or calls the line's function."""
         blocks = self._blocks.get(ref, ()) if line is not None else ()
         return ref in self._held or any(first <= (line or 0) <= last for first, last in blocks)
 
@@ -132,10 +135,11 @@ class Regions:
         return self.of(ref, line) != "captured" and not self.is_held(ref, line)
 
     def recaptures(self, ref: str, line: int | None = None) -> bool:
-        """Return whether a function runs only in calls that may capture again after its change.
+        """Return whether a change in a function is always followed by a new capture: every call that reaches the change
+        may capture afterwards.
 
-        A call that replays before `line` does not see the change. A loop that begins after the capture does not capture
-        again.
+        The result is False if the function replays before `line`, or if a loop around the change begins after the
+        capture.
         """
         if line is not None and self._replays_before(ref, line):
             return False
@@ -192,7 +196,8 @@ class Regions:
         return self._lines_capturing[ref]
 
     def _find_captures(self, ref: str) -> Iterator[int]:
-        """Yield the lines of a function that call a capturing function, or that drop graphs: `self.graphs.clear()`."""
+        """Yield the lines of a function that lead to a new capture: they call a capturing function or drop graphs, as
+        `self.graphs.clear()` does."""
         for _, inner in self._nodes(ref):
             if isinstance(inner, ast.Call):
                 holder, _, name = (dotted(inner.func) or "").rpartition(".")
@@ -209,7 +214,7 @@ class Regions:
         return any(f"{cls}.{method}" in self._blocks for method in methods)
 
     def is_read_around(self, key: str) -> bool:
-        """Return whether code around the graphs reads an attribute of an object and does not assign it."""
+        """Return whether code around the graphs reads an attribute of an object, and no such code assigns it."""
         return is_read_outside(self._project, key, self.is_held)
 
     def _named_in(self, ref: str) -> Iterator[str]:

@@ -12,6 +12,8 @@ from graphsafe.rulebook.book import Rulebook
 
 @dataclass(frozen=True, slots=True)
 class Selection:
+    """The rules that the configuration selects, for all files and for single files."""
+
     codes: frozenset[str]
     per_file_ignores: Mapping[str, tuple[str, ...]]
 

@@ -1,11 +1,10 @@
 """Finds definitions that nothing in a project names: no code, no configuration, no script and no document.
 
 A definition is a function or class at the top of a file. Imports alone do not count, except in an `__init__.py`, which
-exports what it imports. Tests do not count, because they are no steps. If a definition is named only by definitions
-that are themselves unnamed, it is unnamed too. Names are compared as text, so two definitions with the same name count
-as one.
+exports what it imports. Tests do not count, because they are not steps. A definition is also unnamed if only unnamed
+definitions name it. Names are compared as text, so two definitions with the same name count as one.
 
-The search works on text: only files that may hold a root have an index, and a definition may be named in any other.
+The search works on text, because any file may name a definition, but only files that may contain a root have an index.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ _EXPORTS = re.compile(rb"^__all__\b[^\n]*?=[ \t]*(?:[\[(][^\])]*)?", re.M)
 _IN_TESTS = re.compile(r"(^|/)((unit_?)?tests?|testing)/|(^|/)(test_\w+|\w+_test|conftest)\.\w+$")
 _STRING = re.compile(rb"""["']([\w./-]+)["']""")
 _MOST_STRINGS = 8
-"Number of strings in the decorators of a definition that may be its names in registries."
+"The largest number of strings in the decorators of a definition that count as its names in registries."
 _MOST_BEFORE = 500
-"Number of bytes before a name that are searched for the beginning of a comment."
+"The number of bytes before a name that are searched for the beginning of a comment."
 _NAMED_ELSEWHERE = (ENTRY_POINT, AROUND_GRAPHS, BY_LIBRARY, OPERATOR, ENTRY)
-"Reasons for roots that a library or an engine calls by a known name, or that are entered in a table."
+"Reasons for roots that a library or an engine calls by a known name, and for roots that are entries of a table."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +59,8 @@ class _Layout:
 
 
 class Namings:
+    """Tells whether anything in the project names a definition. Answers are memoised."""
+
     def __init__(self, files: Files, documents: Documents) -> None:
         self._files = files
         self._documents = documents
@@ -76,8 +77,8 @@ class Namings:
         asked = path, name
         if asked in self._named:
             return self._named[asked]
-        # Each definition on the way names the one before it. A definition is followed up before the search for further
-        # ones goes on, since that search reads the whole project.
+        # Each definition on the way names the one before it. The search is depth first, because finding all definitions
+        # that name one definition would read the whole project.
         way = [(asked, self._users(*asked))]
         seen = {asked}
         while way:
@@ -94,8 +95,8 @@ class Namings:
         return False
 
     def _users(self, path: str, name: str) -> Iterator[Definition | None]:
-        """Yield the definitions that name this one, and None for a name elsewhere: at the top of a file, in an export
-        or in a document."""
+        """Yield the definitions that name this one. Yield None if something else names it: the top level of a file, an
+        export or a document."""
         words = {name.encode(), *self._registered_as(path, name)}
         for other in self._nearest_first(path):
             data = self._files.data(other) or b""

@@ -64,7 +64,8 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def size_of(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Read `torch.Size(shape)`. It makes each element an integer, so the host waits for the elements of a tensor."""
+    """Read `torch.Size(shape)`. `torch.Size` converts each element to an integer, so the host waits for the elements of
+    a tensor."""
     cast(frame, node, arguments)
     return SIZE
 
@@ -107,7 +108,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
     if hasattr(values, "positional"):
         item = join_all(values.positional)
         several = True
-        # One operand that is certainly a tensor is enough: `max(self.worst, x.amax())`, where `self.worst` is 0.0 at
+        # It is enough if one operand is certainly a tensor: `max(self.worst, x.amax())`, where `self.worst` is 0.0 at
         # first.
         known = next((value for value in values.positional if type(value) is Tensor and value.where != "host"), item)
     else:
@@ -213,7 +214,8 @@ def dict_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def namespace(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the functions in a `SimpleNamespace`. Its other fields are unknown, because they may be assigned later."""
+    """Return the functions in a `SimpleNamespace`, as a dict. Other fields are unknown, because they may be assigned
+    later."""
     functions = {name: value for name, value in arguments.keywords.items() if type(value) is Function}
     return Dict(tuple(functions.items())[:64], UNKNOWN) if functions else UNKNOWN
 
@@ -252,7 +254,7 @@ def _assigns(frame: Frame, owner: Value, name: str) -> bool:
 
 
 def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
-    """Return the join of a dataclass's fields, if all are tensors or numbers: `getattr(self, f.name)`."""
+    """Return the join of a dataclass's fields, if all fields are tensors or numbers: `getattr(self, f.name)`."""
     unknown = Unknown(depends_on_step(owner), holds_device(owner))
     facts = frame.project.class_facts(owner.ref) if type(owner) is Instance else None
     if facts is None or not facts.fields or not any("dataclass" in decorator for decorator in facts.decorators):

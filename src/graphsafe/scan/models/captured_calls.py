@@ -12,8 +12,8 @@ from graphsafe.scan.execution.frame import Frame
 
 
 def of_unknown(frame: Frame, result: Value, arguments: Arguments) -> Value:
-    """Return the result of an unknown callable. It may hold device tensors if the callable receives a value that is not
-    known."""
+    """Return the result of an unknown callable. The result may contain device tensors if the callable receives an
+    unknown value."""
     if not frame.captured or type(result) is not Unknown or result.host:
         return result
     given = arguments.open or any(type(value) is Unknown and not value.host for value in arguments.values())

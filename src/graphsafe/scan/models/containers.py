@@ -113,7 +113,7 @@ def _looked_up(receiver: Dict, name: str, arguments: Arguments) -> Value:
     found: Value = receiver.elem
     const = const_of(key)
     if const is not UNSET and known:
-        # The known entries show nothing about an entry that the source does not show.
+        # The source does not show this entry, and the known entries show nothing about it.
         found = known[const] if const in known else Unknown(depends_on_step(found), holds_device(found))
     if name == "setdefault" and default is not None:
         if (
@@ -149,7 +149,7 @@ def _write_entries(frame: Frame, node: ast.Call, receiver: Dict, arguments: Argu
     holder, held = node.func.value, receiver
     owner = frame.evaluate_quietly(holder.value) if isinstance(holder, ast.Attribute) else None
     if isinstance(holder, ast.Attribute) and type(owner) is Instance:
-        # The dict's value includes entries that steps put into it.
+        # The dict also contains entries that steps put into it.
         initial = frame.attributes.initial(owner, holder.attr)
         held = initial if type(initial) is Dict else Dict((), UNKNOWN)
     before = dict(held.items)
@@ -180,7 +180,7 @@ def _of_text(frame: Frame, node: ast.Call, receiver: Number, name: str, argument
 
 
 def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> None:
-    """Bind the name or the attribute that holds a container to the container after a call that changed it."""
+    """After a call that changed a container, bind the container's name or attribute to the changed value."""
     function = node.func
     if not isinstance(function, ast.Attribute):
         return
@@ -213,8 +213,8 @@ def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arg
 
 
 def _is_one_entry(arguments: Arguments) -> bool:
-    """Return whether the key of a cache consists of a device and constants. A process has one device, so the cache then
-    has one entry."""
+    """Return whether the key of a cache consists only of a device and constants. A process has one device, so such a
+    cache has one entry."""
     values = [option for value in arguments.values() for option in options(value)]
     return any(type(value) is DeviceValue for value in values) and all(
         type(value) is DeviceValue or const_of(value) is not UNSET for value in values

@@ -21,9 +21,11 @@ _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))"
 
 
 def base_of(frame: Frame, owner: Instance) -> RuntimeObject | None:
-    """Return the distribution of torch from which an object's class derives, if its parameters derive from the step's
-    inputs. Its methods do not check values if the class, or a call that makes an object, says anything about the
-    checks."""
+    """Return the distribution of torch from which an object's class derives, if the object's parameters derive from the
+    step's inputs.
+
+    The checks of the methods count as turned off if the class, or any call that makes such an object, sets the checks.
+    """
     bases = (base.rpartition(".")[2] for base in frame.project.mro(owner.ref) if base.startswith(DISTRIBUTIONS))
     name = next((base for base in bases if frame.ops.python(f"{DISTRIBUTIONS}{base}") is not None), None)
     if name is None or not owner.step:
@@ -51,8 +53,8 @@ def _lines_of(frame: Frame, ref: str, cls: ClassFacts) -> Iterator[str]:
 
 
 def checks_are_off(frame: Frame) -> bool:
-    """Return whether the checks of distributions are turned off: by the file itself, or perhaps by its package, with a
-    value that the code does not show."""
+    """Return whether the checks of distributions are turned off. The file itself turns them off, or the file's package
+    sets them to a value that is not literally True."""
     files = frame.project.files
     package, _, inside = frame.file.module.partition(".")
 

@@ -18,7 +18,8 @@ _LOGGING: Mapping[str, Confidence | None] = {
     **dict.fromkeys(("info", "log"), "possible"),
     **dict.fromkeys(("warning", "warn", "error", "critical", "exception"), "likely"),
 }
-"The confidence that a call formats its arguments. Below the default level, logging does not format them."
+"""Logging method -> the confidence that a call formats its arguments. Below the default level, logging does not format
+them."""
 
 
 def format_values(frame: Frame, node: ast.AST, values: Iterable[Value], doubt: Confidence = "likely") -> None:

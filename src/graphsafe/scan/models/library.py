@@ -136,7 +136,7 @@ def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 _PLAIN = (Tensor, Number, DeviceValue, DtypeValue)
-"Values that contain no other values, which a library's function keeps when they are bound to it."
+"Values that contain no other values. If such a value is bound to a library's function, the function keeps it."
 
 
 def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -164,13 +164,13 @@ def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         return UNKNOWN
     fields = {name: frame.attribute(node, old, name, None) for name in facts.fields}
     for spread in (frame.evaluate_quietly(keyword.value) for keyword in node.keywords if keyword.arg is None):
-        # `**moved` contains tensors, which replace the tensors of the old object.
+        # The tensors in `**moved` replace the tensors of the old object.
         moved = as_tensor(spread.elem)[0] if type(spread) is Dict else None
         if moved is not None:
             fields.update((name, moved) for name, value in fields.items() if as_tensor(value)[0] is not None)
     fields.update(arguments.keywords)
-    # A tensor that may be on the host or on the device comes from an attribute of the old object. It is not passed to
-    # the constructor, because it shows nothing about the attributes of the class.
+    # A tensor that may be on the host or on the device comes from an attribute of the old object. Such a tensor is not
+    # passed to the constructor, because it shows nothing new about the class.
     told = {name: value for name, value in fields.items() if type(value) is not Tensor or value.where != "any"}
     made = frame.call_value(node, ClassValue(old.ref), Arguments(keywords=told))
     if type(made) is not Instance:

@@ -35,14 +35,15 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
     `name`, since its methods are listed under this name."""
     on_host = name.partition("[")[2].startswith("on the host") and not any(map(holds_device, arguments.values()))
     if name.endswith("[momentum=None].forward") and evaluation.is_certain(frame):
-        on_host = True  # only training asks for the number of batches
+        on_host = True  # only training code asks for the number of batches
     if model.waits and not on_host and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
         frame.emit("HostRead", "library", node, value=f"`{name}`")
     return _returned(name, model.returns, arguments)
 
 
 def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
-    """Return whether the data that a call needs on the host may already be there, like the index tensors of a plan."""
+    """Return whether the data that a call needs on the host may already be on the host, like the index tensors of a
+    plan."""
     first = next(iter(arguments.values()), None)
     if first is None:
         return False
@@ -70,7 +71,7 @@ def method(frame: Frame, node: ast.Call, owner: RuntimeObject, name: str, argume
 
 
 def runtime_object(returns: Returns) -> RuntimeObject | None:
-    """Return the stream, event or context for which a model's word stands."""
+    """Return the stream, event or context for which a model's word stands, or None for any other word."""
     made = _RUNTIME_OBJECTS.get(returns) if isinstance(returns, str) else None
     return RuntimeObject(*made) if made is not None else None
 

@@ -1,4 +1,4 @@
-"""Methods that every module of PyTorch has. Some return the module itself, others iterate over its tensors."""
+"""Methods that every module of PyTorch has. Some of them return the module itself, others iterate over its tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tensors that numpy reads. Numpy raises an error for a device tensor, so in working code they are on the host."""
+"""Tensors that numpy reads. Numpy raises an error for a device tensor, so in working code these tensors are on the
+host.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ _VIEWS = frozenset("detach reshape view flatten squeeze unsqueeze transpose perm
 def read(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
     """Return the array that numpy makes of these values.
 
-    In working code, the tensors among them are not on the device. So a copy from the device is only possible, unless a
-    constructor shows that the tensor was made there. In later lines, the tensors count as host tensors.
+    In working code, the tensors among these values are on the host. So the event about a copy from the device is only
+    `possible`, unless a constructor shows that the tensor is made on the device. In later lines, the tensors count as
+    host tensors.
     """
     for value in values:
         for tensor in tensors_in(value):
@@ -42,7 +45,8 @@ def learn(frame: Frame, node: ast.Call) -> None:
 
 
 def _on_host(value: Value) -> Value:
-    """Return the value as numpy can read it. The tensor may be pinned, so a later copy may not need to wait."""
+    """Return the value as a host tensor, which numpy can read. The tensor may be pinned, so a later copy may not need
+    to wait."""
     if type(value) is not Tensor or value.where == "host":
         return value
     return replace(value, where="host", certain=False)

@@ -44,7 +44,7 @@ def may_be_true(value: Value | None) -> bool:
 
 
 def device_named(value: Value | None) -> DeviceValue | None:
-    """Return the device that an argument names: a torch.device, a string, a number, or the device of a tensor."""
+    """Return the device that an argument names (a torch.device, a string, a number, or a tensor on it), or None."""
     for option in options(value) if value is not None else ():
         if type(option) is DeviceValue:
             return option
@@ -77,7 +77,7 @@ def _device_of_number(value: Number) -> DeviceValue | None:
     if isinstance(value.const, str):
         base = value.const.partition(":")[0]
         if base == "cpu" and value.overridable_by == "default":
-            # Callers that are not known may pass another device.
+            # Unknown callers may pass another device.
             return DeviceValue("any", maybe_host=True)
         if base in ("cpu", "meta", "mps"):
             return DeviceValue("host")
@@ -164,5 +164,6 @@ def in_new_order(method: str, arguments: Arguments) -> Arguments:
 
 
 def are_answers(values: list[Value]) -> bool:
-    """Return whether the first value is a list of bools, such as results of comparisons. torch turns it into a mask."""
+    """Return whether the first value is a list of bools, such as results of comparisons. torch converts such a list to
+    a mask."""
     return bool(values) and type(values[0]) is Sequence and type_of(values[0].elem) == "bool"

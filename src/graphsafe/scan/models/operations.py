@@ -68,7 +68,7 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
 """Effect in the op table -> the kind of event that scan emits for it."""
 
 SIZE_READS = frozenset(("size", "narrow", "split"))
-"Host reads that concern the size arguments, not the tensor itself."
+"The ways of host reads that concern the size arguments, not the tensor itself."
 
 
 def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments) -> Value:
@@ -96,7 +96,7 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
 
 
 def _clash(tensors: tuple[Tensor, ...]) -> bool:
-    """Return whether torch would reject these tensors. One of them is then not on the device that the scan assumes."""
+    """Return whether torch would reject these tensors. If so, the scan assumes a wrong device for one of them."""
     on_host = any(tensor.where == "host" and (tensor.ndim or 0) > 0 for tensor in tensors)
     return on_host and any(tensor.where == "device" for tensor in tensors)
 
@@ -138,7 +138,7 @@ class _Called:
         self.call = self._as_asked()
 
     def _placement(self) -> Where:
-        """Return where the result is."""
+        """Return the device of the result."""
         op, given = self._op, self._arguments.keywords.get("device")
         if op.placement == "host":
             return "host"
@@ -158,8 +158,8 @@ class _Called:
         return "host" if self._everything and all(type(value) in plain for value in self._everything) else "any"
 
     def _default_placement(self) -> Where:
-        """Return where torch creates a tensor if the call names no device. A tensor without elements may be anywhere,
-        because moving it copies nothing: `torch.zeros(0).to(device)`."""
+        """Return where torch creates a tensor if the call names no device. A tensor without elements counts as being on
+        any device, because moving it copies nothing: `torch.zeros(0).to(device)`."""
         frame = self._frame
         first = self._values[0] if self._values else None
         if self._op.params[:1] in (("size",), ("size*",)) and type(first) is Number and first.const == 0:
@@ -171,7 +171,7 @@ class _Called:
         return "any" if of_all or makes_model else "host"
 
     def _as_asked(self) -> Call:
-        """Return the call as the op table describes it."""
+        """Return the call in the form that the op table's conditions take."""
         op, node, arguments = self._op, self._node, self._arguments
         if not op.effects and not op.cases:
             return Call()
@@ -275,19 +275,19 @@ class _Called:
         return "likely"
 
     def _drawn_on_host(self) -> Confidence:
-        """Return the confidence that a draw is on the host, which its device or its tensors show."""
+        """Return the confidence that a draw is on the host."""
         shown_by = self.tensors if self._op.placement == "same" else ()
         return "possible" if any(not one.certain or one.maybe_pinned for one in shown_by) else "likely"
 
     def _copies_unknown(self, effect: Effect) -> bool:
         """Return whether `torch.tensor(value, device=…)` receives a value about which nothing is known.
 
-        The function warns about tensors, so code passes it numbers, lists and arrays, and it copies all of these.
+        The function warns about tensors. So the value is most likely a number, list or array, and all these are copied.
         """
         return effect.how == "literal" and self._op.copies_values and type(next(iter(self._values), None)) is Unknown
 
     def _is_guessed(self) -> bool:
-        """Return whether it is only a guess that the effect concerns a tensor, or that this tensor is on the device."""
+        """Return whether it is only a guess that a value is a tensor, or that this tensor is on the device."""
         if self._receiver is not None and not self._receiver.certain:
             return True
         return all_maybe_host(self.tensors) or any(map(_may_be_host, self._everything))
@@ -301,7 +301,7 @@ class _Called:
         if result.kind == "object":
             return Unknown(self._step, True)
         if result.kind == "self":
-            # The operation works in place, so the tensor now depends on all operands.
+            # The operation works in place, so the tensor now depends on all its operands.
             return UNKNOWN if first is None else replace(first, step=first.step or self._step)
         if result.kind == "reduction":
             return self._made(result.of, 0)
@@ -338,7 +338,7 @@ class _Called:
             fresh=True,
             pinned=may_be_true(keywords.get("pin_memory")) or _is_pinned(keywords.get("out")),
             literal=self._op.copies_values and (self._where == "host" or (self._where == "any" and not self.tensors)),
-            # The function accepts only tensors, so an argument that was guessed to be a tensor certainly is one.
+            # The function accepts only tensors, so an argument that was only likely to be a tensor is certainly one.
             certain=receiver is None or receiver.certain,
             maybe_host=all_maybe_host(self.tensors) or (not self.tensors and self._is_somewhere()),
         )
@@ -355,8 +355,8 @@ class _Called:
         return "size" in self._arguments.keywords or self._name.endswith(("permutation", "permuted"))
 
     def _is_somewhere(self) -> bool:
-        """Return whether a result that is made without tensors (`zeros`) may be on the host, because its device or the
-        default device is not known."""
+        """Return whether a result that is made without tensors (`zeros`) may be on the host. It may if its device, or
+        the default device, is not known."""
         device = self._arguments.keywords.get("device")
         return _may_be_host(device) or (self._where == "any" and self._op.placement == "argument")
 

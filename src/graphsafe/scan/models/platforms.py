@@ -1,4 +1,4 @@
-"""Functions whose names show that they ask for the platform, and their results on a machine with CUDA graphs."""
+"""Functions that ask for the platform, recognised by their names, and their results on a machine with CUDA graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHER_PLATFORM = re.compile(
 OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
 "Matches functions that ask whether the code runs on CUDA."
 NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
-"Matches functions that ask whether the code runs on AMD's cards. These have graphs too, but the scan judges CUDA."
+"Matches functions that ask whether the code runs on AMD's cards. These have graphs too, but the scan is about CUDA."
 OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
 "Packages that are installed only on machines with other GPUs or accelerators."
 _AT_TOP = re.compile(rf"^(?:import|from) ({'|'.join(sorted(OTHER_PACKAGES))})\b", re.M)
@@ -61,18 +61,19 @@ def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
 
 
 def imported_at_top(frame: Frame) -> list[str]:
-    """Return the guard that keeps the functions of a module off CUDA if the module cannot be imported there."""
+    """Return the guard for the functions of a module that cannot be imported on CUDA machines, as a list of at most one
+    guard."""
     return [_import_of(package) for package in frame.project.files.search(frame.path, _AT_TOP)[:1]]
 
 
 def _import_of(package: str) -> str:
-    return f"the import of `{package}`, which is for other cards"
+    return f"the import of `{package}`, which is for other accelerators"
 
 
 @lru_cache(maxsize=4096)
 def named_for_amd(module: str, function: str) -> tuple[str, ...]:
-    """Return the guard that keeps a function off CUDA if its name or its module's name marks it as code for AMD's
-    cards. Otherwise return an empty tuple."""
+    """Return the guard for a function whose name or module's name marks it as code for AMD's cards. Return an empty
+    tuple for any other function."""
     named = next((name for name in (function, module) if AMD_NAME.search(name)), None)
     return () if named is None else (f"the name `{named}`, which is for AMD's cards",)
 

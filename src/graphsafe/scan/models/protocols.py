@@ -37,7 +37,7 @@ def called(frame: Frame, node: ast.AST, value: Value, *names: str, arguments: Ar
 
 
 def operated(frame: Frame, node: ast.AST, op: ast.operator, left: Value, right: Value, in_place: bool) -> Value | None:
-    """Return the result of `left op right` if the class of an operand defines the operator."""
+    """Return the result of `left op right` if the class of an operand defines the operator, otherwise None."""
     name = _OPERATORS[type(op)]
     names = (f"__i{name}__", f"__{name}__") if in_place else (f"__{name}__",)
     found = called(frame, node, left, *names, arguments=Arguments((right,)))
@@ -45,12 +45,13 @@ def operated(frame: Frame, node: ast.AST, op: ast.operator, left: Value, right: 
 
 
 def signed(frame: Frame, node: ast.AST, op: ast.unaryop, value: Value) -> Value | None:
-    """Return the result of `-value`, `+value` or `~value` if the object's class defines it."""
+    """Return the result of `-value`, `+value` or `~value` if the object's class defines it, otherwise None."""
     return called(frame, node, value, _SIGNS[type(op)]) if type(op) in _SIGNS else None
 
 
 def compared(frame: Frame, node: ast.AST, op: ast.cmpop, left: Value, right: Value) -> Value | None:
-    """Return the result of a comparison if the class of one side defines it. `!=` may use `__eq__` instead."""
+    """Return the result of a comparison if the class of one side defines it, otherwise None. `!=` may use `__eq__`
+    instead."""
     if isinstance(op, (ast.In, ast.NotIn)):
         return called(frame, node, right, "__contains__", arguments=Arguments((left,)))
     names = _COMPARISONS.get(type(op))
@@ -84,7 +85,8 @@ def iterated(frame: Frame, node: ast.AST, value: Value) -> Value:
 
 
 def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | None:
-    """Return the join of the key function's results, which the host compares in `sorted(rows, key=…)`."""
+    """Return the join of the key function's results, which the host compares in `sorted(rows, key=…)`. Return None
+    without a key function."""
     key = arguments.keywords.get("key")
     if key is None or not arguments.positional:
         return None
@@ -92,6 +94,7 @@ def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | No
 
 
 def candidates(arguments: Arguments) -> Value:
-    """Return the join of the values that `max` or `sorted` compares: the arguments, or the only one's elements."""
+    """Return the join of the values that `max` or `sorted` compares: the arguments, or the elements of a single
+    argument."""
     given = arguments.positional
     return join_all(given) if len(given) > 1 else element_of(given[0])

@@ -1,4 +1,4 @@
-"""Functions of `operator`, `functools` and `itertools`, read as the syntax for which they stand."""
+"""Functions of `operator`, `functools` and `itertools`, which are read as the equivalent syntax."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     after = unknown_result(arguments)
     assert type(after) is Unknown
     if frame.hot and not on_host and name in ("cuda", "to"):
-        # A step moves tensors. Modules were moved before.
+        # The receiver is a tensor, because a step moves only tensors. Modules were moved before the step.
         target = DeviceValue("device") if name == "cuda" else device_named(arguments.get(0, "device"))
         after = replace(after, device=after.device or (target is not None and target.where == "device"))
     if after.device:
@@ -100,10 +100,10 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
 def _suggested(
     frame: Frame, node: ast.Call, receiver: Unknown, on_host: bool, guessed: bool, name: str
 ) -> Tensor | None:
-    """Return the tensor that the receiver of a method must be or is likely to be, or None without evidence."""
+    """Return the tensor that the receiver of a method certainly or probably is, or None without evidence."""
     step, is_op = receiver.step, frame.ops.method(name) is not None
     if receiver.compared and is_op:
-        # The receiver is not a comparison of two numbers, because a bool has no such method.
+        # The receiver is the result of a comparison, but not of two numbers, because a bool has no such method.
         return Tensor(where="any", dtype="bool", step=step)
     if on_host:
         return Tensor(where="host", step=step, certain=False)
@@ -114,7 +114,7 @@ def _suggested(
     if name in ("tolist", "numpy"):
         return Tensor(where="any", step=step, certain=False)
     if is_op and name not in _SHARED_NAMES and name not in _SIZES:
-        # A computed value is not an object of the project, and a number has no such method.
+        # A computed value is neither an object of the project nor a number, because a number has no such method.
         computed = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.BinOp)
         computed = computed or (step and name in frame.ops.tensor_hints("step-input"))
         return Tensor(where="any", step=step, certain=computed)
@@ -274,7 +274,8 @@ def _pin_memory(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Argumen
 
 
 def _resize(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    """Read `self.out.resize_(n)`. A tensor that outlives the step gets other memory if its own is too small."""
+    """Read `self.out.resize_(n)`. If the memory of a tensor that outlives the step is too small, the tensor gets new
+    memory."""
     is_kept = frame.hot and tensor.attr is not None and not tensor.fresh
     if is_kept and tensor.attr is not None and any(map(_may_vary, arguments.positional)):
         text = tensor.name or ast.unparse(node.func.value)  # type: ignore[attr-defined]
@@ -285,7 +286,7 @@ def _resize(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) 
 
 
 def _may_vary(size: Value) -> bool:
-    """Return whether a size may differ from step to step. A number that an object holds is a setting."""
+    """Return whether a size may differ from step to step. A number in an attribute is a setting and does not vary."""
     if type(size) is Number:
         return size.const is UNSET and not size.state
     if type(size) is Sequence:

@@ -141,8 +141,8 @@ def graphed(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def handed_over(engine: Engine, value: Value | None, why: str) -> None:
-    """Make a hot root of a function that torch calls in every step, unless the function is cold by its name or the
-    configuration."""
+    """Make a hot root of a function that torch calls in every step, unless the function's name or the configuration
+    makes it cold."""
     for option in options(value) if value is not None else ():
         if type(option) is not Function or not engine.is_cold(option.ref):
             root_of(engine, option, why)
@@ -183,8 +183,8 @@ def saved_tensors_hooks(frame: Frame, node: ast.Call, arguments: Arguments) -> V
 
 
 def save_on_cpu(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Copy the tensors that the forward pass saves. Pinned memory makes the copies asynchronous, but is allocated for
-    each of them."""
+    """Emit the copies of the tensors that the forward pass saves. Pinned memory makes the copies asynchronous, but each
+    copy allocates it anew."""
     if may_be_true(arguments.get(0, "pin_memory")):
         frame.emit("Alloc", "pinned", node, value="a saved tensor")
     else:

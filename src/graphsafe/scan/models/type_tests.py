@@ -21,6 +21,7 @@ def named_types(node: ast.expr) -> set[str]:
 
 
 def is_a(value: Value, wanted: set[str]) -> bool | None:
+    """Return whether a value is an instance of one of the wanted types, or None if this is not known."""
     if type(value) is Tensor:
         return bool(wanted & {"Tensor", "Parameter"})
     if type(value) is Number:

@@ -24,7 +24,7 @@ from graphsafe.scan.symbols.project import ref_of
 
 AUTOGRAD = "of a torch.autograd.Function"
 STEP = "step of an optimizer, scheduler or sampler"
-HOST_STEP = "step of a class that derives from another library's"
+HOST_STEP = "step of a class that derives from a class of another library"
 "The reason for environments and simulations, whose steps run on the host around a model."
 CALLABLE = "a callable that takes tensors"
 WAY = "a forward of a plain class that takes tensors"
@@ -34,17 +34,18 @@ FACTORY = "made by a public function"
 PUBLIC = "a public function that works on tensors"
 LAUNCHES = "launches a kernel"
 UNCALLED = "a public function of an application, which no known step calls"
-"The reason for a public function that may run only once, so that findings behind it are only possible."
+"""The reason for a public function that may run only once. Findings in code that only such functions reach are only
+possible."""
 DOUBTFUL = (UNCALLED, PASSING_HOOK)
 "Reasons that make findings only possible."
-RESULTS = "a function that makes numbers of tensors"
-PERHAPS = "a public function that computes with what it takes"
+RESULTS = "a function that computes numbers from tensors"
+PERHAPS = "a public function that computes with its arguments"
 "The reason for a public function that is a root only if it returns tensors."
 
 RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP, HOST_STEP)
-"Reasons that do not count for a function that generates a sequence, because such a function runs a model in a loop."
+"Reasons that do not count for a function that generates a sequence. Such a function runs once, with a model in a loop."
 BY_FORM = (STEP, HOST_STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
-"Reasons that depend only on what a function looks like."
+"Reasons that depend only on the form of a function."
 
 _WORDS = (
     b"def step(",
@@ -64,7 +65,7 @@ _WORDS = (
 _LAUNCH = re.compile(rb"(?<![\w.\])])(\w+)\[[^\[\]=:]+\]\(")
 "Matches a launch of a kernel on a grid: `add_kernel[(n,)](x, y)`."
 _FOR_WEIGHTS = re.compile(r"init|setup|alloc|weight|pack|load|convert|calib|bench|test|tune|warm", re.I)
-"""Matches words in names of modules and functions whose kernels run once (over the weights, for example) or outside
+"""Matches words in names of modules and functions whose kernels run only once, for example for the weights, or outside
 steps."""
 _PREPARES_DATA = re.compile(
     r"(Dataset|DataLoader|DataModule|Collat(or|e)|Demo|Checkpoint(er|Manager|Saver)|Export(er)?|Writer|Visualizer|Evaluator|Calibrator"
@@ -72,7 +73,8 @@ _PREPARES_DATA = re.compile(
 )
 "Matches classes that make a step's inputs, or that save, show or evaluate its results."
 _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
-"Parameters of a function that `flex_attention` maps over the indices of a mask. They are not tensors at run time."
+"""Parameters of a function that `flex_attention` maps over the indices of a mask. At run time, such parameters are not
+tensors."""
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
 _RATE_BASES = ("LRScheduler", "_LRScheduler")
 _OPTIMIZER_BASES = ("Optimizer", *_RATE_BASES)
@@ -107,8 +109,11 @@ def _may_launch(data: bytes) -> bool:
 def assumed_roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool, applied: bool = False
 ) -> Iterator[tuple[str, Value | None, str]]:
-    """Yield function, receiver and reason of each assumed root of a file. `with_public` also allows public functions.
-    `applied`: the project is an application, whose scripts call the code of its steps."""
+    """Yield the function, the receiver and the reason of each assumed root of a file.
+
+    `with_public` also allows public functions. With `applied`, the project is an application, whose scripts call the
+    code of its steps.
+    """
     forms = _Forms(engine, file, paths.relative(file.path), with_public, applied)
     for facts in file.functions.values():
         why = forms.why(facts)
@@ -119,7 +124,7 @@ def assumed_roots_of(
 
 
 class _Forms:
-    """Decides whether a function is a root, and for which reason, by what the function looks like."""
+    """Decides by the form of a function whether it is a root, and for which reason."""
 
     def __init__(self, engine: Engine, file: FileIndex, place: str, with_public: bool, applied: bool) -> None:
         """`place` is the file's path in the project."""
@@ -174,8 +179,8 @@ class _Forms:
             if kernel is None or not is_kernel(kernel.decorators):
                 continue
             text = project.files.source(self._file.path).text
-            # The pattern begins with fixed characters and has its lookbehind after them, which makes the search seven
-            # times as fast.
+            # The search is seven times as fast because the pattern begins with fixed characters, with the lookbehind
+            # after them.
             launch = re.compile(rf"{name}(?<![\w.]{name})\[[^\[\]=:\n]+\]\(")
             lines = [text.count("\n", 0, match.start()) + 1 for match in launch.finditer(text)]
             for facts in self._file.functions.values():
@@ -214,10 +219,12 @@ class _Forms:
         return None
 
     def _is_step(self, name: str, facts: FunctionFacts, cls: str) -> bool:
-        """Return whether a method is a root, by its class's bases and fields, or by the method's parameters and calls.
+        """Return whether a method is a root, judging by the bases and fields of its class, or by the method's
+        parameters and calls.
 
-        In a file whose public functions may be roots, the method's name is enough, because some steps take tensors in a
-        dict, or a model. It is not for a part of another method in an application, whose own loops show its steps.
+        In a file whose public functions may be roots, the method's name is enough, because some steps take a model, or
+        tensors in a dict. In an application, the name is not enough for a part of another method, because the
+        application's own loops show its steps.
         """
         if self._with_public and not (self._applied and self._is_part(facts)):
             return True
@@ -230,8 +237,8 @@ class _Forms:
         return any(map(self._takes_tensors, self._passed_on(facts, cls)))
 
     def _is_part(self, facts: FunctionFacts) -> bool:
-        """Return whether a method without parameters is a part of another method of its object, which calls it outside
-        loops."""
+        """Return whether a method without parameters is a part of another method: other methods of its object call it,
+        but only outside loops."""
         project, path = self._engine.project, self._file.path
         node = project.function_node(f"{path}::{facts.name}")
         if node is None or len(inside(node.args, ast.arg)) > 1:

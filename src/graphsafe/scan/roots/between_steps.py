@@ -1,6 +1,7 @@
-"""Methods that may run between an object's replays: users call them, or they loop over steps and may be called again.
+"""Methods that may run between an object's replays, because users call them, or because they loop over steps and may be
+called again.
 
-Their lines run in no step, so they emit no events. But a graph does not see the state that they change.
+The lines of such methods run in no step and emit no events. But a graph does not see the state that these lines change.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _CHANGES = re.compile(r"^\s+[\w.]+\.\w+ = |\.load_state_dict\(", re.M)
 
 
 def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> Iterator[tuple[str, str]]:
-    """Yield the public methods that change something, of classes that replay a graph, each with its class.
+    """Yield the public methods that change state, for all classes that replay a graph. Each method comes with its
+    class.
 
     Constructors, methods that capture, and the methods that these call are left out, because they run before the first
     replay.
@@ -42,8 +44,8 @@ def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> 
 
 
 def comes_again(function: FunctionFacts | None) -> bool:
-    """Return whether a function that loops over steps may be called again afterwards. It may if it is a method that is
-    not a constructor and does not capture."""
+    """Return whether a function that loops over steps may be called again. This is assumed for methods, except
+    constructors and methods that capture."""
     if function is None or function.captures:
         return False
     owner, _, name = function.name.rpartition(".")

@@ -1,5 +1,6 @@
-"""Files that nothing can import, because they import a module of their own package that does not exist. Such files are
-old copies."""
+"""Files that cannot be imported, because they import a missing module of their own package. Such files are usually old
+copies.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 from graphsafe.scan.symbols.project_files import Files
 
 _FROM = re.compile(rb"from (?<![^\n]from )(\.*)(\w[\w.]*) import (?:\([^()]*?|.*?)\b[A-Z]\w*[a-z]")
-"""Matches imports of classes. Modules that a build makes from other languages define functions.
+"""Matches imports of classes. (Modules that a build makes from other languages define functions.)
 
 A search that begins with fixed characters, and looks back from there to the start of the line, is five times as fast.
 """
@@ -18,7 +19,7 @@ _BUILT = re.compile(r"_|version$|\w*_(c|pb2|pb2_grpc|cuda|ext|lib|cpp|kernels?|o
 
 
 def is_broken(path: str, files: Files, data: bytes) -> bool:
-    """Return whether a file of a package imports, whenever it runs, a module that its package does not have."""
+    """Return whether a file of a package unconditionally imports a module that its package does not contain."""
     module, is_package = files.names[path]
     parts = module.split(".")
     for dots, name in _FROM.findall(data):

@@ -44,12 +44,14 @@ ONE_A_PROCESS = re.compile(
     rb"|(?i:rank\w*) % torch\.cuda\.device_count\(\)\n +torch\.cuda\.set_device\("
     rb"|def \w+\([^()]{0,60}rank\b[^()]{0,200}\)[^\n]{0,60}:\n(?:[^\n]*\n){0,3}? +torch\.cuda\.set_device\("
 )
-"""Matches code that makes a process's own device the current one before it captures: `torch.cuda.set_device(rank)`, or
-`torch.cuda.set_device(device)` at the beginning of the function that each rank runs."""
+"""Matches code by which each process makes its own device the current one before a capture:
+`torch.cuda.set_device(rank)`, or `torch.cuda.set_device(device)` at the beginning of the function that each rank
+runs."""
 OUTSIDE_STEPS = frozenset(
     "tests test testing conftest benchmarks examples scripts tools docs setup eval evals conversion convert".split()
 )
-"Modules and packages whose functions no step calls. A module's name may have a suffix, as in `convert_weights`."
+"""Names of modules and packages whose functions no step calls. A module's name may have a suffix, as in
+`convert_weights`."""
 BESIDE_STEPS = re.compile(
     rf"{TESTS_AND_DATA}|{EXPORTS}|evals?|evaluation|collat(e|ors?)|demos?|gradio\w*|web_?ui"
     r"|(data_(transforms|pipeline)|input_pipeline)\w*|(\w+_)?bench(mark(s|ing)?)?(_\w+)?"
@@ -65,26 +67,29 @@ TOOL = re.compile(r"(setup|conftest|noxfile|tasks|version\w*|release|build|bench
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "Matches the definition of a public function."
 FEW = 10
-"The files to report on are few if they are less than one in this number of the project's files."
+"The files to report on are few if the project has more than this many times as many files."
 MAX_READINGS = 4500
-"The largest number of functions that are read per file if only a few files are given. They take three to four seconds."
+"""If only a few files are given: the largest number of functions to read, for each file. Reading so many takes three to
+four seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
+    """The files to read, and the facts about the project that a text search finds."""
+
     paths: tuple[str, ...]
     "The files in the order of reading, those to report on first. TARGETS stands for the configured targets."
     public: frozenset[str]
     "Files whose public functions may be roots, because nothing in their package captures."
     applied: frozenset[str]
-    """Of the `public` files, those in packages with scripts of the project that train or run. The scripts call the
+    """The `public` files of packages for which the project has scripts that train or run a model. Such scripts call the
     functions that steps need."""
     is_application: bool
     "Whether scripts of the project train or run its code."
     beside_steps: frozenset[str]
     "Files of packages that contain tests, evaluations or the preparation of data."
     with_graphs: frozenset[str]
-    "The files of packages that capture or replay graphs themselves, or are built on an engine that does."
+    "The files of packages that capture or replay graphs themselves, or that use an engine which does."
     chooses_device: bool
     "Whether the project changes the current device, so that each of its processes has its own device."
     has_one_device: bool
@@ -97,7 +102,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class RootPatterns:
-    """The words in a file, or in a function's name, that may indicate a root."""
+    """The words in a file, or in the name of a function, that may indicate a root."""
 
     names: tuple[str, ...]
     words: tuple[bytes, ...]
@@ -106,9 +111,8 @@ class RootPatterns:
     anywhere: bool
     "Whether configured patterns may name any function."
     named: tuple[bytes, ...]
-    """Names of functions that engines call.
-
-    Every other file with a root contains one of these names, unless the root is a class.
+    """Names of functions that engines call. If a file with a root contains none of `words`, it contains one of these
+    names, unless the root is a class.
     """
     defined: re.Pattern[bytes]
     "Matches the definition of a function with one of these names."
@@ -194,7 +198,8 @@ def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
 
 
 def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
-    """Return the outermost folder, up to `top`, whose name occurs in the package's own imports, or else the package.
+    """Return the outermost folder around a package, up to `top`, whose name occurs in the package's own imports.
+    Without such a folder, return the package.
 
     The folder has no `__init__.py`, but Python can import it as a namespace package.
     """
@@ -204,7 +209,7 @@ def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
             break
         name = folder.name
         words = f"from {name}.".encode(), f"import {name}.".encode()
-        # If a regular package has that name, the imports mean that package.
+        # If there is a regular package of that name, the imports refer to that package.
         if str(folder / name / "__init__.py") not in files.names and any(
             word in (files.data(path) or b"") for path in paths for word in words
         ):
@@ -264,7 +269,7 @@ def _applied(
         return
     top = os.path.commonpath(files.names)
     for package, paths in packages.items():
-        # A script above the package may name the folders to it: `from src.engine import Engine`.
+        # A script in a folder above the package may name the folders in between: `from src.engine import Engine`.
         around, name = Path(os.path.relpath(Path(package).parent, top)).parts, Path(package).name
         folders = re.escape("".join(f"{folder}." for folder in around)).encode()
         named = re.compile(rb"^\s*(?:from|import) (?:%s)?%s\b" % (folders, re.escape(name).encode()), re.M)
@@ -273,8 +278,8 @@ def _applied(
 
 
 def _is_script(path: str, data: bytes) -> bool:
-    """Return whether a file is run as a script and is at the top of the project. Elsewhere, it must have the name of a
-    script that runs a model."""
+    """Return whether a file is a script at the top of the project. In other folders, only scripts with the name of a
+    script that runs a model count."""
     folders, stem = Path(path).parts[:-1], Path(path).stem
     is_named = SCRIPT.fullmatch(stem) is not None and (OUTSIDE_STEPS - {"scripts"}).isdisjoint(folders)
     is_script = is_named or (not folders and TOOL.fullmatch(stem) is None)
@@ -298,7 +303,7 @@ def _outermost(path: str, files: Files) -> str:
 
 
 def are_few(wanted: Sequence[str], files: Files) -> bool:
-    """Return whether the wanted files are so few that only the files that lead to them are read."""
+    """Return whether there are so few wanted files that only the files that lead to them are read."""
     return len(wanted) * FEW < len(files.names)
 
 

@@ -16,8 +16,8 @@ from graphsafe.scan.symbols.project import Project
 def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
     """Yield the functions, or the module level (`path::`), that contain a capture or make another function hot.
 
-    A helper that captures its argument does not know which function it captures. Its callers in the file know this, and
-    so do constructors.
+    A helper that captures its argument does not show which function it captures. Its callers in the file show this, so
+    these are yielded too.
     """
     if file.captures:
         yield f"{file.path}::"
@@ -72,7 +72,7 @@ def _calls_one(project: Project, ref: str, names: set[str]) -> bool:
 
 @memoize_on_node
 def _called(function: ast.AST) -> frozenset[str]:
-    """Return the names of called functions, and of methods that are called on a variable."""
+    """Return the names of the functions that code calls, and of the methods that it calls on a variable."""
     found = set()
     for call in inside(function, ast.Call):
         if isinstance(call.func, ast.Name):

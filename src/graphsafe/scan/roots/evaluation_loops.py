@@ -1,4 +1,4 @@
-"""Functions and loops that evaluate a model, which count as no step."""
+"""Functions and loops that evaluate a model. They do not count as steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _WITHOUT_GRADIENTS = "no_grad", "inference_mode"
 
 
 def is_beside_steps(name: str, replays: bool = False) -> bool:
-    """Return whether a name shows that a function runs a model outside steps. Nobody captures a graph for that."""
+    """Return whether a name shows that a function runs a model outside steps. Users do not capture graphs in such
+    functions."""
     is_step = replays or _TRAINS.search(name) is not None
     return MEASURES.search(name) is not None or (not is_step and _BESIDE_STEPS.search(name) is not None)
 
@@ -41,8 +42,9 @@ def is_over_validation_data(loop: ast.stmt) -> bool:
 
 
 def is_for_evaluation(loop: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a loop over data, in a function that trains in another loop, evaluates the model: it is inside
-    `with torch.no_grad():`, or after `model.eval()`. A loop that counts may be a rollout, which belongs to the step."""
+    """Return whether a loop over data evaluates the model, in a function that trains in another loop. Such a loop is
+    inside `with torch.no_grad():`, or after `model.eval()`. A loop over `range(…)` does not count, because it may be a
+    rollout, which is a part of the step."""
     if not isinstance(loop, ast.For) or any(called_name(call) == "range" for call in calls_in([loop.iter])):
         return False
     around = list(ancestors(loop, parents))

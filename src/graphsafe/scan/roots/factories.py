@@ -30,7 +30,7 @@ _FACTORY = re.compile(rb"^def build\w*\(\s*device\b", re.M)
 "Matches the signature by which a factory is recognised without a configuration."
 
 ARGUMENT = "an argument"
-"The name of the state that stands for dicts which a factory returns as arguments of its step."
+"The name of the state in dicts that a factory returns as arguments of its step."
 
 
 def may_make_step(data: bytes) -> bool:
@@ -49,7 +49,7 @@ def configured_factories(project: Project, config: Config) -> Iterator[tuple[str
             continue
         ref = f"{file.path}::{factory}"
         if project.function_facts(ref) is None:
-            ref = ref_of(project.resolve(file, factory), "function") or ref  # it may be imported from another file
+            ref = ref_of(project.resolve(file, factory), "function") or ref  # it may come from another file
         if project.function_facts(ref) is not None:
             yield ref, f"{TARGET}{target.name}"
 
@@ -89,7 +89,7 @@ def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
 
 
 def _passed(positional: Value, keywords: Value) -> Passed | None:
-    """Return the arguments of the step as they are for a replay, or None if their number is not known."""
+    """Return the arguments of the step as inputs of a replay, or None if their number is not known."""
     given = next(iter(options(positional)), None)
     if type(given) is not Sequence or given.items is None:
         return None
@@ -98,8 +98,8 @@ def _passed(positional: Value, keywords: Value) -> Passed | None:
 
 
 def _as_input(value: Value) -> Value:
-    """Return an argument of a step. The values of its tensors change from replay to replay, but the addresses
-    do not."""
+    """Mark an argument as an input of a step. The values of its tensors change from replay to replay, but their
+    addresses do not."""
     if type(value) is Tensor:
         return replace(value, step=True, fresh=False, literal=False, name=None)
     if type(value) is Sequence:

@@ -1,4 +1,6 @@
-"""Generations of whole sequences: functions that are told the length of the result, and loops that end with it."""
+"""Generations of whole sequences: functions that receive the length of the result, and loops that end when the result
+is complete.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from graphsafe.scan.symbols.project import Project
 LENGTHS = "max_new_tokens", "num_inference_steps", "stopping_criteria"
 "Parameters of functions that generate a whole result. They limit the length of the result."
 _ENDED = re.compile(r"(?<![^\W_])(un)?(finished|eos|eot|(end|stop)_?(id|tok(en)?)s?)(?![^\W_])", re.I)
-"Matches words in names of marks that say which sequences are complete."
+"Matches words in names of values that show which sequences are complete."
 
 
 def ends_with_sequence(loop: ast.stmt) -> bool:
@@ -26,7 +28,7 @@ def ends_with_sequence(loop: ast.stmt) -> bool:
 
 
 def _tests_of_ends(body: Iterable[ast.AST]) -> Iterator[ast.expr]:
-    """Yield the tests of the branches that leave the loop with this body."""
+    """Yield the tests of the branches that leave a loop, given the body of the loop."""
     waiting = [*body]
     while waiting:
         node = waiting.pop()

@@ -35,7 +35,8 @@ OTHER_HARDWARE = re.compile(
 "Matches words that mark a module, class or function by its name as code for hardware without CUDA graphs."
 HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
 MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
-"Matches modules that move data between host and device. The hardware in their name does not exclude CUDA."
+"""Matches modules that move data between host and device. Such a module is also for CUDA, even if its name contains
+other hardware."""
 PREPARING_MODULE = re.compile(r"(^|\.)(processors\.|((image|video)_)?processing_|feature_extraction_|tokenization_)")
 "Matches modules that prepare a step's inputs before the step runs."
 COLD_BEGINNINGS = (
@@ -53,14 +54,14 @@ TESTS_AND_DATA = r"(unit_?)?tests?|testing|(\w+_)?datasets?|data_?loaders?|(data
 EXPORTS = r"export(s|ers?)?"
 "Matches folders of code that exports modules to other formats."
 _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data|{EXPORTS}")
-"Matches folders whose modules are no roots. Steps run such a module only if other hot code calls it."
+"Matches folders whose modules are not roots. Steps run such a module only if other hot code calls it."
 _BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
 "Matches names of files that test modules or export them to other formats."
 FORWARD = "forward of a torch module"
 METRIC = "update or compute of a metric"
 MEASURING = re.compile(r"(^|[._])metrics?$")
 "Matches modules of metrics, which measure a model's results outside the step."
-BY_LIBRARY = "a method that a base calls in every step, around graphs"
+BY_LIBRARY = "a method that a library's base class calls in every step, around graphs"
 "The reason for hooks of trainers and environments."
 COLD_PATHS = "cold-paths names it"
 HOT_PATH = "named in hot-paths"
@@ -187,7 +188,7 @@ def roots_of(
     reason = METRIC if MEASURING.search(file.module) is not None else FORWARD
     for cls in file.classes.values():
         ref = f"{file.path}::{cls.name}"
-        # Tests call the modules that they define, and nobody captures these.
+        # Tests call the modules that they define, and users do not capture such modules.
         if is_beside or not engine.attributes.is_module(ref):
             continue
         # Calling a module runs its own `__call__`, if it has one, before `forward`.
@@ -219,8 +220,8 @@ def _entered_because(
     entry_points: Mapping[str, Region],
     methods: Mapping[str, Seq[tuple[str, str, str]]],
 ) -> str | None:
-    """Return the reason why an entry point is hot, from its name or the name of a base's method. Return None if the
-    function is not an entry point."""
+    """Return the reason why an entry point is hot, or None if the function is not an entry point. The function's own
+    name, or the name of a base's method, may be that of an entry point."""
     owner, name = ref.rpartition(".")[0], qualified.rpartition(".")[2]
     entries = [(name, "", name)] if name in entry_points else [*methods.get(name, ())]
     bases = engine.project.mro(owner)[1:] if entries and "::" in owner else ()
@@ -236,8 +237,8 @@ def _entered_because(
 
 @cache
 def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, str]]]:
-    """Return the patterns of entry points by the method name at their end, each with the parameter that it requires and
-    its entry."""
+    """Map the last name of entry points to the patterns that end in this name. Each pattern comes with its required
+    parameter and with the whole entry."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for entry in sorted(entry_points):
         pattern, _, parameter = entry.rstrip(")").partition("(")

@@ -1,8 +1,8 @@
-"""Chooses the files with which reading begins if only a few files of a project are judged. Roots in the chosen files
-may call the given files.
+"""Chooses the files at which reading begins if the report is about only a few files of a project. Roots in the chosen
+files may call the given files.
 
-A text search for import statements decides, so few other files need to be parsed. In a large project nearly every file
-imports every other file indirectly, so only the nearest roots count.
+A text search finds the import statements, so that few other files need to be parsed. In a large project, nearly every
+file imports every other file indirectly, so only the nearest roots count.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlan:
-    """The files to read if only a few given files are judged."""
+    """The files to read if the report is about only a few given files."""
 
     candidates: tuple[str, ...]
     """The files in the order of reading: the given files, files with a possible root that import them directly or
     indirectly, and the files between these."""
     scope: frozenset[str]
-    "The candidates, and the files through which they import the given files."
+    "The candidates, and all files through which they import the given files."
     is_complete: bool
     "Whether the candidates include every file that may lead to the given files."
 
@@ -59,7 +59,7 @@ def reading_plan(
 
 
 class _ImportGraph:
-    """Tells which files import a file, or run an operator that it defines, directly or through other files."""
+    """Finds the files that import a file or run an operator of this file, directly or through other files."""
 
     def __init__(self, files: Files, sources: Mapping[str, bytes]) -> None:
         self._files = files
@@ -85,7 +85,7 @@ class _ImportGraph:
         self, given: Sequence[str], callers: Iterable[str], holds_root: Callable[[bytes], object]
     ) -> ReadingPlan:
         """Follow importers up to the nearest files that contain a root. Calls from more distant files pass through
-        these, so importers are followed further only if few roots are near."""
+        these files, so importers are followed further only if few roots are near."""
         seen = dict.fromkeys(given)
         starts: list[str] = []
 
@@ -123,10 +123,10 @@ def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
 
 
 def _callers(files: Files, given: Iterable[str], sources: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield the files that name a base of the given classes and call a method that the given classes override.
+    """Yield the files that name a base of the classes in the given files and call a method that these classes override.
 
-    Files that derive other classes from the base are left out, because they call their own methods. Classes of torch
-    modules are left out too, because their steps are roots.
+    Files that derive other classes from the base are left out, because they call their own methods. Torch modules are
+    left out too, because their steps are roots.
     """
     project = Project(files)
     calls: dict[str, set[bytes]] = {}

@@ -40,7 +40,8 @@ _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
-"Every file that this pattern matches contains one of _PROGRESS_WORDS. Searching for these words is many times as fast."
+"""Matches calls that show progress. Every file with a match contains one of _PROGRESS_WORDS, and a search for these
+words is many times as fast."""
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
 "Matches methods that are a module's step unless they generate a whole result."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
@@ -73,18 +74,19 @@ class LoopRoots:
         return self.of(file).get(ref) if file is not None else None
 
     def objects_given(self, ref: str) -> dict[str, Value]:
-        """Return the objects that a function with step loops is given, as far as the calls in its file show them."""
+        """Return the objects that calls in the file pass to a function with step loops, by parameter, as far as the
+        calls show them."""
         path, _, name = ref.partition("::")
         file = self._takers.engine.project.files.index(path)
         return self._takers.of(file).objects_given(name) if file is not None else {}
 
     def generating(self, file: FileIndex) -> Set[str]:
-        """Return the functions of a file that run once because they contain a loop that generates, or call a function
-        that does.
+        """Return the functions of a file that run once because they contain a loop that generates, or call such a
+        function.
 
-        Such a loop runs a model but neither trains nor replays, or it shows its progress. Functions that are called
-        only around such loops also run once. A function that trains in loops is left out, because it may itself be
-        called in a loop, like an agent's update.
+        A loop that generates runs a model but neither trains nor replays, or it shows its progress. Functions that are
+        called only around such loops also run once. A function that trains in loops is left out, because another loop
+        may call it, as for an agent's update.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None
@@ -118,8 +120,8 @@ class LoopRoots:
         return found
 
     def is_pipeline(self, file: FileIndex, ref: str) -> bool:
-        """Return whether a method that is a module's entry point generates a whole result: it belongs to a pipeline, or
-        it contains a loop that runs a model until the sequences are finished."""
+        """Return whether a module's entry point generates a whole result. It does if it is a method of a pipeline, or
+        if it contains a loop that runs a model until the sequences are finished."""
         is_one = _RUNS_ONCE.search(ref) is not None or self._ends_with_sequences(file, ref)
         return is_one and ref in self.generating(file)
 
@@ -131,8 +133,8 @@ class LoopRoots:
         return any(one.lineno in loops and ends_with_sequence(one) for kind in LOOPS for one in inside(node, kind))
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
-        """Return the functions that show progress or receive the length of the result, and `__call__` of pipelines.
-        Each of them takes many steps, or one long step."""
+        """Return the functions that show progress, the functions that receive the length of the result, and `__call__`
+        of pipelines. Each of them takes many steps, or one long step."""
         project = self._takers.engine.project
         data = project.files.data(file.path) or b""
         shows = any(word in data for word in _PROGRESS_WORDS)
@@ -195,8 +197,8 @@ class LoopRoots:
 
 
 def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
-    """Return whether a loop counts epochs and contains a training loop, or contains a loop whose epochs are steps. The
-    outer loop may run the model once more, to evaluate or to make the inputs of all epochs."""
+    """Return whether a loop is around epochs: it counts epochs and contains a training loop, or it contains a loop that
+    counts epochs. The outer loop may also run the model itself, to evaluate or to make the inputs of all epochs."""
     last = loop.end_lineno or loop.lineno
     held = [other for other in others if loop.lineno < other.lineno <= last]
     if any(isinstance(other, ast.For) and "epoch" in ast.unparse(other.target) for other in held):
@@ -207,15 +209,15 @@ def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
 
 
 def _only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
-    """Return whether a loop only replays one graph, with nothing new in each iteration. The loop is then a part of one
+    """Return whether a loop only repeats one call, with nothing new in each iteration. Such a loop is a part of one
     step."""
     body = loop.body if isinstance(loop, ast.For) else []
     return len(body) == 1 and isinstance(body[0], ast.Expr) and body[0].value is call
 
 
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function passes values that it makes to a call. A call that only passes on parameters shows
-    nothing about the kinds of the values."""
+    """Return whether a function passes values that it makes itself to a call. A call that only passes on parameters
+    shows nothing about the values."""
     inner = [node for _, node in own_nodes(script)]
     made = stored_names(inner)
     for call in [node for node in inner if isinstance(node, ast.Call)]:
@@ -284,7 +286,8 @@ class _File:
         )
 
     def _may_be_called_in_loop(self, name: str) -> bool:
-        """Return whether a loop may call a function: a method, or a function with more than one argument.
+        """Return whether a loop may call a function. This is assumed for methods, and for functions with more than one
+        argument.
 
         A script's `main` runs once, and so does a function that makes the graphs.
         """
@@ -312,8 +315,8 @@ class _File:
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""
         captures = self._file.captures if facts is None else facts.captures
-        # A loop in code that captures is a warm-up, unless it trains after the capture or replays. In a loop with only
-        # a few iterations, only the changes of state count (statements.py).
+        # A loop in code that captures is a warm-up, unless the loop replays, or trains after the capture. In a loop
+        # with only a few iterations, only the changes of state count (statements.py).
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
@@ -348,8 +351,7 @@ class _File:
         return bool(ends) and max(ends) < loop.lineno
 
     def _steps_outside_loops(self, name: str) -> bool:
-        """Return whether a method replays or updates the weights outside its loops, so that the whole method is
-        a step."""
+        """Return whether a method replays or updates the weights outside its loops. The whole method is then a step."""
         if self._prepares(name) or not self._may_be_called_in_loop(name):
             return False
         return any(

@@ -1,4 +1,4 @@
-"""Searches for modules in the files that are not read if only a few files of a project are judged."""
+"""Searches for modules in the files that are not read because the report is about only a few files of a project."""
 
 from __future__ import annotations
 

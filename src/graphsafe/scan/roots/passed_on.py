@@ -14,11 +14,11 @@ from graphsafe.scan.symbols.index import FunctionFacts, dotted
 from graphsafe.scan.symbols.project import ref_of
 
 MAX_CALLS = 3
-"""Number of calls through which a parameter is followed. Public functions check arguments and pass them on to further
-checks."""
+"""The largest number of calls through which a parameter is followed. Public functions often check their arguments and
+pass them to functions that check them again."""
 
 _Call = tuple[str, tuple[tuple[int | str, str], ...]]
-"A called function, and the caller's parameters that are passed to it: position or keyword -> parameter."
+"A called function, and the caller's parameters that the call passes: position or keyword -> parameter."
 
 
 def takes_tensors_at_last(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: bool) -> bool:
@@ -47,7 +47,7 @@ def _tensors(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: b
 
 
 def _meant(engine: Engine, facts: FunctionFacts, path: str, called: str) -> str | None:
-    """Return the project's function to which a name, `module.name` or `self.name` refers in a function."""
+    """Return the project's function to which a name, `module.name` or `self.name` refers in a function, or None."""
     project = engine.project
     file = project.files.index(path)
     head, *rest = called.split(".")

@@ -1,6 +1,7 @@
-"""Public functions of a library that users seem to call in a step, judging by their names and code.
+"""Public functions of a library that users probably call in a step, judging by their names and code.
 
-Calls inside the library show little, because a metric's own report calls the same functions as a user's training step.
+Calls inside the library show little: a metric's own report, for example, calls the same functions as a user's training
+step.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _GATHERING = ("append", "extend", "update", "add")
 
 
 def is_public(facts: FunctionFacts) -> bool:
-    """Return whether users may call a function in their steps, as far as its name shows it."""
+    """Return whether users may call a function in their steps, judging by its name."""
     return _has_public_name(facts) and _ONCE.search(facts.name) is None
 
 
@@ -36,11 +37,11 @@ def _has_public_name(facts: FunctionFacts) -> bool:
 def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> bool | None:
     """Return whether a public function takes tensors, or computes with tensors that a step has put into its object.
 
-    Returns None if the operands may also be numbers. Then the function's result decides.
+    Return None if the operands may also be numbers. The function's result then decides.
     """
     node = engine.project.function_node(f"{file.path}::{facts.name}")
     if node is None or _asks_clock(node) or _asks_for_arrays(node):
-        # A function that times steps waits for them, and is not itself a step.
+        # A function that times steps waits for the steps, and is not a step itself.
         return False
     if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
         return True
@@ -48,7 +49,7 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
 
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
-    """Return whether a method reads attributes that another public method has assigned, and this other method takes
+    """Return whether a method reads attributes that another public method assigns, and this other method takes
     tensors."""
     if facts.owner is None or facts.decorators:
         return False

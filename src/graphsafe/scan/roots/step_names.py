@@ -1,4 +1,4 @@
-"""The names of functions that take a step, as far as a text search shows them before anything is parsed."""
+"""The names of functions that take a step. They are found by a text search, before anything is parsed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MODEL = re.compile(rb"%s\(" % _CALLED.encode())
 _BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
 """Matches the code before the model's own name in a call of a model.
 
-It is checked afterwards, since a search that begins with fixed characters is three times as fast.
+This part is checked after the search, because a search that begins with fixed characters is three times as fast.
 """
 _LONGEST = len("self._")
 _SURE = b".replay(", b".backward("
 _DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)
 _DERIVED = re.compile(rb"^[ \t]*class (\w+)\(([^()=\n]+)\)", re.M)
 _CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
-"Names that prove nothing, because many functions of each project have them, or because loops do not call them."
+"Names that prove nothing, because many functions of a project have them, or because loops do not call such functions."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ def takes_surely(data: bytes) -> bool:
 
 
 def step_names(texts: Iterable[bytes]) -> StepNames:
-    """Return the names of the functions that replay or train, or call such a function of their file. A text search
-    decides this."""
+    """Return the names of the functions that replay or train, or that call such a function of their file, judging by a
+    text search."""
     functions: set[bytes] = set()
     classes: set[bytes] = set()
     derived: dict[bytes, set[bytes]] = {}
@@ -87,8 +87,8 @@ def step_names(texts: Iterable[bytes]) -> StepNames:
 
 
 def _taking(data: bytes) -> set[tuple[bytes, bytes]]:
-    """Return class and name of the functions in a file that take a step. The class is the nearest one above the
-    function."""
+    """Return the class and the name of each function in a file that takes a step. The class is the nearest one above
+    the function in the text."""
     found: set[tuple[bytes, bytes]] = set()
     pattern = _DEFINED
     while True:

@@ -1,5 +1,6 @@
-"""Functions that take a step: they call code, in this file or another, that replays a graph, trains, or runs a
-model."""
+"""Functions that take a step: they run code, in this file or in another one, that replays a graph, trains, or runs a
+model.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +23,8 @@ from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Binding, ref_of
 
 Strength = Literal["replays", "trains", "runs"]
-"""The ways in which a function takes a step, the surest first.
-
-A function that only runs a model may run it once or for an evaluation, so it counts only if a loop calls it.
+"""The ways in which a function takes a step, the most certain first. A function that only runs a model may do so once,
+or for an evaluation. So such a function counts only if a loop calls it.
 """
 Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Parents = Mapping[ast.AST, ast.AST]
@@ -33,7 +33,7 @@ _ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
 _MODEL_CALL = re.compile(MODEL_CALL)
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
 _CALLS_BETWEEN = 2
-"The largest number of files between a loop and the function that takes its step."
+"The largest number of other files between a loop and the function that takes the loop's step."
 
 
 class StepTakers:
@@ -89,13 +89,14 @@ class FileTakers:
         self._steps: dict[str, Sequence[tuple[ast.Call, Strength, ast.stmt | None]]] = {}
         self._made: dict[str, Mapping[str, Sequence[ast.expr]]] = {}
         self._arguments: dict[tuple[str, str], list[str]] = {}
-        "Parameter and function -> the classes of the passed objects. It is empty while these are being searched for."
+        """Parameter and function -> the classes of the passed objects. The list is empty while these classes are being
+        searched for."""
         self.takes: dict[str, Strength] = {}
         "Function -> the way in which it takes a step."
         self._spread()
 
     def is_read(self, name: str) -> bool:
-        """Return whether a function was read. No other function may take a step."""
+        """Return whether a function was read. A function that was not read takes no step."""
         return name in self._noted
 
     def node(self, name: str) -> Body:
@@ -118,8 +119,8 @@ class FileTakers:
         return self._called_in[name]
 
     def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:
-        """Return the calls in a function that take a step, each with the way in which it does so and the innermost loop
-        around it."""
+        """Return the calls in a function that take a step. Each comes with the way in which it takes the step, and with
+        the innermost loop around it."""
         if name not in self._steps:
             self._steps[name] = [*self._steps_so_far(name)]
         return self._steps[name]
@@ -154,11 +155,11 @@ class FileTakers:
                 yield name.encode()
 
     def _note(self, name: str) -> None:
-        """Record the way in which a function takes a step.
+        """Record the way in which a function takes a step. Some functions are left out, because a call of them is not
+        one step.
 
-        A function with a loop over batches takes many steps, so a call of it does not count as a step. Neither does a
-        call of a function that runs a model once and then again in a loop, as a generation does, or of one whose name
-        says that it evaluates.
+        A function with a loop over batches takes many steps. A generation runs a model once and then again in a loop. A
+        function whose name says that it evaluates runs a model outside steps.
         """
         self._noted.add(name)
         steps = [*self._steps_so_far(name)]
@@ -173,7 +174,8 @@ class FileTakers:
             self.takes[name] = min(found, key=_ORDER.index)
 
     def _strength_of(self, call: ast.Call, around: str) -> Strength | None:
-        """Return the way in which a call takes a step, itself or through the function of the project that it calls."""
+        """Return the way in which a call takes a step, itself or through a function of the project, or None if it takes
+        none."""
         direct = _strength(call)
         if direct is not None:
             return direct
@@ -183,7 +185,7 @@ class FileTakers:
             path, _, name = ref.partition("::")
             if path != self._file.path:
                 strength = self._all.strength(ref, self._between - 1)
-                # A function of another file may run a model only once.
+                # A function of another file that only runs a model may run it only once.
                 strength = None if strength == "runs" else strength
             else:
                 strength = self.takes.get(name) if name != around else None
@@ -194,7 +196,7 @@ class FileTakers:
     # the functions that calls run
 
     def _is_returned_replay(self, name: str, around: str) -> bool:
-        """Return whether a name stands for a replaying function that a capturing function returned."""
+        """Return whether a name stands for a replaying function that was returned by a capturing function."""
         made = self._makers(around).get(name) if name not in self._file.functions else None
         maker = self._engine.project.function_node(self._function_named(made[0]) or "") if made else None
         return maker is not None and _returns_replay(maker)
@@ -243,8 +245,8 @@ class FileTakers:
         return [f"{path}::{owners[0]}"] if len(owners) == 1 else []
 
     def _may_mean_step(self, name: str) -> bool:
-        """Return whether a method with this name may take a step. This is tested first, since finding an attribute's
-        values takes time."""
+        """Return whether a method with this name may take a step. This cheap test comes first, because finding an
+        attribute's values takes time."""
         return (
             self._makes_callables
             or (self._between > 0 and name.encode() in self._all.names.functions)
@@ -253,7 +255,7 @@ class FileTakers:
         )
 
     def _classes_of(self, node: ast.expr, around: str) -> list[str]:
-        """Return the classes of the objects that an expression may give."""
+        """Return the classes of the objects that an expression may evaluate to."""
         facts = self._file.functions.get(around)
         if isinstance(node, ast.Name):
             if node.id == "self" and facts is not None and facts.owner is not None:
@@ -352,7 +354,7 @@ def _methods(engine: Engine, classes: Iterable[str], name: str) -> list[str]:
 
 
 def _strength(call: ast.Call) -> Strength | None:
-    """Return the way in which a call itself takes a step."""
+    """Return the way in which a call itself takes a step, or None."""
     if is_replay(call):
         return "replays"
     function = call.func
@@ -365,8 +367,8 @@ def _strength(call: ast.Call) -> Strength | None:
 
 
 def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
-    """Return the innermost loop around a call. The loop in `for g in graphs: g.replay()` does not count, because it is
-    one step."""
+    """Return the innermost loop around a call. A loop such as `for g in graphs: g.replay()` does not count, because all
+    its iterations make one step."""
     receiver = (dotted(call.func) or "").partition(".")[0]
     child: ast.AST = call
     while child in parents:

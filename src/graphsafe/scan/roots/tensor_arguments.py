@@ -23,10 +23,11 @@ def takes_tensors(function: Definition, ops: OpTable, is_method: bool, with_arit
 
 
 def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_arithmetic: bool) -> Iterator[str]:
-    """Yield the parameters that are tensors, without a method's receiver.
+    """Yield the parameters that are tensors. A method's receiver is left out.
 
     `with_arithmetic` also counts a parameter that is multiplied, compared or indexed, unless its annotation or default
-    shows another type. Numbers and arrays are used in the same way, so the caller has to judge.
+    shows another type. Numbers and arrays are used in the same way, so the caller must decide whether such a use is
+    enough.
     """
     for parameter, default in [*with_defaults(function)][1 if is_method else 0 :]:
         name = parameter.arg
@@ -53,8 +54,8 @@ def _is_undeclared(parameter: ast.arg, default: ast.expr | None) -> bool:
 
 
 def _names_tensor(annotation: ast.expr) -> bool:
-    """Return whether an annotation promises a tensor. `np.ndarray | Tensor` does not count, because it is for host
-    code."""
+    """Return whether an annotation promises a tensor. `np.ndarray | Tensor` does not count, because host code uses
+    it."""
     names = [*_names(annotation)]
     return any("Tensor" in name.replace("'", " ").split(".")[-1] for name in names) and not any(
         _ARRAY.search(name) for name in names
@@ -73,7 +74,7 @@ def _names(annotation: ast.expr) -> Iterator[str]:
 
 @memoize_on_node
 def _operands(function: ast.AST) -> Set[str]:
-    """Return the names that are operands, compared or indexed."""
+    """Return the names that are operands, or that are compared or indexed."""
     operands: list[ast.expr] = []
     for sum_ in inside(function, ast.BinOp):
         if _is_number(sum_.left) or _is_number(sum_.right):

@@ -1,4 +1,4 @@
-"""The files of a project, each once, without ignored and excluded files."""
+"""Finds the files of a project. Each file comes once; ignored and excluded files are left out."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def python_files(
     """Yield the `.py` files under `top`, sorted within each folder. `exclude` patterns are relative to `root` (default
     `top`).
 
-    A link is followed if it leads to a path below `top` or `root`. `complain` is called for everything left out that a
-    user may miss: a link that leads elsewhere, or an unreadable folder or ignore file.
+    A link is followed if it leads to a path below `top` or `root`. `complain` is called for everything that is left out
+    although a user may expect it: a link that leads elsewhere, or an unreadable folder or ignore file.
     """
     return _files(top, exclude, root or top, (".py",), complain)
 
@@ -127,7 +127,7 @@ class _Walk:
 
 
 def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
-    """Return whether a path is ignored. The path of its folder must not contain links."""
+    """Return whether an ignore file ignores a path. The path of its folder must not contain links."""
     for ignore in reversed(ignores):
         if path.is_relative_to(ignore.folder):
             verdict = ignore.match(path, is_folder)
@@ -165,7 +165,7 @@ def _ignores_folder(ignore: Ignore, folder: Path) -> bool:
 
 
 def _read_ignore_file(path: Path, complain: Complaint) -> IgnorePatterns | None:
-    """Return the patterns of an ignore file, or None if it cannot be read. Like git, this follows no link."""
+    """Return the patterns of an ignore file, or None if it cannot be read. Links are not followed, as in git."""
     if path.is_symlink():
         complain("ignore-file", str(path), "not followed: a link")
         return None

@@ -19,12 +19,12 @@ Patch = tuple[int, int, bytes]
 "The first byte, the byte after the end, and the new code, which is padded with blanks."
 
 MAX_BRACKETS = 100
-"The largest number of brackets that may be open at one place. libcst's memory grows with the square of this number."
+"The largest nesting depth of brackets. libcst's memory grows with the square of this number."
 MAX_PATTERNS = 12
 "The largest number of brackets in the pattern of a `case`. libcst's time doubles with each bracket."
 MAX_CHAIN = 1000
-"""The largest number of names, strings and signs without a comma. libcst's time grows with the cube of the length of
-`x[0][0]…`, and its stack with the length of `not not …`."""
+"""The largest number of names, strings and signs in a row without a comma. For `x[0][0]…`, libcst's time grows with the
+cube of the length. For `not not …`, its stack grows with the length."""
 MAX_ELIFS = 2000
 _TOKEN = re.compile(
     r"""(?:#[^\n]*|\\\n)|\'\'\'(?:[^\\]|\\.)*?\'\'\'|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 MAX_BEGINNINGS = 3
-"The largest number of statements that are left out to find a beginning that libcst can parse."
+"The largest number of statements that are left out at the end to find a beginning that libcst can parse."
 _STATEMENT = re.compile(r"[^\s#)\]}]")
 "Matches lines at which a statement of the module may begin."
 _BRACKET = re.compile(r"[()\[\]{}]")
@@ -41,7 +41,7 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 def rewrite(text: str) -> str | None:
     """Rewrite type aliases, type parameters, `except*`, template strings, and f-strings that are too new.
 
-    Return None if libcst cannot parse the code either, or if there is nothing to rewrite.
+    Return the new text, or None if libcst cannot parse the code either or nothing needs to be rewritten.
     """
     if _is_too_deep(text):
         return None
@@ -60,10 +60,10 @@ def rewrite(text: str) -> str | None:
 
 
 def rewrite_beginning(text: str, line: int) -> str | None:
-    """Rewrite the statements before the one that libcst cannot parse either. The rest stays as it is.
+    """Rewrite the statements before the first one that libcst cannot parse, and leave the rest unchanged.
 
-    The running Python then names the place of the mistake, and not `line`, where it found newer syntax. Return None if
-    libcst can parse no more than Python, or if there is nothing to rewrite.
+    The running Python then reports the place of the real mistake instead of `line`, where it found newer syntax. Return
+    None if libcst can parse no more than Python, or if nothing needs to be rewritten.
     """
     if _is_too_deep(text):
         return None
@@ -86,9 +86,9 @@ def rewrite_beginning(text: str, line: int) -> str | None:
 
 
 def _is_too_deep(text: str) -> bool:
-    """Return whether code nests too deeply for libcst, which would take minutes or end the process.
+    """Return whether code is nested too deeply for libcst, which would then take minutes or crash the process.
 
-    Python itself parses at most 200 nested brackets, and about as many of other nested constructs.
+    Python itself parses at most 200 levels of brackets, and about as many levels of other constructs.
     """
     depths = [0]
     "For each open bracket, the number of words and signs since the last comma."
@@ -187,7 +187,7 @@ def _is_old(string: bytes) -> bool:
 
 def _with_other_quotes(string: bytes, values: list[tuple[int, int]]) -> bytes | None:
     """Return an f-string with different quotes in its expressions, `f"{d['a']}"` for `f"{d["a"]}"`. Return None if
-    something else in it is new too."""
+    something else in the string is new too."""
     for old, new in ((b'"', b"'"), (b"'", b'"')) if b"\n" not in string else ():
         other = bytearray(string)
         for first, last in values:
@@ -204,7 +204,7 @@ def _as_tuple(start: int, end: int, values: list[tuple[int, int]]) -> Iterator[P
     for first, last in values:
         yield cursor, first, fill
         cursor, fill = last, b","
-    # After the last value, there are at least a brace and a quote.
+    # The string has room for this, because at least a brace and a quote follow the last value.
     yield cursor, end, fill + b")"
 
 

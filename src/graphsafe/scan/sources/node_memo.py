@@ -1,4 +1,4 @@
-"""Memoised functions of syntax nodes, such as the nodes inside a node. An answer is kept as long as its node."""
+"""Memoised functions of syntax nodes, such as the nodes inside a node. A result is kept as long as its node exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Node = TypeVar("Node", bound=ast.AST)
 def memoize_on_node(question: Question) -> Question:
     """Memoise a pure function of a node and further arguments, in the node itself.
 
-    An answer must not refer to the node, or to a node around it. Garbage collection is off, so such a cycle would never
+    A result must not refer to the node, or to a node around it. Garbage collection is off, so such a cycle would never
     be freed.
     """
     name = f"{question.__module__}.{question.__qualname__}"
@@ -58,7 +58,7 @@ def _by_kind(node: ast.AST) -> Mapping[type[ast.AST], Sequence[ast.AST]]:
     waiting = children(node)
     for inner in waiting:
         found[type(inner)].append(inner)
-        if _PARTS[type(inner)]:  # nearly half of all nodes are names and constants, which contain none
+        if _PARTS[type(inner)]:  # nearly half of all nodes are names and constants, which contain no nodes
             waiting += children(inner)
     return found
 

@@ -1,7 +1,7 @@
 """The source code of a Python file, and the syntax trees of parts of it.
 
-`ast` parses everything here: it gives positions and takes a tenth of libcst's time (0.12 against 1.22 s per megabyte).
-libcst is used only if the file has syntax that is newer than the running Python (newer.py).
+`ast` parses everything here: it provides positions and takes a tenth of libcst's time (0.12 against 1.22 s per
+megabyte). libcst is used only if the file has syntax that is newer than the running Python (newer.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from graphsafe.files import encoding_of, read_regular
 from graphsafe.scan.sources.capture_calls import ENDS, as_blocks
 
 MAX_BYTES = 16_000_000
-"Larger files are data written as Python. `ast` needs about a hundred times their size in memory."
+"""The largest size in bytes of a file that is parsed. Larger files are data written as Python, and `ast` needs about a
+hundred times the file's size in memory."""
 
 DIGEST_LENGTH = 32
 ENCODING = re.compile(rb"\xef\xbb\xbf|[^\r\n]*coding|[^\r\n]*(?:\r\n|\r|\n)[^\r\n]*coding")
@@ -32,7 +33,7 @@ _LINE_END = re.compile(r"(\r\n|\r|\n)")
 class Unreadable(Exception):
     """The file cannot be scanned. The message is one line.
 
-    `line` and `column`, from 1, are the place of an error in the file. They are 1 if there is no such place.
+    `line` and `column`, from 1, are the place of an error in the file. Both are 1 if the error has no place.
     """
 
     def __init__(self, reason: str, line: int = 1, column: int = 1) -> None:
@@ -105,10 +106,10 @@ def decode(data: bytes) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """Return the bytes that an editor would save for a string. `decode` gives the string back.
+    """Return the bytes that an editor would save for a string. `decode` returns the same string again.
 
-    A string without such bytes is written as UTF-8: it contains a lone surrogate, or a letter that its declared
-    encoding does not have.
+    Some strings have no such bytes, because they contain a lone surrogate, or a letter that their declared encoding
+    lacks. These are written as UTF-8.
     """
     data = text.encode("utf-8", "surrogatepass")
     if ENCODING.match(data):
@@ -120,7 +121,8 @@ def encoded(text: str) -> bytes:
 
 
 def editable_lines(data: bytes) -> tuple[str, list[str], list[str]]:
-    """Return encoding, lines and line ends (one fewer) of a file that is to be written back. Raises Unreadable."""
+    """Return the encoding, the lines and the line ends (one fewer than lines) of a file that is to be written back.
+    Raises Unreadable."""
     try:
         encoding = encoding_of(data)
         parts = _LINE_END.split(data.decode(encoding))
@@ -162,7 +164,8 @@ def parse(text: str) -> ast.Module:
 
 
 def _with_usual_names(tree: ast.Module, source: Source) -> ast.Module:
-    """Return the tree, unless it holds a name that would keep searches in names busy. Raises Unreadable."""
+    """Return the tree. Raises Unreadable if the tree contains a name so long that searches in names would take very
+    long."""
     if max(map(len, source.lines)) > MAX_NAME:
         for node in ast.walk(tree):
             names = () if isinstance(node, ast.Constant) else (value for _, value in ast.iter_fields(node))
@@ -172,7 +175,8 @@ def _with_usual_names(tree: ast.Module, source: Source) -> ast.Module:
 
 
 def parse_source(source: Source) -> tuple[Source, ast.Module]:
-    """Return the tree of a whole file and its source. This is another source if newer syntax had to be rewritten.
+    """Return the source and the tree of a whole file. The source differs from the given one if newer syntax had to be
+    rewritten.
 
     Raises Unreadable if neither `ast` nor libcst can parse the file.
     """
@@ -196,7 +200,7 @@ def parse_source(source: Source) -> tuple[Source, ast.Module]:
             mistake = _mistake_in(rewrite_beginning(source.text, error.lineno)) or error
             raise Unreadable(mistake.msg, mistake.lineno or 1, max(mistake.offset or 1, 1)) from error
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        # Python gives no place for a null byte.
+        # Python reports no place for a null byte.
         raise Unreadable(reason, *(_end_of(source.text.partition("\0")[0]) if "\0" in source.text else ())) from error
 
 

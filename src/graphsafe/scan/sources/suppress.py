@@ -33,22 +33,24 @@ _LINE_ENDS = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE)
 
 @dataclass(frozen=True, slots=True)
 class Comment:
+    """A comment that suppresses findings, or was meant to."""
+
     line: int
     column: int
     "The column, from 1, in code points."
     text: str
     codes: tuple[str, ...]
-    "The codes in capital letters, or none if the brackets are missing. The comment then covers every code."
+    "The codes in capital letters. Without brackets, the tuple is empty, and the comment covers every code."
     reason: str | None
     understood: bool = True
-    "False if the comment is malformed. It then suppresses nothing."
+    "False if the comment is malformed. A malformed comment suppresses nothing."
     first: int = 0
-    """The first line for which the comment stands. It also stands for the lines directly above it that cannot hold a
+    """The first line to which the comment applies. It also applies to the lines directly above it that cannot contain a
     comment, because they are in a string or end in a backslash."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The prefixes of the codes that the comment suppresses. A single empty string, if the brackets are missing,
+        """The prefixes of the codes that the comment suppresses. Without brackets, this is a single empty string, which
         stands for all codes."""
         return self.codes or ("",)
 
@@ -57,8 +59,8 @@ class Comment:
         return ((self.line, name) for name in self.names if self.understood and code.upper().startswith(name))
 
     def stands_for(self, first: int, last: int) -> bool:
-        """Return whether the comment is on one of these lines. If none of them can hold a comment, the next line that
-        can hold one counts too."""
+        """Return whether the comment is on one of these lines. If none of them can contain a comment, the next line
+        that can contain one counts too."""
         return first <= self.line <= last or (self.first <= first and last <= self.line)
 
     def covers(self, code: str) -> bool:
@@ -91,7 +93,7 @@ def _comment_or_noqa(text: str, line: int, column: int) -> Comment | None:
 
 
 def comment_in(text: str, line: int, column: int) -> Comment | None:
-    """Return the suppression in a comment, perhaps among other comments. `text` begins at `column`."""
+    """Return the suppression in a comment, perhaps among other comments, or None. `text` begins at `column`."""
     match = _COMMENT.search(text)
     if match is None:
         meant = _MEANT.search(text)
@@ -104,7 +106,8 @@ def comment_in(text: str, line: int, column: int) -> Comment | None:
 
 
 def comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
-    """Return row, column and text of each comment, and the first of the lines up to it that cannot hold a comment."""
+    """Return the row, the column and the text of each comment, and the first line to which it applies. Lines directly
+    above that cannot contain a comment belong to it."""
     found = []
     before = 0
     try:
@@ -118,8 +121,8 @@ def comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
 
 
 def line_ends(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tokenize.TokenInfo]:
-    """Yield the comments, and the ends of the lines that can hold a comment: lines that end neither in a string nor in
-    a backslash."""
+    """Yield the comments, and the ends of the lines that can contain a comment. These are lines that end neither in a
+    string nor in a backslash."""
     depth = 0
     for token in tokens:
         name = tokenize.tok_name[token.type]

@@ -1,2 +1,3 @@
-"""State that one step leaves to the next: its writes, values that only a first step fills, and changes that a replay
-misses."""
+"""State that one step leaves to the next: writes, values that only a first step computes, and changes that a replay
+misses.
+"""

@@ -1,6 +1,7 @@
-"""Events of state that one step leaves to the next and that a replay does not repeat.
+"""Events about state that one step leaves to the next, if a replay does not repeat the write. Functions that look for
+one kind of event return None if a write has no such event.
 
-These are pure functions of the state log. Each event is at the line that writes the state.
+The events are pure functions of the state log. Each event is at the line that writes the state.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Change(NamedTuple):
 def events(log: StateLog) -> Iterator[Change]:
     """Yield at most one event per place.
 
-    Of several causes, the most precise one counts. Of several calls, the most certain one counts.
+    If a place has several causes, the most precise one counts. If it has several calls, the most certain one counts.
     """
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     flow = StateFlow(log)
@@ -75,13 +76,14 @@ def events(log: StateLog) -> Iterator[Change]:
 
 
 class StateFlow:
-    """The flow of values between attributes and globals: which are computed from which, and where they are used."""
+    """The flow of values between attributes and globals: the state that is computed from other state, and the places
+    that use it."""
 
     def __init__(self, log: StateLog) -> None:
         self._uses: dict[str, list[Use]] = {}
         for use in log.uses.values():
             self._uses.setdefault(use.key, []).append(use)
-            # A scheduler may write the groups of an optimizer whose class is not known to it.
+            # A scheduler may write the groups of an optimizer without knowing the optimizer's class.
             of_any_optimizer = use.key[max(use.key.find(PARAM_GROUPS), 0) :]
             if of_any_optimizer != use.key:
                 self._uses.setdefault(of_any_optimizer, []).append(use)
@@ -108,7 +110,7 @@ class StateFlow:
                     self.emptied.add(write.key)
 
     def uses(self, key: str) -> Collection[Use]:
-        """Return the places where a number decides the device's work, directly or through other state."""
+        """Return the places where a number affects the device's work, directly or through other state."""
         return [use for fed in self._reached(key) for use in self._uses.get(fed, ())]
 
     def feeds_itself(self, write: Write) -> bool:
@@ -133,8 +135,8 @@ def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
 
 
 def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
-    """Return the event of a tensor or list that grows step by step, or of a buffer that is replaced by a larger one,
-    unless no step reads the buffer."""
+    """Return the event for a tensor or list that grows step by step, or for a buffer that a larger one replaces. A
+    buffer that no step reads has no event."""
     tensor = as_tensor(write.value)[0]
     if not write.grows or not _has_tensor(write.value) or (tensor is not None and tensor.ndim == 0):
         return None
@@ -150,7 +152,7 @@ def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
 
 
 def lazy_init(write: Write, log: StateLog) -> Event | None:
-    """Return the event of a value that only the first step computes. A graph that is captured after a warm-up does not
+    """Return the event for a value that only the first step computes. A graph that is captured after a warm-up does not
     contain this computation."""
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs or _is_view(write.value):
         return None
@@ -181,12 +183,12 @@ def holds_anything(value: Value) -> bool:
 
 
 def cached(write: Write) -> Event | None:
-    """Return the event of device tensors that may be freed while a graph uses them: some code empties their table, or
-    replaces them for an input of another shape."""
+    """Return the event for device tensors that may be freed while a graph uses them. Some code empties their table, or
+    replaces them if an input has another shape."""
     dropped = write.lazy and write.keyed and not write.grows and write.dropped
     if not (dropped or (write.remade and not write.borrowed and not _is_view(write.value))):
         return None
-    # An entry may contain several tensors, and the key beside them: `self.cast[dtype] = (version, weight)`.
+    # An entry may contain several tensors together with the key: `self.cast[dtype] = (version, weight)`.
     value = write.value
     parts = value.items if type(value) is SequenceValue and value.kind == "tuple" else (value,)
     for part in parts or ():
@@ -198,8 +200,8 @@ def cached(write: Write) -> Event | None:
 
 
 def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
-    """Return the event of a changing host number that decides the device's work. A graph keeps the value from its
-    capture."""
+    """Return the event for a changing host number that affects the device's work. A graph keeps the number's value from
+    the capture."""
     if not is_number(write.value) or write.lazy or write.rare or write.settled:
         return None
     if write.borrowed and (not write.handed or write.key in flow.passing):
@@ -223,8 +225,8 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
 
 
 def _is_increment(use: Use, write: Write) -> bool:
-    """Return whether a use is only the old value in `group["step"] += 1`, which counts as an operand because it may be
-    a tensor."""
+    """Return whether a use is only the old value in `group["step"] += 1`. The old value counts as an operand, because
+    it may be a tensor."""
     is_count = write.augmented and type(write.value) is Unknown
     return is_count and use.kind == "operand" and use.place == (write.key, write.path, write.span[0])
 
@@ -235,7 +237,7 @@ def _is_cleared_flag(write: Write) -> bool:
 
 
 def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
-    """Return the event of an attribute that gets a new tensor in each step. The graph keeps the address of the old
+    """Return the event for an attribute that gets a new tensor in each step. The graph keeps the address of the old
     tensor."""
     if (write.keyed and not write.reads_self) or write.lazy or write.borrowed or write.rare or write.settled:
         return None
@@ -244,7 +246,8 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     tensor, certain = one_or_several(write.value)
     if tensor is None or tensor.where == "host" or not certain:
         return None
-    # The attribute gets the tensor of another attribute. If that one also gets another tensor, the two may be swapped.
+    # The attribute may get the tensor of another attribute. If that attribute also gets another tensor, the two may be
+    # swapped.
     if not tensor.fresh and (tensor.attr in (None, write.key) or tensor.attr not in flow.moved):
         return None
     before, _ = one_or_several(write.before) if write.before is not None else (None, False)
@@ -290,12 +293,13 @@ def _has_tensor(value: Value) -> bool:
 
 
 def one_or_several(value: Value) -> tuple[Tensor | None, bool]:
-    """Return the tensor of a value: the value itself, or the common element of a list of tensors."""
+    """Return the tensor of a value, and whether it certainly is a tensor. The tensor is the value itself, or the common
+    element of a list of tensors."""
     return as_tensor(value.elem if type(value) is SequenceValue and value.kind in ("list", "tuple") else value)
 
 
 def _replaces_object(write: Write) -> bool:
-    """Return whether another object of the same class replaces an object that holds device tensors."""
+    """Return whether another object of the same class replaces an object that contains device tensors."""
     old, new = write.before, write.value
     if type(old) is not Instance or type(new) is not Instance or old.ref != new.ref or old.given is None:
         return False

@@ -1,5 +1,6 @@
-"""Finds caches that may drop a tensor which a captured graph uses, because some line empties them or their size is
-limited."""
+"""Finds caches that may drop a tensor while a graph uses it, because some line empties the cache or because its size is
+limited.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +22,11 @@ EMPTYING = EMPTIED, DELETED, WEAK
 
 def may_drop_entries(frame: Frame, table: str) -> bool:
     """Return whether the frame's file empties the table with the name `table`, or assigns a new table to this name more
-    than once. An attribute that only one method assigns does not count as assigned again, and one that only unrelated
-    classes empty does not count as emptied, because other classes may have attributes of the same name."""
+    than once.
+
+    Other classes may have attributes of the same name. So an attribute that only one method assigns does not count as
+    assigned again. An attribute that only unrelated classes empty does not count as emptied.
+    """
     path, name = frame.path, table.rpartition(".")[2]
     emptied, made_again = frame.engine.queries.ask(
         ("emptied", path), lambda: _emptied(frame.engine, path), lambda: (frozenset(), frozenset())
@@ -42,8 +46,9 @@ def _emptied(engine: Engine, path: str) -> tuple[frozenset[str], frozenset[str]]
 
 
 def _is_emptied_elsewhere(frame: Frame, table: str) -> bool:
-    """Return whether only objects of other classes have their attribute of this name emptied: `self.table.clear()` in a
-    class that is neither a base nor a subclass of the frame's class, and shares no subclass in the file."""
+    """Return whether only unrelated classes empty their attribute of this name by `self.table.clear()`. A class is
+    unrelated if it is neither a base nor a subclass of the frame's class, and shares no subclass with it in the
+    file."""
     holder, _, name = table.rpartition(".")
     file = frame.project.files.index(frame.path)
     if holder != "self" or frame.owner is None or file is None:

@@ -32,8 +32,8 @@ _WITH_MAXLEN = re.compile(r"^.*\bmaxlen\b.*$", re.M)
 
 
 def is_bounded(frame: Frame, key: str) -> bool:
-    """Return whether the attribute `key` holds a deque that cannot grow beyond its `maxlen`. The entry `key` of a dict
-    may be one if a line names both the dict and `maxlen`."""
+    """Return whether the attribute `key` holds a deque that cannot grow beyond its `maxlen`. If `key` is an entry of a
+    dict, return whether some line names both the dict and `maxlen`."""
     path, _, name = key.partition("::")
     holder, is_entry, _ = name.partition("[")
     holder = holder.rpartition(".")[2]
@@ -48,7 +48,7 @@ def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str)
     if not frame.hot or container.held_by is None or name not in CHANGES or not isinstance(node.func, ast.Attribute):
         return
     if type(container) is Dict and name == "popitem":
-        return  # a cache drops an entry here, and the finding is at the line that fills the cache
+        return  # a cache drops an entry here; the finding is at the line that fills the cache
     text = ast.unparse(node.func.value)
     if is_lazy(frame, text, None):
         return  # only the first step finds the container empty, and fills it
@@ -61,13 +61,13 @@ def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str)
 
 
 def lengthened(frame: Frame, node: ast.AST, key: str, text: str, added: Value) -> None:
-    """Record that a list of tensors, the state `key`, gets longer in each step. The graph contains only the tensors of
+    """Record that the state `key`, a list of tensors, gets longer in each step. The graph contains only the tensors of
     the capture."""
     if as_tensor(added)[0] is None:
         return
     grows = not is_bounded(frame, key)
     if not grows and type(added) is Tensor:
-        # In the next step, the deque has another tensor at each position.
+        # The deque keeps its length, but in the next step it has another tensor at each position.
         added = replace(added, fresh=True)
     frame.engine.note(own_change(frame, node, key, text, added, grows=grows))
 

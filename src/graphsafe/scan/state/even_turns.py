@@ -1,4 +1,4 @@
-"""Two tensors that a step swaps, or a flag that it flips, an even number of times. Afterwards all is as before."""
+"""Tensors that a step swaps, or flags that it flips, an even number of times. Afterwards, the state is as before."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from graphsafe.scan.symbols.index import elements
 
 
 def are_undone(frame: Frame, node: ast.AST) -> bool:
-    """Return whether a line swaps two tensors or flips a flag, and runs an even number of times in a row: in a loop of
-    its function, or because each caller calls its function so often on one object."""
+    """Return whether a line swaps two tensors or flips a flag, and runs an even number of times in a row. Either a loop
+    of its function repeats the line, or every caller calls the function an even number of times on one object."""
     function = frame.node
     if function is None or not (_swaps(node) or _flips(node)):
         return False
@@ -56,7 +56,8 @@ def _is_one(node: ast.expr) -> bool:
 
 
 def _all_even(frame: Frame, name: str) -> bool:
-    """Return whether the project mentions a function only in its definition and in calls that come in even numbers."""
+    """Return whether the project mentions a function only in its definition and in callers that call it an even number
+    of times."""
     project, mention = frame.project, re.compile(rf"\b{name}\b")
     called = 0
     for path in project.files.names:
@@ -78,7 +79,8 @@ def _all_even(frame: Frame, name: str) -> bool:
 
 
 def _even_calls(function: Definition, name: str) -> int:
-    """Return the number of calls in statements of their own that a function makes in even numbers on one object."""
+    """Return the number of calls that a function makes, each as a whole statement, an even number of times on one
+    object."""
     found = 0
     even = [*_even_loops(function)]
     for body in (function.body, *(block for one in statements_within(function) for block in blocks_of(one))):
@@ -99,7 +101,8 @@ def _called(call: ast.Call) -> str:
 
 
 def _even_loops(function: Definition) -> Iterator[Sequence[ast.stmt]]:
-    """Yield the bodies of loops like `for _ in range(4):` that always run to their end."""
+    """Yield the bodies of loops like `for _ in range(4):` whose number of iterations is even and that always run to
+    their end."""
     for loop in inside(function, ast.For):
         rounds = re.fullmatch(r"range\((\d+)\)", source_text(loop.iter))
         if rounds is not None and int(rounds[1]) % 2 == 0 and not _leaves(loop.body):

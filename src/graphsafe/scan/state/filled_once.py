@@ -29,9 +29,8 @@ def first_step_only(frame: Frame) -> bool:
 
 
 def _missing(frame: Frame, test: LazyTest) -> str:
-    """Return the state that a test finds missing: `self.plan`, even if the test names a local `plan = self.plan`.
-
-    After `plan = self.plans.get(key)`, the state is the table `self.plans`.
+    """Return the state that is missing according to a test: `self.plan`, even if the test names a local `plan =
+    self.plan`. After `plan = self.plans.get(key)`, the state is the table `self.plans`.
     """
     if not test.target.isidentifier():
         return test.target
@@ -85,10 +84,9 @@ def _fills_in_place(frame: Frame, method: str, flag: str) -> bool:
 
 
 def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
-    """Return whether a step refills a table that is too small with the method that the constructor has called to fill
-    it.
+    """Return whether a table that is too small is filled again by the method with which the constructor has filled it.
 
-    The constructor makes such tables, as for rotary embeddings, for the longest input.
+    A constructor makes such a table, as for rotary embeddings, for the longest input.
     """
     called = _follows(frame.node, test.line)[2] if frame.node is not None else ()
     made = frame.project.method_node(frame.owner, "__init__") if called else None
@@ -97,10 +95,10 @@ def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
 
 
 def is_past_maximum(frame: Frame) -> bool:
-    """Return whether the current line runs only if a step needs more than the maximum that the constructor stated.
+    """Return whether the current line runs only if a step needs more than the maximum size that the constructor names.
 
-    In general, a model is not run beyond its maximum. A size that the constructor only chooses as a start, as for a
-    workspace, is not such a maximum.
+    A model is usually not run beyond its maximum. An initial size that the constructor chooses, as for a workspace, is
+    not a maximum.
     """
     if frame.node is None or frame.owner is None:
         return False
@@ -138,9 +136,8 @@ def _read_by_property(frame: Frame, name: str) -> str:
 
 
 def _is_advanced(frame: Frame, name: str, writers: set[str]) -> bool:
-    """Return whether an attribute is a position that steps advance: `self._turn += 1`.
-
-    The first step of a series computes the starting position, and code that starts another series sets it to None.
+    """Return whether an attribute is a position that steps advance: `self._turn += 1`. The first step of a series
+    computes the starting position, and code that starts another series sets the attribute to None.
     """
     nodes = filter(None, (frame.project.method_node(frame.owner, writer) for writer in sorted(writers)))
     return any(
@@ -182,8 +179,8 @@ def _is_stored(node: ast.Attribute | ast.Name) -> bool:
 
 
 def converts_once(frame: Frame, node: ast.Assign) -> bool:
-    """Return whether an assignment only converts what the constructor has put into an attribute of this object:
-    `self.table = self.table.to(x.device)`. Steps after the first one then copy nothing."""
+    """Return whether an assignment only converts the value that the constructor has assigned to an attribute of this
+    object: `self.table = self.table.to(x.device)`. Steps after the first one then copy nothing."""
     text = dotted(node.targets[0]) or ""
     name = text.removeprefix("self.")
     if frame.node is None or not text.startswith("self.") or not converts(node.value, text) or text in frame.env:
@@ -205,7 +202,8 @@ def turned_off(frame: Frame, test: ast.If) -> str | None:
 
 
 def _fills_table(frame: Frame, test: LazyTest) -> bool:
-    """Return whether a test looks up a table entry that is then stored, under a key that all steps share."""
+    """Return whether a test looks up a table entry, and the function then stores this entry under a key that all steps
+    share."""
     if frame.node is None:
         return False
     bound = bound_to(frame, test) if "." not in test.target else None
@@ -218,7 +216,8 @@ def _fills_table(frame: Frame, test: LazyTest) -> bool:
 def _is_new_in_step(frame: Frame, name: str) -> bool:
     """Return whether a name is local and does not refer to a table that an attribute or a global holds.
 
-    `state = self.state[p]` and `for group in self.param_groups` name tables that outlive the step.
+    After `state = self.state[p]`, or in `for group in self.param_groups`, the local name refers to a table that
+    outlives the step.
     """
     if "." in name or name not in frame.env or name in frame.globals:
         return False
@@ -232,7 +231,7 @@ def _outlives_steps(frame: Frame, name: str) -> bool:
 
 
 def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:
-    """Return whether a key such as `id(x)` stands for an object that may be a new one in each step."""
+    """Return whether a key such as `id(x)` stands for an object that may be a different one in each step."""
     for identified in identified_by(frame, key):
         root = (dotted(identified) or "").partition(".")[0]
         value = frame.evaluate_quietly(identified) if root in frame.env else None
@@ -279,7 +278,7 @@ def _follows(function: ast.AST, line: int) -> tuple[frozenset[str], frozenset[st
     """Return the attributes that the `if` on a line tests, the attributes that its branches assign, and the methods
     that they call.
 
-    If its body leaves the function, the code after the `if` counts as its `else`.
+    If the body of the `if` leaves the function, the code after the `if` counts as its `else`.
     """
     test = next((node for node in inside(function, ast.If) if node.lineno == line), None)
     if test is None:

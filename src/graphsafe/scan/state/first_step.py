@@ -1,5 +1,6 @@
-"""Tests that only a first step passes. Code after them makes a missing value, or enlarges a buffer that is too
-small."""
+"""Tests that only a first step passes. Code after such a test makes a missing value, or enlarges a buffer that is too
+small.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from graphsafe.scan.symbols.index import dotted, is_none
 
 FIRST_STEP = "a test that only a first step passes"
 ENTRIES = "entries of "
-"The prefix for the name of a table that has a flag for the readiness of its entries: `if not cache['is_init']:`."
+"The prefix for the name of a table with a flag that says whether the entries are ready: `if not cache['is_init']:`."
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
@@ -77,7 +78,8 @@ def _kept_in_name(node: ast.expr) -> str | None:
 
 
 def table_of(node: ast.expr) -> str | None:
-    """Return the table in which an expression looks up an entry: `self.tables[key]`, `self.tables.get(key)`."""
+    """Return the table in which an expression looks up an entry (`self.tables[key]`, `self.tables.get(key)`), or
+    None."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
         return dotted(node.func.value)
     return dotted(node.value) if isinstance(node, ast.Subscript) else None
@@ -98,7 +100,7 @@ def attribute_asked(node: ast.expr) -> str | None:
 
 @memoize_on_node
 def turned_off(test: ast.If) -> str | None:
-    """Return `self.fresh` for `if self.fresh: …; self.fresh = False`."""
+    """Return `self.fresh` for `if self.fresh: …; self.fresh = False`, and None for any other `if`."""
     flag = dotted(test.test) if isinstance(test.test, ast.Attribute) else None
     off = (statement.targets for statement in test.body if isinstance(statement, ast.Assign) and _is_false(statement))
     return flag if flag is not None and any(flag in map(dotted, targets) for targets in off) else None
@@ -110,8 +112,8 @@ def _is_false(assignment: ast.Assign) -> bool:
 
 @memoize_on_node
 def empty_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
-    """Return the table that is empty when a branch runs: `state` in the branch of `if len(state) == 0:`, or in the
-    other branch of `if len(state) != 0:` and `> 0`. Such a table is empty only before the first step."""
+    """Return the table that is empty when a branch runs: `state` for the branch of `if len(state) == 0:`, and for the
+    other branch of `if len(state) != 0:` or `> 0`. Such a table is empty only before the first step."""
     if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Call):
         return ()
     call, asked, is_empty = test.left, test.comparators[0], isinstance(test.ops[0], ast.Eq)
@@ -186,7 +188,8 @@ def kept_keys(test: ast.expr) -> tuple[str, ...]:
 
 @memoize_on_node
 def returned_if_there(test: ast.If) -> tuple[str, ...]:
-    """Return the value and the flag of `if self.is_updated.get(n): return self.keys[n]`, if one object has both."""
+    """Return the names of the value and the flag in `if self.is_updated.get(n): return self.keys[n]`, if one object has
+    both."""
     last, asked = test.body[-1], test.test
     flag = table_of(asked) if isinstance(asked, ast.Call) else dotted(asked)
     kept = dotted(last.value) if isinstance(last, ast.Return) and last.value is not None else None

@@ -1,4 +1,6 @@
-"""The tests of an `if` with a branch that only a first step takes, as in `if self.plan is None:`."""
+"""Tests that only a first step or few steps pass, as in `if self.plan is None:`, and the facts that they imply for the
+code around an `if`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _SELDOM = re.compile(
 )
 "Matches names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
 _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
-"Matches names of values with which a test in a loop compares: `step - last >= config.interval`."
+"Matches names of intervals with which a test in a loop compares a difference: `step - last >= config.interval`."
 _DIVISOR = re.compile(r"(^|_)(ratio|gap|each|steps?|iters?)$")
 "Matches further names of intervals that divide a step counter: `step % config.update_ratio == 0`."
 _COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter|batch_idx)(_|$)")
@@ -37,7 +39,7 @@ _LISTED = re.compile(
 )
 "Matches names of lists of steps after which a loop saves, shows or evaluates: `step in cfg.eval_steps`."
 _LONG = 10
-"The smallest interval of an action that runs only from time to time."
+"The smallest interval for which an action counts as running only from time to time."
 _CALLED_SELDOM = re.compile(
     r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
     r"|(val|valid|validation|eval|evaluation)_(step|epoch|loop|batch)"
@@ -73,8 +75,8 @@ def _is_first(node: ast.AST, counter: re.Pattern[str]) -> bool:
 def asks_entry_for_first(test: ast.expr) -> bool:
     """Return whether a test is `group["step"] == 0`.
 
-    Unlike the attribute of a trainer or an environment, an optimizer's counter does not begin again, so after the
-    warm-up neither a capture nor a replay passes the test.
+    An optimizer's counter does not begin again, unlike a counter of a trainer or an environment. So after the warm-up,
+    neither a capture nor a replay passes the test.
     """
     if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Subscript):
         return False
@@ -114,9 +116,8 @@ def _is_last(test: ast.expr) -> bool:
 
 @memoize_on_node
 def asked_for_tensor(test: ast.expr) -> ast.expr | None:
-    """Return `x` if a test is `not torch.is_tensor(x)` or `not isinstance(x, torch.Tensor)`.
-
-    Most callers in a step pass a tensor, so the branch does not run.
+    """Return `x` if a test is `not torch.is_tensor(x)` or `not isinstance(x, torch.Tensor)`, otherwise None. Most calls
+    in a step pass a tensor, so the branch does not run.
     """
     call = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
     if not isinstance(call, ast.Call) or not call.args:
@@ -127,8 +128,8 @@ def asked_for_tensor(test: ast.expr) -> ast.expr | None:
 
 
 def _finds_no_number(test: ast.expr) -> bool:
-    """Return whether a test is true for results that are not finite numbers, which few steps have: `isnan(loss).any()`,
-    `(~torch.isfinite(loss)).any()`, `not torch.isfinite(loss)`."""
+    """Return whether a test is true only for results that are not finite numbers. Few steps have such results:
+    `isnan(loss).any()`, `(~torch.isfinite(loss)).any()`, `not torch.isfinite(loss)`."""
     while isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and not test.args:
         test = test.func.value  # .any(), .all(), .item()
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, (ast.Not, ast.Invert)):
@@ -142,8 +143,8 @@ def _asks(test: ast.expr, name: str) -> bool:
 
 @memoize_on_node
 def asks_by_name(test: ast.expr) -> bool:
-    """Return whether few steps pass a test, judging by its names. These are steps that log, save or evaluate, first
-    steps, and failing steps: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
+    """Return whether few steps pass a test, judging by the names in it. Such steps log, save or evaluate, or are first
+    or failing steps: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
     if isinstance(test, ast.BoolOp):
         rare = [part for part in test.values if asks_by_name(part)]
         # Code that logs every 10 steps often logs the last step too.
@@ -166,7 +167,7 @@ def asks_by_name(test: ast.expr) -> bool:
 
 @memoize_on_node
 def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
-    """Return the tests that lead to a branch."""
+    """Return the first-step tests that lead to a branch."""
     alone = not branch or not has_alternative(node.test)
     found = [LazyTest(text, node.lineno, alone) for text in lazy_tests(node.test, branch)]
     found += [LazyTest(f"size of {text}", node.lineno) for text in size_tests(node.test, branch)]
@@ -178,8 +179,8 @@ def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
 
 @memoize_on_node
 def after_leaving(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
-    """Return the tests that the code after an `if` implies, because the branch leaves the function:
-    `if self.plan is not None: return self.plan`."""
+    """Return the first-step tests that lead to the code after an `if`, because a branch leaves the function: `if
+    self.plan is not None: return self.plan`."""
     missing = [*lazy_tests(node.test, not branch), *capacity_tests(node.test)]
     missing += (*returned_if_there(node), *kept_keys(node.test)) if branch else ()
     missing += [f"{EMPTY}{text}" for text in empty_tests(node.test, not branch)]

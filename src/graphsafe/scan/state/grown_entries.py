@@ -38,8 +38,8 @@ def put(frame: Frame, target: ast.Subscript, value: Value) -> None:
 
 
 def _may_be_given(frame: Frame, holder: str) -> bool:
-    """Return whether a caller may pass the dict, or the object in which the function finds it. No caller does if the
-    default is None and no file of the project names the parameter in a call."""
+    """Return whether a caller may pass the dict, or the object from which the function gets it. If the parameter's
+    default is None and no call in the project names the parameter, no caller passes it."""
     calls = (bound for bound in all_bound(frame, holder) if isinstance(bound, ast.Call))
     names = {holder, *(one.id for call in calls for one in call.args if isinstance(one, ast.Name))}
     assert frame.node is not None
@@ -59,7 +59,7 @@ def _optional(function: Definition) -> set[str]:
 @memoize_on_node
 def _grown(function: Definition) -> Mapping[tuple[str, int], ast.Call]:
     """Return the entries that grow, each with the line that assigns it and the call that joins the old value and the
-    new one. A test for the entry guards the call alone, because the first step assigns the entry too."""
+    new one. A test for the entry surrounds only the call, because the first step assigns the entry too."""
     found = {}
     # Each call gets its own dict of keywords.
     made = {function.args.kwarg.arg} if function.args.kwarg is not None else set()

@@ -16,9 +16,10 @@ VERSION = "version"
 
 
 def read(frame: Frame, node: ast.expr, kind: str = KEY) -> Number:
-    """Return the number of a clock, marked as state. Its uses are recorded, because most clocks only time the step.
+    """Return the number of a clock, marked as state. The mark makes its uses visible: most clocks only time the step,
+    and affect nothing on the device.
 
-    The version of a tensor, `x._version`, is such a number too, because each write in place increases it.
+    The version of a tensor, `x._version`, counts as a clock too, because each write in place increases it.
     """
     # The line is counted from the function's first line, so that edits above the function do not change the key.
     line = node.lineno - (frame.node.lineno if frame.node is not None else 0)
@@ -30,8 +31,9 @@ def read(frame: Frame, node: ast.expr, kind: str = KEY) -> Number:
 
 
 def decides(items: list[Item], since: int, end: int) -> None:
-    """Record that the result of the step depends on a condition, whose effects are the items from `since` to `end`. The
-    clock in any other condition may only decide when to log, for example."""
+    """Record that the result of the step depends on a condition, if the condition reads a clock. The effects of the
+    condition are the items from `since` to `end`. In any other condition, a clock may only decide when to log, for
+    example."""
     for i, item in enumerate(items[since:end], since):
         if type(item) is Use and item.key.startswith(KEY):
             items[i] = replace(item, kind="operand")

@@ -22,7 +22,8 @@ _ALIKE = frozenset("zeros_like ones_like empty_like full_like rand_like randn_li
 
 
 def bound_expression(frame: Frame, node: object) -> ast.expr | None:
-    """Return the expression of a value. For a local name, this is the expression that was last assigned to the name."""
+    """Return the expression of a value. For a local name, this is the expression that was last assigned to the name. If
+    the source does not show the expression, return the name itself. Return None if `node` is not an expression."""
     if not isinstance(node, ast.expr):
         return None
     if not isinstance(node, ast.Name) or frame.node is None:
@@ -32,7 +33,8 @@ def bound_expression(frame: Frame, node: object) -> ast.expr | None:
 
 
 def all_bound(frame: Frame, name: str) -> Sequence[ast.expr | None]:
-    """Return the expressions that the function binds to a local name, with None where the source does not show one."""
+    """Return the expressions that the function binds to a local name. If the source does not show an expression, it is
+    None."""
     if frame.node is None or any(one.arg == name for one in parameters(frame.node)):
         return (None,)
     return [value for _, value in _bindings(frame.node).get(name, ((0, None),))]
@@ -76,7 +78,7 @@ def _assignments(
 
 
 def identifies_object(frame: Frame, key: ast.expr) -> bool:
-    """Return whether a key stands for an object and not for the object's value: `id(weight)`,
+    """Return whether a key stands for an object itself and not for the object's value: `id(weight)`,
     `(weight.data_ptr(), weight.dtype)`."""
     return next(identified_by(frame, key), None) is not None
 
@@ -116,7 +118,8 @@ def is_plain_parameter(frame: Frame, name: str) -> bool:
 
 
 def is_table_of_flag(frame: Frame, name: str) -> bool:
-    """Return whether a name is a table of the caller, and a flag in the table says that it is not filled yet."""
+    """Return whether a name stands for a table of the caller, and a flag in the table says that the table is not filled
+    yet."""
     flagged = any(test.target == f"{first_step.ENTRIES}{name}" for test in frame.lazy)
     return flagged and frame.node is not None and name not in _assignments(frame.node)
 
@@ -129,7 +132,7 @@ def is_module(frame: Frame, value: Value) -> bool:
 
 
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
-    """Return whether a write runs only if a test finds its target missing.
+    """Return whether a write runs only if a test shows that its target is missing.
 
     `item` is the expression of a value that is put into a container.
     `if table is None: table = make(); self.tables[n] = table` counts too.
@@ -150,7 +153,7 @@ def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
 
 
 def is_made_along(frame: Frame, text: str) -> bool:
-    """Return whether a write runs only if a test finds another attribute of the same object missing."""
+    """Return whether a write runs only if another attribute of the same object is missing."""
     owner = text.partition("[")[0].rpartition(".")[0]
     return bool(owner) and any(
         test.target.rpartition(".")[0] == owner
@@ -165,7 +168,8 @@ def _owner_asked(node: ast.expr) -> str:
 
 
 def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
-    """Return the expression that was assigned to a tested local name: `ready = hasattr(self, "table") and …`."""
+    """Return the expression that was assigned to a tested local name, or None: `ready = hasattr(self, "table") and
+    …`."""
     name = ast.Name(test.target, ast.Load())
     name.lineno = test.line
     bound = bound_expression(frame, name)
@@ -173,7 +177,7 @@ def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
 
 
 def bound_unless_missing(frame: Frame, name: ast.Name) -> Iterator[ast.expr]:
-    """Yield the expression of a local name that is replaced only if it is None: `self.h` after
+    """Yield the expression of a local name, if later lines replace the name's value only if it is None: `self.h` after
     `h = self.h; if h is None: h = zeros`."""
     for test in inside(frame.node, ast.If) if frame.node is not None else ():
         if test.lineno < name.lineno and name.id in first_step.lazy_tests(test.test, True):
@@ -184,8 +188,8 @@ def bound_unless_missing(frame: Frame, name: ast.Name) -> Iterator[ast.expr]:
 
 @memoize_on_node
 def has_alternative(test: ast.expr) -> bool:
-    """Return whether a test may also be true for another reason than the missing value:
-    `self.plan is None or self.size != n`."""
+    """Return whether a test may also be true for a reason other than the missing value: `self.plan is None or self.size
+    != n`."""
     return any(
         isinstance(part.op, ast.Or)
         and not all(first_step.lazy_tests(one, True) or _asks_place(one) for one in part.values)
@@ -214,7 +218,8 @@ def _asks_place(test: ast.expr) -> bool:
 
 @memoize_on_node
 def capacity_tests(test: ast.expr) -> tuple[str, ...]:
-    """Return the attributes that a condition compares. The code after it then makes a value of a new size."""
+    """Return the attributes whose sizes a condition compares. The code under such a condition makes a value of a new
+    size."""
     return tuple(
         f"{CAPACITY}{text}"
         for part in (test.values if isinstance(test, ast.BoolOp) else [test])
@@ -270,8 +275,8 @@ def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
 
 
 def read_for_values(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression, except tensors of which only the shape or dtype is read: `x` in `x.shape[0]`,
-    `torch.zeros_like(x)` and `x.new_zeros(2)`."""
+    """Yield the nodes of an expression. Tensors of which only the shape or dtype is read are left out: `x` in
+    `x.shape[0]`, `torch.zeros_like(x)` and `x.new_zeros(2)`."""
     if isinstance(node, ast.Attribute) and (node.attr in FORM or node.attr in _NEW):
         return
     yield node

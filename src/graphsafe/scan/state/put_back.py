@@ -1,4 +1,5 @@
-"""State that a function, or a context manager, changes only for a while: at the end, it has its old value again."""
+"""State that a function, or a context manager, changes only temporarily. At the end, the state has its old value
+again."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _OTHER_HALF |= {end: begin for begin, end in _OTHER_HALF.items()}
 
 def is_put_back(frame: Frame, text: str) -> bool:
     """Return whether an attribute or a global gets its old value back: `old = self.scale; try: … finally: self.scale =
-    old`, `self.depth += 1; …; self.depth -= 1`, or the same in `__enter__` and `__exit__`."""
+    old`, or `self.depth += 1; …; self.depth -= 1`. The two halves may also be in `__enter__` and `__exit__`."""
     node = frame.node
     if node is None:
         return False
@@ -60,12 +61,12 @@ def _leaves(statement: ast.stmt) -> bool:
 
 
 def _before_exit(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """Return the statements of a block that precede each way out of it."""
+    """Return the first statements of a block, before the first statement that may leave it."""
     return body[: next((index for index, statement in enumerate(body) if _leaves(statement)), len(body))]
 
 
 def _after_exit(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """Return the last statements of a block, between which and its end there is no way out of it."""
+    """Return the last statements of a block, after the last statement that may leave it."""
     return body[max((index + 1 for index, statement in enumerate(body) if _leaves(statement)), default=0) :]
 
 
@@ -85,8 +86,8 @@ def _pairs(statement: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 def _restored(statements: Iterable[ast.stmt], end: Iterable[ast.stmt]) -> Iterator[str]:
-    """Yield the state that gets the value back which was saved before its first change, and the name or attribute that
-    kept this value."""
+    """Yield the state that gets its saved value back, and the name or attribute in which the value was saved. The value
+    must have been saved before its first change."""
     saved: set[tuple[str, str]] = set()
     changed: set[str] = set()
     for statement in statements:
@@ -98,7 +99,8 @@ def _restored(statements: Iterable[ast.stmt], end: Iterable[ast.stmt]) -> Iterat
 
 
 def _undone(begin: Iterable[ast.stmt], end: Iterable[ast.stmt], changed: Sequence[ast.stmt]) -> Iterator[str]:
-    """Yield the numbers that are counted up at the beginning and down at the end, and change nowhere else."""
+    """Yield the numbers that are changed at the beginning, changed back at the end (`+= 1` and `-= 1`), and changed
+    nowhere else."""
     counted = {_change(one) for one in begin if isinstance(one, ast.AugAssign)}
     for one in end if counted else ():
         if isinstance(one, ast.AugAssign) and type(one.op) in _INVERSE:

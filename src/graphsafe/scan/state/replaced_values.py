@@ -25,7 +25,7 @@ CONVERSIONS = frozenset("to type type_as cuda cpu contiguous float half bfloat16
 JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
 
 _IN_PLACE = re.compile(r"(?!set_$|resize_)[a-z]\w*[a-z0-9]_$")
-"Matches the methods that write into a tensor and return it, except those that give it other memory."
+"Matches the methods that write into a tensor and return it. Methods that give the tensor other memory are excluded."
 
 
 @memoize_on_node
@@ -51,7 +51,7 @@ def _reads(node: ast.expr, text: str) -> bool:
 
 
 def first_asks_form(frame: Frame, node: ast.expr | None, text: str) -> bool:
-    """Return whether an expression asks only for the form of `text`, and the function reads `text` nowhere before."""
+    """Return whether an expression mentions `text`, and the function reads `text` nowhere before it."""
     if node is None or frame.node is None or not mentions(node, text):
         return False
     return all(inner.lineno >= node.lineno for inner in inside(frame.node, ast.Attribute) if source_text(inner) == text)
@@ -108,15 +108,15 @@ def fills_if_missing(frame: Frame, node: ast.expr | None, text: str) -> bool:
 
 
 def keeps_largest(node: ast.expr | None, text: str) -> bool:
-    """Return whether an expression is like `max(n, self.limit)`, which most steps leave unchanged."""
+    """Return whether an expression is like `max(n, self.limit)`. Most steps leave such a value unchanged."""
     return node is not None and any(
         dotted(inner.func) == "max" and mentions(inner, text) for inner in inside(node, ast.Call)
     )
 
 
 def reads_by_name(frame: Frame, node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
-    """Return whether an expression contains `getattr(owner, name)`, or a local name for it. It does not if the line
-    runs only after a test finds no such attribute."""
+    """Return whether an expression contains `getattr(owner, name)`, or a local name for it. Return False if the line
+    runs only after a test shows that there is no such attribute."""
     asked = (bound_to(frame, test) for test in frame.lazy)
     if any(bound is not None and _asks_by_name(bound, owner, name) for bound in asked):
         return False
@@ -150,20 +150,21 @@ def _is_old(frame: Frame, node: ast.expr, text: str) -> bool:
 
 
 def puts_back(node: ast.expr | None, text: str) -> bool:
-    """Return whether an attribute gets a value back that was read from it: `was = self.mode; …; self.mode = was`."""
+    """Return whether an attribute gets back a value that was read from it before: `was = self.mode; …; self.mode =
+    was`."""
     parts = elements(node) if node is not None else ()
     return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
 
 
 def is_same_tensor(frame: Frame, value: Value, node: ast.expr | None, text: str) -> bool:
-    """Return whether the value of an expression is the old tensor itself, perhaps after a write into it:
-    `state["m"].mul_(0.9).add_(g)`, or a local name of it."""
+    """Return whether the value of an expression is the old tensor itself, perhaps after a write into the tensor:
+    `state["m"].mul_(0.9).add_(g)`, or a local name of the tensor."""
     return node is not None and as_tensor(value)[1] and {*_written(frame, node, text, frozenset())} == {text}
 
 
 def _written(frame: Frame, node: ast.expr, text: str, known: frozenset[str]) -> Iterator[str | None]:
-    """Yield the expressions of the tensors that an expression may give back after writing into them. None stands for
-    any other tensor."""
+    """Yield the expressions of the tensors that an expression may return, perhaps after a write into the tensor. None
+    stands for any other tensor."""
     if isinstance(node, ast.Call):
         out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
         if out is not None and (dotted(node.func) or "").startswith("torch."):

@@ -1,7 +1,8 @@
-"""Finds changes outside a graph to state that the captured code has read. Replays still use the captured values.
+"""Finds changes of state outside a graph, if the captured code has read the state. Replays still use the captured
+values.
 
-The abstract values show to which object a line of any class or file refers. A graph keeps its old value even if the
-code changes the state only occasionally, and from whatever source.
+The abstract values show to which object a line of any class or file refers. A graph keeps the old value even if the
+change is rare, and no matter where the new value comes from.
 """
 
 from __future__ import annotations
@@ -49,14 +50,15 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
 
 
 def _begins_anew(write: Write, log: StateLog) -> bool:
-    """Return whether the first step creates a tensor that all steps modify. A replay of that step resets the tensor."""
+    """Return whether the first step creates a tensor that all steps modify. If the first step is captured, each replay
+    creates the tensor anew and so resets it."""
     tensor, certain = one_or_several(write.value)
     made = tensor is not None and tensor.fresh and tensor.where != "host" and certain
     return made and write.lazy and write.alone and not (write.keyed or write.guard) and write.key in log.inputs
 
 
 def _counts(write: Write) -> bool:
-    """Return whether a write always computes an object's number from the old number."""
+    """Return whether a write computes an object's number from the old number in every step."""
     unusual = write.lazy or write.borrowed or write.settled or write.rare or write.keyed or write.between
     return write.reads_self and is_number(write.value) and not (unusual or write.guard)
 
@@ -73,7 +75,7 @@ def _outlasts_steps(write: Write) -> bool:
 
 
 def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Graphs) -> Event | None:
-    """Return the event of a changed number, if captured code has computed with the old number."""
+    """Return the event for a changed number, if captured code has computed with the old number."""
     value = write.value
     # An unknown value that replaces a number counts as a number, unless it may hold device tensors.
     is_alike = type(value) is Unknown and not value.device and write.before is not None and is_number(write.before)
@@ -82,21 +84,21 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
     const = const_of(write.value)
     if const is not UNSET and (write.before is None or const == const_of(write.before)):
         return None
-    # A number that selects a branch often also selects one of several graphs, one for each branch. But for that, code
-    # around the graphs must read the number.
+    # There may be one graph for each branch, and a number that selects the branch then also selects the graph. In this
+    # case, code around the graphs must read the number.
     reads = log.readers.get(write.key, ())
     chooses = any(not (read.captured or graphs.is_held(read.ref)) for read in reads)
     seen = [use for use in uses if use.kind != "branch" or not chooses]
     if graphs.recaptures(write.ref, write.span[0]) or not any(graphs.is_held(use.ref, use.line) for use in seen):
         return None
-    # A captured function that takes the number as an argument may be called with another number when it is captured.
+    # A function that takes the number as an argument may have been captured with another number.
     if not any(read.captured or graphs.is_held(read.ref) or graphs.captures_after(read.ref, 0) for read in reads):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")
 
 
 def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
-    """Return the event of a replaced tensor, if captured code has read the old tensor."""
+    """Return the event for a replaced tensor, if captured code has read the old tensor."""
     given, certain = one_or_several(write.value)
     is_memory = write.text.endswith(".data") or write.replaces
     if given is None:

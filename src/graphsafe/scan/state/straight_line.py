@@ -1,4 +1,4 @@
-"""The lines of a function that run whenever the function does."""
+"""The lines of a function that run in every call of the function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.
 
 
 def contains(frame: Frame, node: ast.AST) -> bool:
-    """Return whether a hot line runs whenever its function does."""
+    """Return whether a hot line runs in every call of its function."""
     if not frame.hot or frame.node is None or frame.inlined or frame.step_loops or frame.unlikely or frame.guard:
         return False
     return getattr(node, "lineno", 0) in _lines(frame.node)

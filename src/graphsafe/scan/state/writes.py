@@ -66,13 +66,13 @@ def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, 
         elif name is not None:
             write_attribute(frame, option, name, dotted(holder) or "…", value, node, written)
         elif frame.hot and reads_by_name(frame, written, holder, node.args[1]):
-            # The attribute, whatever its name, is assumed to have had a similar value before.
+            # The name of the attribute is not known. The attribute is assumed to have had a similar value before.
             key, text = f"{option.ref}.{ast.unparse(node.args[1])}", ast.unparse(node)
             write(frame, key, text, value, value, node, written, augmented=True, borrowed=_is_passing(option))
 
 
 def _is_passing(owner: Instance) -> bool:
-    """Return whether the next step has another object, because each step receives or creates its own."""
+    """Return whether the next step has a different object, because each step receives or creates its own object."""
     return owner.step or owner.made
 
 
@@ -125,8 +125,8 @@ def write_attribute(
 
 
 def _write_replaced(frame: Frame, made: Instance, text: str, node: ast.AST, written: ast.expr | None) -> None:
-    """Record the numbers of a new object that are computed from the object which it replaces, as in
-    `self.clock = replace(self.clock, tick=self.clock.tick + 1)`."""
+    """Record the numbers of a new object that are computed from the numbers of the replaced object: `self.clock =
+    replace(self.clock, tick=self.clock.tick + 1)`."""
     call = bound_expression(frame, written)
     for keyword in call.keywords if isinstance(call, ast.Call) else ():
         key = frame.attributes.key(made.ref, keyword.arg or "")
@@ -223,8 +223,8 @@ def write_item(
     borrowed: bool = False,
     lasting: bool = False,
 ) -> None:
-    """Record `holder[key] = value`. Under a known key, it counts as an attribute; otherwise it adds an entry to a
-    table."""
+    """Record `holder[key] = value`. A write under a known key counts as a write to an attribute. Any other write adds
+    an entry to a table."""
     if identifies_object(frame, target.slice):
         # An entry whose key is a tensor's address is like an attribute of that tensor.
         return
@@ -249,7 +249,7 @@ def write_item(
         value,
         before,
         node,
-        # In a swap of two entries, the old value is in the other part of the tuple.
+        # The whole right side is passed: in a swap of two entries, the old value is in the other part of the tuple.
         getattr(node, "value", None),
         augmented=augmented,
         keyed=keyed,
@@ -316,7 +316,7 @@ def write(
             grows=not (made and is_fresh_result(frame, text)) and (outgrown or grows(frame, assigned, text)),
             outgrown=outgrown,
             past_maximum=is_past_maximum(frame),
-            # A capture binds its outputs once, to memory that every replay writes.
+            # A capture binds the names of its outputs only once, to memory that every replay writes.
             borrowed=borrowed
             or (frame.captured and not reads_self)
             or is_fresh_result(frame, text)

@@ -1,4 +1,4 @@
-"""The statements of modules, classes and functions, the names that they bind, and the parameters of functions."""
+"""The statements of modules, classes and functions, the names that statements bind, and the parameters of functions."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def attribute_of(node: ast.AST | None, owner: str) -> str | None:
 
 
 def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
-    """Return the expression that a statement binds to a name, or None if it is not visible. For `m` in
-    `g, m = 9.8, 1.0`, it is `1.0`."""
+    """Return the expression that a statement binds to a name, or None if the statement does not show it. For `m` in `g,
+    m = 9.8, 1.0`, return `1.0`."""
     value: ast.expr | None = getattr(node, "value", None)
     for target in node.targets if isinstance(node, ast.Assign) else ():
         if isinstance(target, ast.Name) and target.id == name:

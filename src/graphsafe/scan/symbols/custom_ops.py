@@ -13,7 +13,8 @@ _IMPLEMENTED = re.compile(rb"""\.impl\(\s*["'](?:\w+::)?(\w+)["']\s*,\s*(\w+)"""
 
 
 def function_behind(project: Project, name: str) -> str | None:
-    """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), by a text search of the files."""
+    """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), or None. The files' text is
+    searched."""
     parts = name.split(".")
     if len(parts) < 4:
         return None

@@ -1,4 +1,6 @@
-"""Fields of a step's input that the project declares to stay on the host: `sizes=field("image", keep_on_cpu=True)`."""
+"""Fields of a step's input that stay on the host, according to a declaration in the project: `sizes=field("image",
+keep_on_cpu=True)`.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ class Declared:
 
 
 def declared_on_host(project: Project, path: str) -> frozenset[str]:
-    """Return the fields that a file declares to stay on the host. If it declares none, return the fields of the files
-    that it imports."""
+    """Return the fields that a file declares to stay on the host. If it declares none, return the fields that the files
+    which it imports declare."""
     known: dict[str, frozenset[str]] = project.files.table("fields on the host", dict)
     if path not in known:
         known[path] = declared_in(project, path).on_host or _declared_by_imports(project, path)
@@ -85,7 +87,7 @@ def _declared(project: Project, path: str) -> Declared:
 
 
 Texts = Callable[[str], Iterator[str]]
-"Yields the strings in a dict that a file binds to a name at module level."
+"A function that takes a name, and yields the strings in the dict that the file binds to this name at module level."
 
 
 def _texts(project: Project, file: FileIndex, name: str) -> Iterator[str]:

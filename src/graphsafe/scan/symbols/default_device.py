@@ -1,4 +1,6 @@
-"""The device of tensors made without `device=`: the host, unless code elsewhere makes another device the default."""
+"""The device of tensors that are made without `device=`. It is the host, unless code elsewhere makes another device the
+default.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from graphsafe.scan.symbols.project_files import Files, outermost_package
 _OTHER = rb"""(?!\s*["'](?:cpu|meta)\b)"""
 _SET = re.compile(rb"\bset_default_device\(" + _OTHER + rb"""|\bset_default_tensor_type\(\s*(?:["']?torch\.)?cuda\.""")
 _ENTERED = re.compile(rb"with (?:torch\.device\(" + _OTHER + rb"|[\w.]*device\s*[:,])")
-"""Matches `with torch.device(…)` and `with device:`. The latter may also name the current device, which decides nothing
-here. The pattern begins with fixed characters, which makes the search fast."""
+"""Matches `with torch.device(…)` and `with device:`. In the latter, `device` may also be a `torch.cuda.device`, which
+does not change the default device. The pattern begins with fixed characters, which makes the search fast."""
 _FOR_ENGINE = re.compile(rb"^(?:from|import) (?:vllm\.model_executor|sglang\.srt\.(?:layers|model_loader))\b", re.M)
 """Matches an import by which a file defines models for an engine. The loaders of vLLM (0.33.0) and of SGLang enter the
 device around the constructors of models."""
@@ -27,11 +29,11 @@ class DefaultDevices:
     """Files, and folders (with a final separator), in which tensors without `device=` may be made on a device."""
 
     of_models: tuple[str, ...] = ()
-    """Files where a default device is set, or where a device is entered around calls that make a model, and files with
-    models that an engine loads. The device may apply in functions that make models: methods of modules outside steps,
-    and functions that are not methods."""
+    """Files where a default device is set, files where a device is entered around calls that make a model, and files
+    with models that an engine loads. The device may apply in functions that make models. These are methods of modules
+    outside steps, and functions that are not methods."""
     of_all: tuple[str, ...] = ()
-    "Files where a default device is set, which may apply to any line."
+    "Files where a default device is set. It may apply to any line."
 
     def cover(self, path: str) -> tuple[bool, bool]:
         """Return whether `of_models` covers a file, and whether `of_all` covers it."""
@@ -39,12 +41,14 @@ class DefaultDevices:
 
 
 def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
-    """Return whether, without `device=`, a model's tensors in this file may be on a device, and whether any may."""
+    """Return whether a model's tensors in this file may be on a device without `device=`, and whether all other tensors
+    may be, too."""
     return files.table("default-devices", lambda: _read(files)).cover(path)
 
 
 def default_device_in(data: bytes) -> tuple[bool, bool, Sequence[str]]:
-    """Return whether a file sets a default device, whether it enters one, and if so the modules that it imports."""
+    """Return whether a file sets a default device, whether it enters a device, and, if it does either, the modules that
+    it imports."""
     sets = b"set_default_" in data and _SET.search(data) is not None
     enters = b"device" in data and _ENTERED.search(data) is not None
     return sets, enters, [name.decode() for name in _IMPORTED.findall(data)] if sets or enters else ()
@@ -72,7 +76,7 @@ def _read(files: Files) -> DefaultDevices:
 
 
 def _beside(files: Files, folder: Path, modules: Iterable[str]) -> Iterator[str]:
-    """Yield modules at or below the folder of a script, and all files of the packages among them."""
+    """Yield the files of imported modules in or below the folder of a script. For a package, yield its folder."""
     for name in modules:
         for path in files.modules.get(name, files.modules.get(name.partition(".")[0], ())):
             if path.startswith(f"{folder}{os.sep}"):

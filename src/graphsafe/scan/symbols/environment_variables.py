@@ -16,7 +16,7 @@ _DEFAULT = "default"
 
 
 def variable_made(project: Project, cls: ClassValue, arguments: Arguments) -> Number | None:
-    """Return an instance's value if its variable is not set, or None if its class reads no variable."""
+    """Return the value of an instance whose variable is not set, or None if its class reads no variable."""
     positions: dict[str, int | None] = project.files.table("classes of variables", dict)
     if cls.ref not in positions:
         positions[cls.ref] = _default_position(project, cls.ref)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def import_targets(node: ast.Import | ast.ImportFrom, module: str, is_package: bool) -> Iterator[tuple[str, str]]:
-    """Yield local name and absolute dotted target of each bound name. The name is `*` for a star import."""
+    """Yield the local name and the absolute dotted target of each bound name. The name is `*` for a star import."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.asname:

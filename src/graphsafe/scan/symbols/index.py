@@ -1,6 +1,7 @@
-"""The definitions of one file: imports, classes, functions, and which method assigns which attribute.
+"""The definitions of one file: imports, classes, functions, and the attributes that each method assigns.
 
-An index is small enough to keep for every file of a large project. Bodies are parsed again, one function at a time.
+An index is small enough to keep in memory for every file of a large project. Function bodies are parsed again when they
+are needed, one function at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MARK = re.compile(r"#\s*graphsafe:\s*(\w+)")
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 MAX_CHAIN = 100
 HANDING_OVER = ("_hook(", ".forward = ")
-"Code on lines that pass a function to torch, which then calls it in every step."
+"Parts of lines that pass a function to torch. torch then calls the function in every step."
 GRAPHED = ("make_graphed_callables", "CudaGraphModule")
 "Endings of the names of functions and classes that capture a callable: those of PyTorch and tensordict."
 CAPTURING_MODES = ("reduce-overhead", "max-autotune")
@@ -41,6 +42,8 @@ PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 
 @dataclass(slots=True)
 class FunctionFacts:
+    """The facts about one function or method."""
+
     name: str
     "The qualified name within the module: `Decoder.forward`."
     line: int
@@ -68,6 +71,8 @@ class FunctionFacts:
 
 @dataclass(slots=True)
 class ClassFacts:
+    """The facts about one class."""
+
     name: str
     line: int
     bases: tuple[str, ...]
@@ -78,11 +83,13 @@ class ClassFacts:
     """Attribute of `self` -> the methods that assign it. Under the name `items_of(attribute)`: the methods that put
     values into the attribute's container."""
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
-    "Names bound in the class body -> first and last line of the statement."
+    "Name that the class body binds -> first and last line of the statement."
 
 
 @dataclass(slots=True)
 class FileIndex:
+    """The definitions and imports of one file."""
+
     path: str
     "The absolute path, as in the file system."
     module: str
@@ -213,7 +220,7 @@ class _Builder:
         )
         self.index.functions[facts.name] = facts
         if not node.name.startswith("test"):
-            # A class inside a test function does not belong to an engine.
+            # A class inside a test function is not part of an engine.
             for statement in flat(node.body):
                 if isinstance(statement, ast.ClassDef):
                     self._class(statement, f"{facts.name}.")
@@ -239,7 +246,7 @@ def meant_mark(line: str) -> str | None:
 def dotted(node: ast.expr) -> str | None:
     """Return `a.b.c` for an attribute chain or for a subscript's base (`Generic[T]`), else None.
 
-    A longer chain than MAX_CHAIN has no name, since the names of all its parts would take quadratic time.
+    Return None for a chain longer than MAX_CHAIN, because the names of all its parts would take quadratic time.
     """
     text = ""
     for _ in range(MAX_CHAIN):
@@ -270,7 +277,7 @@ def elements(node: ast.expr) -> Sequence[ast.expr]:
 
 
 def decorator_name(node: ast.expr) -> str | None:
-    """Return a decorator's dotted name. The mode of a `torch.compile` follows in parentheses."""
+    """Return a decorator's dotted name, or None. The mode of a `torch.compile` follows in parentheses."""
     if not isinstance(node, ast.Call):
         return dotted(node)
     mode = _mode_of(node)
@@ -308,7 +315,7 @@ def _written_attributes(function: Definition) -> Iterator[str]:
 
 
 def _put_into(call: ast.Call, owner: str) -> Iterator[str]:
-    """Yield the items of the attribute into whose container a call puts values: `self.outputs.append(out)`."""
+    """Yield the key of the attribute whose container gets values from a call: `self.outputs.append(out)`."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in PUTS:
         holder = attribute_of(function.value, owner)

@@ -16,13 +16,13 @@ from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project_files import build
 
 ENOUGH_FILES = 200
-"With fewer files than this, an additional process costs more than it saves."
+"The smallest number of files for which an additional process saves time."
 CHUNK = 16
 MAX_READERS = 4
 "The largest number of processes that read hot code. More processes would read most of it several times."
 
 Job = tuple[str, str, bool]
-"The path, the module name, and whether the file is a package's `__init__`."
+"The path of a file, its module name, and whether it is a package's `__init__`."
 
 
 def process_count(jobs: int | None, files: int) -> int:
@@ -31,7 +31,8 @@ def process_count(jobs: int | None, files: int) -> int:
 
 
 def build_indexes(work: Mapping[str, tuple[str, bool]], count: int) -> dict[str, FileIndex]:
-    """Return the indexes of the files that Python can parse, by path. The result is empty if one process is as fast."""
+    """Return the indexes of the files that Python can parse, by path. The result is empty if several processes would
+    not be faster."""
     if count <= 1 or not work:
         return {}
     # Forking is safe here, because graphsafe has started no thread yet. On other systems, a new process would have to
@@ -53,6 +54,6 @@ def build_indexes(work: Mapping[str, tuple[str, bool]], count: int) -> dict[str,
 
 
 def _build(chunk: list[Job]) -> list[FileIndex]:
-    """Index files. The calling process reads files with newer syntax, and reports unreadable ones."""
+    """Index files. Files with newer syntax and unreadable files are left out: the calling process handles them."""
     made = (build(Path(path), module, is_package) for path, module, is_package in chunk)
     return [index for index in made if index is not None]

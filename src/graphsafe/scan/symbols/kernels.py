@@ -1,4 +1,4 @@
-"""Functions that a kernel language compiles from their source. Python never runs their body."""
+"""Functions that a kernel language compiles from their source. Python never runs the body of such a function."""
 
 from __future__ import annotations
 

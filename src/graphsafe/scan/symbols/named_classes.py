@@ -1,7 +1,7 @@
 """Finds the classes of parameters without an annotation by the parameters' names: `mailbox` stands for `Mailbox`,
 `registry` for `TableRegistry`.
 
-The class must be in the same folder, it must be the only class there with a matching name, and it must define every
+The class must be in the same folder. It must be the only class there with a matching name, and must define every
 attribute of the parameter that the code uses.
 """
 
@@ -15,7 +15,7 @@ from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import Project, is_module_base
 
 MAX_FILES = 40
-"In a folder with more files than this, names are not unique enough."
+"The largest number of files in a folder. In larger folders, names are not unique enough."
 _CLASS = re.compile(rb"^class (\w+)", re.M)
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
 
@@ -55,8 +55,8 @@ def _folders(project: Project) -> Mapping[str, Sequence[str]]:
 
 
 def _asked(project: Project, path: str, facts: FunctionFacts, name: str) -> set[str]:
-    """Return the attributes that the function uses of a parameter. If it stores the parameter in `self`, they include
-    those that other methods use of it."""
+    """Return the attributes of a parameter that the function uses. If the function stores the parameter in `self`,
+    include the attributes of it that other methods use."""
     source = project.files.source(path)
     text = "\n".join(source.lines_of(facts.line, facts.end_line))
     asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))

@@ -12,10 +12,10 @@ from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\[\]]*\])?\(")
-"""Matches a class definition up to its bases. The pattern has no anchor, so that the search looks for the word first,
-which is ten times as fast. It may also match prose."""
+"""Matches a class definition up to its bases. The pattern has no anchor. So the search looks for the word first, and is
+ten times as fast. It may also match prose."""
 _NAME = re.compile(rb"(?<!\w)(\w+)[ \t]*(?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\][ \t]*)?(?:,|$|\n)")
-"Matches a base, which may have one level of brackets in its own: `Base[dict[str, int], T]`."
+"Matches a base. The brackets of the base may contain one more level of brackets: `Base[dict[str, int], T]`."
 
 _TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(test_\w+|\w+_test|conftest)\.py::")
 "Matches definitions in test files."
@@ -27,7 +27,7 @@ class Overrides:
     def __init__(self, project: Project, in_scope: Callable[[str], bool]) -> None:
         self._project = project
         self._in_scope = in_scope
-        "A file is left out if this function returns False for it."
+        "A function that returns whether a file is in scope. Other files are left out."
         self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
         self._with_attribute: dict[tuple[str, str], tuple[str, ...]] = {}
 
@@ -46,7 +46,7 @@ class Overrides:
 
     def _find(self, ref: str, name: str) -> Iterator[tuple[str, str]]:
         for subclass, facts in self._having(ref, lambda cls: name in cls.methods):
-            if is_of_tests(ref) or not is_of_tests(subclass):  # only tests make objects of their own classes
+            if is_of_tests(ref) or not is_of_tests(subclass):  # only tests make objects of classes in tests
                 yield subclass, f"{subclass.partition('::')[0]}::{facts.methods[name]}"
 
     def _having(self, ref: str, is_wanted: Callable[[ClassFacts], bool]) -> Iterator[tuple[str, ClassFacts]]:
@@ -95,7 +95,7 @@ def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
 
 
 def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the bases that a file's classes list, each with the class."""
+    """Yield the names of the bases that a file's classes list, each with the name of the class."""
     end = 0
     for match in _CLASS.finditer(data):
         if match.start() < end:

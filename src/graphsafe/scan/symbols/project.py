@@ -1,4 +1,4 @@
-"""A project as Python would import it: modules, the meaning of their names, classes and their bases."""
+"""A project as Python would import it: its modules, the meaning of names, and classes with their bases."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from graphsafe.scan.symbols.project_files import Files
 
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
 PLAIN_BASES = frozenset("object builtins.object ABC abc.ABC typing.Generic typing.Protocol".split())
-"Classes outside the project without attributes of their own."
+"Classes outside the project that have no attributes of their own."
 MAX_BASES = 200
-"""The largest number of classes in a class's method resolution order. A chain of thousands would be followed for every
-class in it."""
+"""The largest number of classes in a class's method resolution order. Without a limit, a chain of thousands of classes
+would be followed for every class in it."""
 Kind = Literal["module", "class", "function", "assign", "lib"]
 
 
@@ -69,12 +69,13 @@ class Project:
         self._classes: dict[str, ClassFacts | None] = {}
         self._functions: dict[str, FunctionFacts | None] = {}
         self._methods: dict[object, dict[str, str | None]] = {}
-        "Class (with the class after which to search, if any) -> name -> method."
+        "Class (and the class after which to search, if any) -> name -> method."
 
     # names
 
     def module(self, name: str, importer: str) -> FileIndex | None:
-        """Return the file that `import name` in `importer` imports. Of several, this is the nearest to the importer."""
+        """Return the file that `import name` in `importer` imports, or None. Of several files, the nearest to the
+        importer counts."""
         plain = self.files.in_plain_folder(name, importer) if name not in self._modules else None
         candidates = self._modules.get(name) or ([plain] if plain is not None else [])
         if not candidates:
@@ -91,7 +92,7 @@ class Project:
         """Return the meaning of the global `name` in `file`, or None for a builtin or a name that is bound nowhere."""
         key = (file.path, name)
         if key not in self._bindings:
-            # This is stored first, as the answer for a name that refers to itself through other files.
+            # This value is stored first. It is the answer for a name that refers to itself through other files.
             self._bindings[key] = None
             self._bindings[key] = self._resolve(file.path, name, depth)
         return self._bindings[key]
@@ -140,7 +141,7 @@ class Project:
         return Binding("lib", intern(dotted))
 
     def _script_folder(self, importer: str) -> str:
-        """Return the folder from which a script imports, as a module's name, or "" for a module of a package."""
+        """Return the folder from which a script imports, as a dotted module name, or "" for a module of a package."""
         folder = self.files.names.get(importer, ("", False))[0].rpartition(".")[0]
         return "" if folder in self._modules else folder
 
@@ -222,7 +223,7 @@ class Project:
         return facts.decorators if facts is not None else ()
 
     def file_of(self, ref: str) -> FileIndex | None:
-        """Return the index of the file that contains a function or class."""
+        """Return the index of the file that contains a function or class, or None if the file cannot be read."""
         return self.files.index(ref.partition("::")[0])
 
     def module_of(self, path: str) -> str:
@@ -231,7 +232,7 @@ class Project:
         return file.module if file is not None else ""
 
     def function_around(self, ref: str) -> FunctionFacts | None:
-        """Return the function `path::name`, or the function that contains the closure of that name."""
+        """Return the function `path::name`, or the function that contains the closure of that name, or None."""
         path, _, name = ref.partition("::")
         index = self.files.index(path)
         while name and index is not None and name not in index.classes:
@@ -248,14 +249,14 @@ class Project:
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
     def method_node(self, ref: str | None, name: str) -> Definition | None:
-        """Return the definition of the method to which `name` refers on an instance of a class."""
+        """Return the definition of the method to which `name` refers on an instance of a class, or None."""
         method = self.find_method(ref, name) if ref is not None else None
         return self.function_node(method) if method is not None else None
 
     def mro(self, ref: str) -> tuple[str, ...]:
         """Return the class and its nearest bases. Classes of the project are refs, all others are dotted names."""
         if ref not in self._mros:
-            # This is stored first, as the answer for a class that is indirectly its own base.
+            # This value is stored first. It is the answer for a class that is indirectly its own base.
             self._mros[ref] = (ref,)
             self._mros[ref] = self._linearise(ref)
         return self._mros[ref]
@@ -299,8 +300,8 @@ class Project:
                 order.extend(self.mro(binding.ref))
             else:
                 order.append(binding.name if binding is not None and binding.kind == "lib" else base)
-        # The order is depth first, and keeps only the last of repeated bases. Wherever C3 differs from a plain
-        # depth-first order, this is C3's order.
+        # The order is depth first, and keeps only the last of repeated bases. Where C3 differs from a plain depth-first
+        # order, this order is the same as C3's.
         unique = dict.fromkeys(reversed(order))
         if len(unique) > MAX_BASES:
             self._cut[ref] = next((self._cut[base] for base in order if base in self._cut), ref)
@@ -311,7 +312,8 @@ class Project:
         return sorted({*self._cut.values()})
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
-        """Return the function to which `name` refers on an instance of `ref`, or on `super()` in class `after`."""
+        """Return the method to which `name` refers on an instance of `ref` (or on `super()` in class `after`), or
+        None."""
         methods = self._methods.setdefault(ref if after is None else (ref, after), {})
         if name not in methods:
             methods[intern(name)] = self._find_method(self.mro(ref), name, after)

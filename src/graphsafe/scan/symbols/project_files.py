@@ -39,14 +39,16 @@ _NO_TREE: _Tree = 0, {}
 
 
 class Files:
+    """The Python files of a project, each read when it is first needed."""
+
     def __init__(
         self,
         paths: Iterable[Path],
         buffers: Mapping[str, bytes] = MappingProxyType({}),
         documents: Documents | None = None,
     ) -> None:
-        """`buffers` are unsaved contents of files in an editor. `documents` are None if they are not known: outside of
-        a project, or if there are too many."""
+        """`buffers` are unsaved contents of files in an editor. `documents` is None if the documents are not known:
+        outside of a project, or if there are too many."""
         self._buffers = buffers
         self.documents = documents
         self.problems: dict[str, Unreadable] = {}
@@ -58,10 +60,11 @@ class Files:
         self.modules: Mapping[str, Sequence[str]] = modules
         "Dotted name -> the files that have this name."
         self._folders: set[str] = set()
-        "The names of the folders that hold files, directly or in folders below."
+        "The names of the folders that contain files, directly or in folders below."
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._contents: dict[str, bytes | None] = {}
-        "The contents of read files, since most are searched a dozen times. None if a file cannot be opened."
+        """The contents of files that were read, because most are searched a dozen times. The content is None if a file
+        cannot be opened."""
         self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python. newer.py made their sources."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
@@ -76,8 +79,8 @@ class Files:
         for path in sorted(every):
             name, is_package = module_name(path, packages)
             names[str(path)] = (name, is_package)
-            # The rulebook describes torch, so torch's source is not read even if it is in the project. Of `x.py` and
-            # `x/__init__.py` in one folder, Python imports the package.
+            # The rulebook describes torch, so torch's source is not read even if it is in the project. If a folder
+            # contains both `x.py` and `x/__init__.py`, Python imports the package.
             if name.partition(".")[0] != "torch" and path.with_suffix("") / "__init__.py" not in every:
                 modules.setdefault(name, []).append(str(path))
         self._folders = {folder.name for inner in {path.parent for path in every} for folder in (inner, *inner.parents)}
@@ -85,13 +88,14 @@ class Files:
         "The last part of each module's name."
 
     def in_plain_folder(self, module: str, importer: str) -> str | None:
-        """Return the file that `import a.b` in `importer` means if `a` is no regular package: `a/b.py` in the nearest
-        folder around the importer. Python imports it as part of a namespace package."""
+        """Return the file that `import a.b` in `importer` imports if `a` is not a regular package: `a/b.py` in the
+        nearest folder around the importer that contains this file. Return None without such a file. Python imports `a`
+        as a namespace package."""
         first, _, rest = module.partition(".")
         if not rest or first not in self._folders or first == "torch":
             return None
         if module.rpartition(".")[2] not in self._last_names:
-            # Most of these names are those of classes and functions, and no file has to be looked for.
+            # Most such names are names of classes and functions, for which no file has to be searched.
             return None
         inside = module.replace(".", os.sep)
         for folder in Path(importer).parents:
@@ -187,7 +191,8 @@ class Files:
         return self._found[key]
 
     def source(self, path: str) -> Source:
-        """Return the source whose lines the index counts. Raises KeyError for a known problem, and Unreadable."""
+        """Return the source to which the line numbers of the index refer. Raises KeyError for a file with a known
+        problem, and Unreadable."""
         if path in self._sources:
             self._sources.move_to_end(path)
             return self._sources[path]
@@ -250,8 +255,8 @@ def module_name(path: Path, packages: dict[Path, Path | None]) -> tuple[str, boo
 def outermost_package(folder: Path, known: dict[Path, Path | None]) -> Path | None:
     """Return the outermost package around a folder, or None. `known` stores the answers.
 
-    Inside a package, each folder is a package, even without an `__init__.py`. At the top of a project, a folder without
-    one is only a folder.
+    Inside a package, each folder counts as a package, even without an `__init__.py`. At the top of a project, a folder
+    without an `__init__.py` is not a package.
     """
     unknown: list[Path] = []
     while folder not in known and folder not in unknown[-1:]:

@@ -1,4 +1,6 @@
-"""Tables at module level that a function fills with the classes and functions that it decorates or is called with."""
+"""Tables at module level that a function fills. It enters the classes and functions that it decorates or that calls
+pass to it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ MAX_ENTRIES = 40
 
 
 def entries_of(project: Project, path: str, table: str) -> list[Binding]:
-    """Return the classes and functions that decorators and other functions of a table's file put into the table."""
+    """Return the classes and functions that a table contains. Decorators and other functions of the table's file have
+    entered them."""
     found: list[Binding] = []
     for filler in _fillers(project, path, table):
         at, call = f"@{filler}".encode(), re.compile(rf"^{filler}\(([^()]+)\)", re.M)
@@ -28,7 +31,8 @@ def entries_of(project: Project, path: str, table: str) -> list[Binding]:
 
 
 def _fillers(project: Project, path: str, table: str) -> Iterator[str]:
-    """Yield the functions of a file that store a parameter, perhaps of an inner function, in the table."""
+    """Yield the functions of a file that store a parameter in the table. The parameter may be that of an inner
+    function."""
     file = project.files.index(path)
     stores = project.files.search(path, re.compile(rf"^[ \t]+{table}\[[^\]\n]+\] = (\w+)$", re.M))
     for name in file.functions if file is not None and stores else ():

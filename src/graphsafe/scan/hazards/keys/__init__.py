@@ -1,1 +1,1 @@
-"""Graphs by key: the values that a key lacks, and captures that are repeated in each iteration."""
+"""Graphs that are stored under keys: values that a key lacks, and captures that are repeated in each iteration."""

@@ -1,4 +1,4 @@
-"""Inputs of graphs that are kept by size: `self.graphs[n] = {"lens": lens}` or `entry.lens = lens`.
+"""Inputs of graphs that are stored by size: `self.graphs[n] = {"lens": lens}` or `entry.lens = lens`.
 
 The function that captures has a local name for such an input, and the function that replays has another one. The key or
 the attribute is the same in both.
@@ -15,7 +15,7 @@ from graphsafe.scan.symbols.index import elements, takes_slice
 
 
 def refilled(found: Tables) -> Set[str]:
-    """Return the keys and attributes of a kept graph's tensors into which a replaying function writes:
+    """Return the keys and attributes of a stored graph's tensors into which a replaying function writes:
     `e["lens"].copy_(lens); e["graph"].replay()`."""
     return {key for _, function, _ in found.functions for key in _refilled_in(function)}
 
@@ -45,7 +45,7 @@ def _passed(nodes: list[ast.AST]) -> Iterator[ast.expr]:
 
 
 def _part(node: ast.expr) -> tuple[str, str] | None:
-    """Return the object and the attribute or key of an expression: `e`, `lens` for `e.lens` and for `e["lens"]`."""
+    """Return the object and the attribute or key of an expression: `e` and `lens` for `e.lens` and for `e["lens"]`."""
     key = node.attr if isinstance(node, ast.Attribute) else None
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         key = str(node.slice.value)
@@ -56,7 +56,7 @@ def _part(node: ast.expr) -> tuple[str, str] | None:
 
 
 def names(table: GraphTensors, function: Function, keys: Set[str]) -> Set[str]:
-    """Return a capturing function's names for inputs that are kept under these keys."""
+    """Return a capturing function's names for inputs that are stored under these keys."""
     if not keys:
         return frozenset()
     kept = _kept(function)
@@ -71,7 +71,7 @@ def _key(text: str) -> str | None:
 
 
 def _kept(function: Function) -> Mapping[str, str]:
-    """Map the names of tensors to the keys and attributes under which a function keeps them."""
+    """Map the names of tensors to the keys and attributes under which a function stores them."""
     found: dict[str, str] = {}
     for _, node in own_nodes(function):
         if isinstance(node, ast.Dict):
@@ -84,7 +84,7 @@ def _kept(function: Function) -> Mapping[str, str]:
 
 
 def is_kept(function: Function, name: str) -> bool:
-    """Return whether a function keeps a tensor somewhere: under a key, in an attribute, or in a container."""
+    """Return whether a function stores a tensor somewhere: under a key, in an attribute, or in a container."""
     return any(
         isinstance(inner, ast.Name) and inner.id == name
         for _, node in own_nodes(function)

@@ -46,7 +46,7 @@ def _in_each_round(name: str, function: Function, capturing: Functions) -> Itera
 
 
 def _calls_in_each_round(name: str, function: Function, once: Set[str]) -> Iterator[Line]:
-    """Yield calls, in each iteration of a loop, of functions that capture a graph and replay it once."""
+    """Yield calls of functions that capture a graph and replay it once, if a loop makes the call in each iteration."""
     for loop in [node for _, node in own_nodes(function) if isinstance(node, LOOPS) and not is_short(node)]:
         plain = [one for one in loop.body if isinstance(one, (ast.Expr, ast.Assign, ast.AugAssign))]
         for call in calls_in(plain):

@@ -1,7 +1,7 @@
-"""Finds arguments that only a function's first call uses: this call captures, and later calls only replay.
+"""Finds arguments that only the first call of a function uses. The first call captures, and later calls only replay.
 
-`if self.graph is None: …` or `if n not in self.graphs: …` surrounds the capture, or
-`if self.graph is not None: self.graph.replay(); return self.out` precedes it.
+The capture is in `if self.graph is None: …` or `if n not in self.graphs: …`, or follows `if self.graph is not None:
+self.graph.replay(); return self.out`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _lacking(name: str, function: Function) -> Iterator[Line]:
-    """Yield tests for a graph that is captured right there with a number or an option of the first call, if nothing
-    else in the function reads that argument."""
+    """Yield tests for a missing graph. The capture under the test uses a number or an option of the first call, and
+    nothing else in the function reads this argument."""
     blocks = captures_in(function)
     numbers = number_parameters(function) if blocks else frozenset()
     parents = parents_in(function) if numbers else {}

@@ -53,7 +53,8 @@ def lines(found: Tables) -> Iterator[Line]:
 def _lacking(
     name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
 ) -> Iterator[Line]:
-    """Yield graphs that are captured on demand under a key which lacks a number or an option of the capture."""
+    """Yield assignments of graphs that are captured on demand, if the key lacks a number or an option of the
+    capture."""
     parents = parents_in(function)
     own = _by_last_name(functions)
     for node in parents:
@@ -87,8 +88,8 @@ def _lacking(
 def _lacking_where_stored(
     name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
 ) -> Iterator[Line]:
-    """Yield calls in an `if` of a function that captures and also stores the graph. The graph's key lacks a number or
-    an option that the captured block reads: `if n not in self.graphs: self.capture(n, scale)`."""
+    """Yield calls of a function that captures and stores the graph itself: `if n not in self.graphs: self.capture(n,
+    scale)`. The graph's key lacks a number or an option that the captured block reads."""
     own = _by_last_name(functions)
     for branch in [inner for _, inner in own_nodes(function) if isinstance(inner, ast.If)]:
         for call in [one.value for one in branch.body if isinstance(one, ast.Expr)]:
@@ -115,7 +116,7 @@ def _lacking_where_stored(
 
 
 def _entries(function: Function, test: str) -> Iterator[ast.Subscript]:
-    """Yield the assignments of a function to entries of a table that a test names."""
+    """Yield the assignments of a function to entries of a table, if the test mentions the table."""
     for _, node in own_nodes(function):
         for target in node.targets if isinstance(node, ast.Assign) else ():
             if isinstance(target, ast.Subscript) and (place(target.value) or "?") in test:
@@ -125,8 +126,9 @@ def _entries(function: Function, test: str) -> Iterator[ast.Subscript]:
 def _without_key(
     name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
 ) -> Iterator[Line]:
-    """Yield tests for the single graph that a function keeps. The capture uses a number or an option of the first call
-    that neither the test nor the code around the capture reads: `if self.graph is None: self._capture(x, limit)`."""
+    """Yield tests for the single graph that a function keeps: `if self.graph is None: self._capture(x, limit)`. The
+    capture uses a number or an option of the first call, and neither the test nor the code around the capture reads
+    it."""
     if function.name in CONSTRUCTORS:
         return
     own = _by_last_name(functions)
@@ -153,7 +155,7 @@ def _fills_entry(node: ast.Expr | ast.Assign) -> bool:
 
 
 def _by_last_name(functions: Functions) -> Functions:
-    """Return the functions by the last part of their names, if this part is unique in the file."""
+    """Return the functions by the last part of their names. A part that is not unique in the file is left out."""
     count = Counter(name.rpartition(".")[2] for name in functions)
     return {last: node for name, node in functions.items() if count[last := name.rpartition(".")[2]] == 1}
 
@@ -183,8 +185,8 @@ def _captures_for(
 def _made_by(
     key: ast.expr, origins: Set[str], function: Function, functions: Functions
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
-    """Return the line of another function in the file that makes a key: `key = self.key_of(batch)`. The call must pass
-    the source of the missing value to this function."""
+    """Return the `return` of the function that makes a key: `key_of` for `key = self.key_of(batch)`. The function must
+    be in the file, and the call must pass the source of the missing value to it."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
         if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):
@@ -222,8 +224,8 @@ def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
 def _frozen(
     call: ast.Call, function: Function, made: Function, switched: Set[str], fields: Set[str], own: Functions
 ) -> Mapping[str, Set[str]]:
-    """Return the numbers and options that a call passes to the capture, each with the arguments and the attributes from
-    which it is computed."""
+    """Return the numbers and options that a call passes to the capture. Each comes with the arguments and the
+    attributes from which it is computed."""
     given = {argument.arg for argument in parameters(function)} - {"self", "cls"}
     numbers = number_parameters(function)
     options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
@@ -276,15 +278,15 @@ def _number_names(tree: ast.Module) -> Set[str]:
 
 
 def _is_number_here(value: ast.expr, parameter: ast.arg, numbers: Set[str]) -> bool:
-    """Return whether an undeclared parameter gets a number. It does if the file declares its name elsewhere as a
-    number, or declares the passed attribute as one."""
+    """Return whether an undeclared parameter gets a number. It does if the file declares another parameter or field of
+    this name, or the passed attribute, as a number."""
     is_field = isinstance(value, ast.Attribute) and value.attr in numbers
     return parameter.annotation is None and (is_field or parameter.arg in numbers)
 
 
 def _read_of(parameter: str, made: Function) -> set[str]:
-    """Return the attributes of a parameter that the captured block of a function reads, even if a tuple of arguments
-    contains the parameter."""
+    """Return the attributes of a parameter that the captured block of a function reads, directly or through a tuple of
+    arguments."""
     blocks = captures_in(made)
     names = {inner.id for block in blocks for inner in ast.walk(block) if isinstance(inner, ast.Name)}
     tuples = [
@@ -315,11 +317,12 @@ def _names_number(annotation: ast.expr) -> bool:
     return isinstance(annotation, ast.Name) and annotation.id in _NUMBERS
 
 
-# numbers that an object holds
+# numbers in attributes
 
 
 def _other_numbers(table: GraphTensors) -> Iterator[Line]:
-    """Yield assignments to numbers that captured code reads, in methods that run between replays."""
+    """Yield assignments to numbers that captured code reads. The assignments are in methods that run between
+    replays."""
     read = _read_by_captures(table) & _numbers(table) if table.replaying else set()
     # If the number is an argument of the capture, each graph may have its own number.
     captures = {name.rpartition(".")[2] for name in table.capturing}

@@ -22,7 +22,7 @@ def names_in(
 
     If the value is the result of another function of the file, the `return` of that function shows which arguments
     count. The result of any other call, such as `pack(batch)`, may depend on all attributes of its arguments. `outer`
-    are the functions that are already being read.
+    contains the functions that are already being read.
     """
     found: set[str] = set()
     waiting: list[ast.AST] = [value]
@@ -50,8 +50,8 @@ def names_in(
 
 
 def is_covered(name: str, names: set[str]) -> bool:
-    """Return whether `names` contains a name, a part of it, or an object around it. `batch.ids` counts for
-    `batch.ids.shape`."""
+    """Return whether `names` contains a name, a part of the name's object, or an object that contains it. For example,
+    `batch.ids` covers `batch.ids.shape`."""
     if name in names or head(name) + ALL in names:
         return True
     whole = [one for one in names if one != head(one)] if name != head(name) else []
@@ -69,8 +69,7 @@ def _bound_to(text: str, function: Function) -> Iterator[ast.expr]:
 def _through(
     call: ast.Call, function: Function, called: Function, functions: Functions, outer: frozenset[str]
 ) -> set[str]:
-    """Return the parts of a call's arguments that the called function uses in computations or conditions, by the names
-    that they have in the caller."""
+    """Return the names, as written in the caller, of the parts of a call's arguments that the called function uses."""
     returned = [node.value for _, node in own_nodes(called) if isinstance(node, ast.Return) and node.value is not None]
     inside = {name for one in returned for name in names_in(one, called, functions, outer)}
     inside |= {

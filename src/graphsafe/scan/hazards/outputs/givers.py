@@ -1,7 +1,5 @@
-"""Functions whose result is an output of a graph.
-
-A function gives an output if it returns the output itself (not a copy), alone or in a tuple. It also gives an output if
-it returns the result of another function that gives one.
+"""Functions that return outputs of a graph. Such a function returns the output itself (not a copy), alone or in a
+tuple, or returns the result of another such function.
 """
 
 from __future__ import annotations
@@ -19,7 +17,8 @@ from graphsafe.scan.symbols.index import dotted, elements
 _GRAPHED = "<graphed>."
 "The prefix for names of callables whose graphs PyTorch captures."
 COMPILED = f"{_GRAPHED}<compiled>."
-"The prefix for callables made by torch.compile. A call invalidates the last outputs before it copies inputs."
+"""The prefix for callables made by torch.compile. A call of such a callable invalidates the last outputs before it
+copies its inputs."""
 Parts = frozenset[int] | None
 "The elements of a returned tuple that are outputs, or None if the whole value is an output."
 
@@ -41,7 +40,7 @@ class Given:
 
 
 def replaying(found: Tables) -> dict[str, Given]:
-    """Return the functions that replay a graph and return its outputs, with these outputs."""
+    """Return the functions that replay a graph and return its outputs, each with these outputs."""
     return {
         name: given
         for table in found.all
@@ -51,12 +50,13 @@ def replaying(found: Tables) -> dict[str, Given]:
 
 
 def given_by_replaying(found: Tables) -> dict[str, Parts]:
-    """Return the same functions, with the parts of their results that are outputs."""
+    """Return the functions that replay a graph and return its outputs, each with the parts of its result that are
+    outputs."""
     return {name: given.parts for name, given in replaying(found).items()}
 
 
 def _returned(function: Function, outputs: Set[str]) -> Given | None:
-    """Return the outputs that a function returns without a copy."""
+    """Return the outputs that a function returns without a copy, or None if it returns none."""
     for _, inner in own_nodes(function):
         value = inner.value if isinstance(inner, ast.Return) else None
         if value is None:
@@ -71,7 +71,7 @@ def _returned(function: Function, outputs: Set[str]) -> Given | None:
 
 
 def passed_on(function: Function, giving: Mapping[str, Given], names: Mapping[str, str]) -> Given | None:
-    """Return the outputs that a function receives from another function and returns."""
+    """Return the outputs that a function receives from another function and returns, or None if there are none."""
     held: set[str] = set()
     for _, inner in own_nodes(function):
         call = inner.value if isinstance(inner, (ast.Return, ast.Assign)) else None
@@ -90,9 +90,9 @@ def is_stored(node: ast.AST) -> bool:
 
 
 def names_of(found: Tables, giving: Mapping[str, Given]) -> dict[str, str]:
-    """Map the last part of a called name to the full name of the function that gives outputs. For a method of an
-    imported class, or of one of several classes with a method of this name, the name of the object precedes it:
-    `runner.step`."""
+    """Map the names in calls to the full names of the functions that return outputs. A name is the last part of the
+    called name. If the last part alone is not enough, because a class is imported or several classes have such a
+    method, the name of the object precedes it: `runner.step`."""
     names = {
         end_of(name): name
         for name in giving.keys() - found.imported.keys()
@@ -113,7 +113,7 @@ def names_of(found: Tables, giving: Mapping[str, Given]) -> dict[str, str]:
 
 
 def source_of(call: ast.Call, names: Mapping[str, str]) -> str | None:
-    """Return the function that gives a call's result, if the result is an output."""
+    """Return the function whose result a call returns, or None if this result is not an output."""
     name = called_name(call)
     holder = end_of(dotted(call.func.value) or "") if isinstance(call.func, ast.Attribute) else ""
     return names.get(name) or names.get(f"{holder}.{name}")
@@ -157,8 +157,8 @@ def end_of(name: str) -> str:
 
 
 def graphed_callables(found: Tables) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the names of callables with graphs made by PyTorch: `torch.cuda.make_graphed_callables(model, (x,))`,
-    `self.run = torch.compile(model, mode="reduce-overhead")`, a function with `@torch.compile(…)`."""
+    """Yield the names of callables for which PyTorch makes the graphs: `torch.cuda.make_graphed_callables(model,
+    (x,))`, `self.run = torch.compile(model, mode="reduce-overhead")`, a function with `@torch.compile(…)`."""
     for function, inner, _ in found.functions:
         for decorator in inner.decorator_list:
             if isinstance(decorator, ast.Call) and makes_graphs(decorator):
@@ -168,7 +168,7 @@ def graphed_callables(found: Tables) -> Iterator[tuple[str, ast.Call]]:
             continue
         name = end_of(place(node.targets[0]) or "")
         own = any(end_of(function) == name for function, _, _ in found.functions)
-        # After `step = torch.compile(step, …)`, calls by the function's name run the compiled function.
+        # After `step = torch.compile(step, …)`, the function's name refers to the compiled function.
         if name and makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
             compiled = dotted(node.value.func) == "torch.compile"
             yield f"{COMPILED if compiled else _GRAPHED}{name}", node.value

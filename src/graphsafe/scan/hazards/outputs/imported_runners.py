@@ -1,6 +1,6 @@
 """Methods of imported classes that return an output of a graph without a copy: `runner.step(x)`.
 
-The file that defines such a class and the file that keeps the result are seldom the same.
+The file that defines such a class seldom keeps the result itself.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ def _classes(project: Project, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _may_replay(files: Files, target: str) -> bool:
-    """Return whether an imported name may be a class of a file that replays graphs, without an index of any file.
-
-    The module from which it is imported may itself import the class under another name.
+    """Return whether an imported name may be a class of a file that replays graphs. No file is indexed for this test.
+    The module from which the name is imported may itself import the class under another name.
     """
     module, _, name = target.rpartition(".")
     renamed = f" as {name}".encode()

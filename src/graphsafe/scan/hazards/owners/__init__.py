@@ -1,1 +1,1 @@
-"""Classes of a file whose methods and attributes have the same names."""
+"""Tells apart the methods and attributes of different classes in a file that have the same names."""

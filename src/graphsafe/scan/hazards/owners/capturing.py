@@ -1,4 +1,4 @@
-"""The functions that capture a graph, by the names by which the code of each class calls them."""
+"""The functions that capture a graph, by the names that the code of each class uses for them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Functions = Mapping[str, Function]
 
 
 def with_captures(found: Tables) -> Iterator[tuple[str, Function, Functions]]:
-    """Yield the functions of a file that captures, each with the functions that its code means by their last names and
-    that capture or call one that captures."""
+    """Yield all functions of a file that captures. Each comes with the functions that it may call by their last names
+    and that capture, themselves or through calls."""
     functions = {name: node for name, node, _ in found.functions}
     of_class: dict[str, Functions] = {}
     for name, function in functions.items() if any(map(captures_in, functions.values())) else ():

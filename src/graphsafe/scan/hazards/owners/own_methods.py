@@ -1,6 +1,6 @@
 """The classes of a file. Methods and attributes of different classes often have the same names.
 
-These functions know only the syntax of the file; one_object.py asks the project.
+These functions use only the syntax of the file; one_object.py also uses the bases that other files define.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _with_bases(tree: ast.AST) -> Mapping[str, frozenset[str]]:
 
 
 def class_of(tree: ast.Module, function: str) -> str:
-    """Return the class to which `self` belongs in a function, by its qualified name, or an empty string."""
+    """Return the qualified name of the class to which `self` belongs in a function, or an empty string."""
     known = _with_bases(tree)
     while function and function not in known:
         function = function.rpartition(".")[0]
@@ -47,15 +47,15 @@ def class_of(tree: ast.Module, function: str) -> str:
 
 
 def of_one_object(tree: ast.Module, cls: str) -> Sequence[str]:
-    """Return the classes of which an object of a class may be too: the class itself, its bases and subclasses, and the
-    bases of the subclasses."""
+    """Return all classes of which an object of `cls` may be an instance: the class itself, its bases and subclasses,
+    and the bases of the subclasses."""
     lines = _with_bases(tree).values()
     return [cls, *sorted({one for line in lines if cls in line for one in line} - {cls})]
 
 
 def meant_in(tree: ast.Module, functions: Iterable[tuple[str, Function]], cls: str) -> Mapping[str, Function]:
-    """Return the functions that code of a class, or outside classes, may mean by `capture()` and by `self.capture()`,
-    by the last part of their names."""
+    """Return the functions to which `capture()` and `self.capture()` may refer in code of the class `cls`, by the last
+    part of their names. An empty `cls` stands for code outside of classes."""
     found: dict[str, Function] = {}
     others = _with_bases(tree).keys() - {*of_one_object(tree, cls)}
     for name, node in functions:

@@ -62,7 +62,8 @@ from graphsafe.scan.symbols.overrides import is_abstract
 
 _MODEL = re.compile(rf"(^|[._])(?:{MODEL})$")
 MAX_OVERRIDES = 6
-"The largest number of a call's implementations that are followed with its arguments. Others become roots."
+"""The largest number of implementations of a called method that are followed with the call's arguments. Further ones
+become roots."""
 
 
 def call(frame: Frame, node: ast.Call) -> Value:
@@ -117,13 +118,13 @@ def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments)
         meant = [option for option in meant if fits(frame.engine, option, arguments)] or meant
     found = []
     for option in meant:
-        # At run time, the attribute may hold a different one of these library modules.
+        # At run time, the attribute may hold any of these library modules.
         doubtful = len(meant) > 1 and type(option) is RuntimeObject
         frame.unlikely += doubtful
         found.append(_call_one(frame, node, option, arguments))
         frame.unlikely -= doubtful
     if len(found) > 1 and all(type(made) is Instance for made in found):
-        # The classes are kept apart, so that the methods of all of them are followed.
+        # The classes are kept as separate options, so that the methods of all of them are followed.
         return Union(tuple(dict.fromkeys(found)))
     return join_all(found) if found else unknown_result(arguments)
 
@@ -158,7 +159,7 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     _note_arguments(frame, node, arguments)
     result = unknown_result(arguments)
     if _MODEL.search(dotted(node.func) or "") is not None:
-        # A step continues with its model's result.
+        # This is the result of the model with which a step continues.
         result = replace(result, step=True) if result.device else _beside_inputs(result, arguments)
     return captured_calls.of_unknown(frame, result, arguments)
 
@@ -174,7 +175,8 @@ def _beside_inputs(result: Value, arguments: Arguments) -> Value:
 
 
 def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Record host state that an unknown call receives with device tensors: it may affect the device's work."""
+    """Record host state that an unknown call receives together with device tensors, because it may affect the device's
+    work."""
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
         for value in values:

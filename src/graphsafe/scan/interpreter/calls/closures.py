@@ -33,7 +33,7 @@ class Closures:
         "The ids of the closures that the function which is being interpreted is calling now."
         self._count = 0
         self.given: Mapping[str, tuple[list[str], Arguments]] = {}
-        "Function whose wrapper is being read -> its parameters and the arguments of the call."
+        "Function whose wrapper is being read -> its parameters, and the arguments of the call to it."
 
     def next_id(self) -> int:
         """Return a number that no closure has yet."""
@@ -80,13 +80,13 @@ class Closures:
             self._called.discard(function.closure_id)
 
     def call_as_root(self, function: Function, given: Passed | None = None) -> Value:
-        """Read a closure that a step calls, with the known arguments, and return its value."""
+        """Read a closure as a root, with the arguments that are known, and return its value."""
         file = self._engine.project.file_of(function.ref)
         if file is None:
             return UNKNOWN
         outside = Frame(self._engine, file, f"{file.path}::", {}, hot=True)
         frame = replace(self._frame(outside, function), depth=0)
-        # Each root has a summary of its own, because a step does not go on where another one ends.
+        # Each root has its own summary, because a step does not continue in the environment of another step.
         summary = self._engine.collect(lambda: self._run(frame, function.node, arguments_of(given)), function.ref)
         self._engine.effects.items.append(Included(summary, guarded=False))
         return summary.value
@@ -137,7 +137,7 @@ class Closures:
     def _environment(frame: Frame, function: Function, closure: Mapping[str, Value]) -> dict[str, Value]:
         """Return the names that are visible in a closure.
 
-        If the closure outlives the step, the containers among these names do so too.
+        If the closure outlives the step, the containers with these names outlive it too.
         """
         if not (function.kept and frame.hot):
             return dict(closure)

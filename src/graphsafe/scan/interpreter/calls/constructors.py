@@ -1,4 +1,4 @@
-"""Calls of classes: the object that is made, and the effects of its constructor if a step makes it."""
+"""Calls of classes: the object that a call makes and, in a step, the effects of the constructor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphsafe.scan.symbols.blocks import Definition, kept_names, parameters
 from graphsafe.scan.symbols.environment_variables import variable_made
 
 MAX_COMPOSED = 4
-"The largest nesting of objects for which constructor arguments are kept."
+"The largest nesting depth of objects for which constructor arguments are kept."
 _RECORDS = ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict")
 
 
@@ -54,8 +54,8 @@ def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
 
 
 def _known(frame: Frame, ref: str, arguments: Arguments) -> Passed | None:
-    """Return the constructor arguments to keep with an object, if the scan separates its attributes from those of other
-    instances."""
+    """Return the constructor arguments to keep with an object, or None if it shares its attributes with the other
+    instances of its class."""
     if not frame.composes or arguments.open:
         return None
     passed = widened(arguments).passed
@@ -89,7 +89,7 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
 
 
 def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) -> None:
-    """Record the tensors and objects that a constructor receives, for the attributes that it makes of them."""
+    """Record the tensors and objects that a constructor receives, by the attributes in which it stores them."""
     node = engine.project.function_node(method) if any(map(_is_object, arguments.values())) else None
     if node is None or arguments.open:
         return
@@ -104,8 +104,8 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
 
 
 def _is_object(value: Value) -> bool:
-    """Return whether a value is (or may be) a tensor or an object. An attribute with such a value decides which code a
-    step runs."""
+    """Return whether a value is a tensor, an object of the project, or an optimizer. Such a value of an attribute
+    decides which code a step runs."""
     found = options(value)
     return bool(found) and all(type(option) in (Tensor, Instance) or is_optimizer(option) for option in found)
 

@@ -1,4 +1,4 @@
-"""The `ctx` of a custom autograd function, which hands tensors from the forward to the backward."""
+"""The `ctx` of a custom autograd function, which passes tensors from the forward to the backward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
 _SAVED = join(NONE, Tensor(where="any", step=True))
-"A tensor that `ctx.save_for_backward` has taken, which takes nothing else but None."
+"An item of `ctx.saved_tensors`: a tensor or None, because `ctx.save_for_backward` accepts nothing else."
 _CONTEXT = Dict((("saved_tensors", of_elements("tuple", _SAVED)),), UNKNOWN)
 
 
@@ -36,7 +36,8 @@ def context(project: Project, owner: str) -> Value:
 
 @memoize_on_node
 def _saved(function: Definition) -> tuple[tuple[bool, ...], ...]:
-    """Return, for each call of `save_for_backward`, which of the tensors are built from numbers on the host."""
+    """Return, for each argument of each `save_for_backward`, whether it is a tensor that is built from numbers on the
+    host."""
     calls = [call for call in inside(function, ast.Call) if (dotted(call.func) or "").endswith(".save_for_backward")]
     return tuple(tuple(_is_on_host(function, saved) for saved in call.args) for call in calls)
 

@@ -1,4 +1,6 @@
-"""Functions with decorators of the project. Their names stand for the functions that the decorators return."""
+"""Functions with decorators of the project. The name of such a function stands for the function that the decorator
+returns.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None
 
 
 def call_wrapper(frame: Frame, node: Definition, made: Function) -> Value:
-    """Call the closure with the arguments of the function's call. `frame` has them as parameters."""
+    """Call the closure `made` with the arguments of the function's call, which are the parameters in `frame`."""
     spec = node.args
     names = [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
     keywords = {parameter.arg: frame.env[parameter.arg] for parameter in spec.kwonlyargs}

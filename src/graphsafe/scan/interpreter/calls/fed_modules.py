@@ -1,4 +1,6 @@
-"""Modules that a method calls with a parameter. Most modules take only tensors, so the parameter is one."""
+"""Modules that a method calls with one of its parameters. Most modules take only tensors, so such a parameter is a
+tensor.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ _NEVER = (float("inf"), 0)
 
 
 def feeds_tensor_module(frame: Frame, function: ast.AST, name: str) -> bool:
-    """Return whether the body passes this parameter first to a module in an attribute of `self` that takes only
-    tensors. The module's class in PyTorch, or the first parameter of the project's own `forward`, shows this."""
+    """Return whether the body passes this parameter, as first argument, to a module that takes only tensors and is an
+    attribute of `self`.
+
+    For a module of PyTorch, its class shows whether it takes only tensors. For a module of the project, the first
+    parameter of its `forward` shows this.
+    """
     receiver = frame.self_value
     if type(receiver) is not Instance:
         return False
@@ -41,7 +47,7 @@ def _takes_tensor(frame: Frame, value: Value | None) -> bool:
 
 def _kind(frame: Frame, value: Value) -> str:
     """Return the name of a module's class, or of the first module in an `nn.Sequential`. Return an empty string if the
-    module may take other values than tensors."""
+    module may take values other than tensors."""
     if type(value) is SequenceValue:
         first = value.items[0] if value.items else value.elem
         return "" if type(first) is SequenceValue else _kind(frame, first)
@@ -80,7 +86,7 @@ def _fed(function: ast.AST) -> Mapping[str, Sequence[str]]:
 
 @memoize_on_node
 def _first_bound(function: ast.AST, name: str) -> tuple[float, int]:
-    """Return the position at which a local name is first bound. An assignment binds at its end."""
+    """Return the position at which a local name is first bound. For an assignment, this is the end of the statement."""
     bound = [
         (one.lineno, one.col_offset)
         for one in inside(function, ast.Name)

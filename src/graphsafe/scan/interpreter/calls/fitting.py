@@ -1,4 +1,6 @@
-"""Finds which of several possible callees accept the arguments of a call. The call of another one would raise."""
+"""Finds which of several possible callees accept the arguments of a call. A call of any other callee would raise an
+error.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from graphsafe.scan.execution.frame import Engine, Frame
 
 
 def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Keep the receivers that have a method with this name and these keywords. Others would raise an error."""
+    """Keep the receivers that have a method with this name and these keywords. With any other receiver, the call would
+    raise an error."""
     if len(receivers) < 2:
         return receivers
     left = [
@@ -34,8 +37,8 @@ def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bo
 
 
 def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Return whether a function of the project, or the object of one of its classes, accepts these arguments. Any other
-    would raise an error."""
+    """Return whether a call of a value with these arguments is legal, for a function of the project or an object of one
+    of its classes. Return True for any other value."""
     ref = _called(engine, value)
     node = engine.project.function_node(ref) if ref is not None else None
     if ref is None or node is None or arguments.open:
@@ -53,7 +56,8 @@ def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
 
 
 def _called(engine: Engine, value: Value) -> str | None:
-    """Return the function that a call of a value runs, or None if its parameters are not those of the call."""
+    """Return the function that a call of a value runs, or None if the call's arguments do not match the function's own
+    parameters."""
     if type(value) is Function and value.node is None and not value.partial and not value.partial_keywords:
         return value.ref
     if type(value) is Instance:

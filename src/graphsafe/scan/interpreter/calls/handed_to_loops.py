@@ -1,5 +1,6 @@
-"""Finds callables that are passed to a function which calls them in a loop, to time, to profile or to drive them:
-`bench(solver.sweep)`."""
+"""Finds callables that are passed to a function which calls them in a loop, for example to time or profile them:
+`bench(solver.sweep)`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ LOOPER = re.compile(
     rb"def (?<![^\n]def )(?=\w*(?:bench|timeit|time_|_time|measure|latency|throughput|profile|loop|drive|repeat))"
     rb"(\w+)\((?:fn|func|function|step|step_fn|callable|body|op)\b"
 )
-"""Matches a module-level function that calls its first parameter in a loop, judging by the names of both.
+"""Matches a module-level function that calls its first parameter in a loop, judging by the names of the function and
+the parameter.
 
 The pattern begins with fixed characters, and looks back from there to the start of the line.
 """
@@ -42,7 +44,7 @@ def loopers_in(data: bytes) -> Set[str]:
 
 
 def all_loopers(files: Files) -> Set[str]:
-    """Return the names of all such functions of the project."""
+    """Return the names of the project's functions that may call their first parameter in a loop."""
     found = (loopers_in(data) for path in files.names if (data := files.data(path)) is not None)
     return files.table("loopers", lambda: frozenset().union(*found))
 
@@ -57,7 +59,7 @@ def note(frame: Frame, function: Function, arguments: Arguments) -> None:
     repeats = _repeats_first(node)
     for one in callables:
         is_method = one.bound is not None and one.node is None
-        # A lambda is a part of the function around it, such as a test.
+        # A lambda counts as part of the function around it, which may be cold (a test, for example).
         defined = one.ref if one.node is None else frame.ref
         if (repeats or (is_method and _calls_first_in_loop(node))) and not frame.engine.is_cold(defined):
             frame.engine.add_root(one.ref, one.bound if one.node is None else one, HANDED)
@@ -75,10 +77,11 @@ def _calls_first_in_loop(function: Definition) -> bool:
 
 @memoize_on_node
 def _repeats_first(function: Definition) -> bool:
-    """Return whether a function repeats its first parameter for many rounds, each of which does the same:
-    `for _ in range(rounds): work(batch)`.
+    """Return whether a function calls its first parameter in many identical iterations: `for _ in range(rounds):
+    work(batch)`.
 
-    A loop that keeps the results builds something, and a loop that is left early tries again until a call succeeds.
+    A loop that keeps the results does not count, because it builds something. Neither does a loop that may be left
+    early, because it retries until a call succeeds.
     """
     first = function.args.args[0].arg
     loops = [one for one in ast.walk(function) if isinstance(one, ast.For) and ast.unparse(one.iter)[:6] == "range("]

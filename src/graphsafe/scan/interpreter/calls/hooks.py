@@ -1,4 +1,4 @@
-"""Functions that torch calls when a module runs or a gradient is computed."""
+"""Hooks: functions that torch calls when a module runs or a gradient is computed."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def hooks_in(data: bytes) -> Iterator[str]:
 
 
 def forward_hook_reason(files: Files, path: str) -> str:
-    """Return the reason for the forward hooks of a file.
+    """Return the reason why the forward hooks of a file are roots.
 
     Tools that calibrate a model or show its activations register a hook, run the model a few times, and remove the
-    hook.
+    hook. Such hooks get a reason of their own.
     """
     return PASSING_HOOK if files.search(path, _REMOVES) else HOOK
 
 
 def registered(frame: Frame, method: str, hook: Value | None) -> None:
-    """Make a hot root of a hook that is registered. If a step registers the hook, the step also runs it."""
+    """Make a hot root of a registered hook. If a step registers the hook, the step also runs it."""
     why = HOOK
     if method in _FORWARD and not frame.hot:
         why = forward_hook_reason(frame.project.files, frame.ref.partition("::")[0])

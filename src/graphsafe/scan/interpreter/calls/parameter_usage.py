@@ -28,7 +28,8 @@ _RESIZING = frozenset(("view", "reshape", "expand"))
 "Methods of tensors whose arguments are sizes. As functions of torch, they take the tensor first."
 
 SLICED = "[:, …]"
-"Stands, among names of attributes, for an index that no list or dict accepts: several dimensions, or a list."
+"""An entry among the names of attributes. It stands for an index that no list or dict accepts: several dimensions, or a
+list."""
 
 
 @memoize_on_node
@@ -63,9 +64,10 @@ class _Uses:
     """The uses of one name."""
 
     names: set[str] = field(default_factory=set)
-    "Its attributes that are read, the functions of torch whose first argument it is, and `SLICED`."
+    """The attributes of the name that are read, the functions of torch to which it is the first argument, and perhaps
+    `SLICED`."""
     places: set[tuple[str, int]] = field(default_factory=set)
-    "Functions of torch, and methods that may be a tensor's, each with the name's position among the arguments."
+    "Functions of torch, and methods that may be methods of tensors, each with the name's position among the arguments."
     foreign_methods: set[str] = field(default_factory=set)
     "Called methods that no tensor has: private methods, or calls with different arguments, as in `sort(key=len)`."
 
@@ -128,8 +130,8 @@ def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
 
 
 def _selects_along(index: ast.expr) -> bool:
-    """Return whether an index is a list of integers, or a tuple that contains `:`, `None` or `...`. A key of a dict is
-    never like that."""
+    """Return whether an index is a list of integers, or a tuple that contains `:`, `None` or `...`. No key of a dict
+    looks like this."""
     if isinstance(index, ast.List):
         return bool(index.elts) and all(map(_is_integer, index.elts))
     parts = index.elts if isinstance(index, ast.Tuple) else []

@@ -1,4 +1,4 @@
-"""The values of parameters. They come from the call, from annotations and defaults, or from the use in the body."""
+"""The values of parameters. A value comes from the call, from an annotation or default, or from the use in the body."""
 
 from __future__ import annotations
 
@@ -143,11 +143,12 @@ class _Parameter:
     "Whether the call may pass arguments that its line does not show: `f(*args)`."
 
     def value(self) -> Value:
-        """Return the passed value, else the default, else a value from the annotation or the use."""
+        """Return the passed value, or else the default, or else a value that the annotation or the use in the body
+        shows."""
         frame, default = self.frame, self.default
         passed = self._passed_as_declared()
         if type(passed) is Dict and self._is_context():
-            # A call keeps only a few items of a tuple apart, and a context may hold more.
+            # The arguments of a call keep only a few items of a tuple separate, and a context may contain more.
             return context(frame.project, frame.owner or "")
         if passed is not None and type(passed) is not Unknown:
             return bound_to(passed, self.node.arg)
@@ -168,7 +169,7 @@ class _Parameter:
         return UNKNOWN if annotation is None else annotated(self.frame.engine, self.frame.file, annotation)
 
     def _passed_as_declared(self) -> Value | None:
-        """Return the passed value. If it conflicts with the annotation, the annotation corrects it."""
+        """Return the passed value. If the value and the annotation conflict, the annotation corrects the value."""
         passed, annotation = self.passed, self.node.annotation
         if passed is None or annotation is None:
             return passed
@@ -181,8 +182,8 @@ class _Parameter:
         return passed
 
     def _undeclared(self, passed: Value | None) -> Value:
-        """Return the value of a parameter whose annotation says nothing. It is the default, or a tensor if the body
-        uses it as a tensor."""
+        """Return the value of a parameter whose annotation shows nothing. Evidence comes from the default, the use in
+        the body, and the name."""
         frame = self.frame
         if self.default is not None and passed is None and not is_none(self.default):
             return _default(frame, self.default, overridable_by="default")
@@ -192,7 +193,7 @@ class _Parameter:
         if is_root and self.node.arg in numpy_reads.names_turned(self.function) and self._is_of_environment():
             # By the protocol of gym, actions are arrays. The environment also accepts tensors.
             return ARRAY
-        # If a call with device tensors returned the value and the body uses it like a tensor, it is a tensor.
+        # A value is a tensor if a call with device tensors returned it and the body uses it like a tensor.
         from_step = is_root or (type(passed) is Unknown and passed.device)
         if self._is_tensor_by_use(from_step) and not self._is_of_library():
             return self._placed(Tensor(where="device" if is_root else "any", certain=from_step), passed)
@@ -254,7 +255,7 @@ class _Parameter:
         step = is_hot_root or (type(passed) is Unknown and passed.step)
         on_host = type(passed) is Unknown and passed.host
         if frame.depth == 0 and holds_device(declared):
-            # The caller passes a field of the step's input to the parameter with the same name.
+            # A field of the step's input is assumed to be passed to the parameter with the field's name.
             on_host = name in declared_in(frame.project, frame.path).on_host
             on_host = on_host or name in numpy_reads.names_read(self.function) or self._is_made_on_host()
         placed_value = placed(declared, name, step, "host" if on_host else "device" if is_hot_root else "any")
@@ -263,8 +264,8 @@ class _Parameter:
 
 
 def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
-    """Return the passed object. If its class is not related to the declared class, the call must be a call of another
-    function. The result is then an object of the declared class."""
+    """Return the passed object. If its class is unrelated to the declared class, the real call must run another
+    function. In this case, return an object of the declared class."""
     declared = annotated(frame.engine, frame.file, annotation)
     classes = [option for option in options(declared) if type(option) is Instance]
     mro = frame.project.mro
@@ -276,17 +277,17 @@ def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> 
 
 
 def _of_declared_number(frame: Frame, passed: Tensor, annotation: ast.expr) -> Tensor:
-    """Return a tensor for a parameter that is declared as an int or a float: the tensor has one element and no
-    dimensions.
+    """Return the passed tensor without dimensions, and with one element, if the parameter is declared as an int or a
+    float.
 
-    If only another annotation says that the value is a tensor, one of the two annotations is wrong, and nothing is
-    certain.
+    If only another annotation shows that the value is a tensor, one of the two annotations is wrong, and the tensor is
+    not certain.
     """
     declared = without_none(annotated(frame.engine, frame.file, annotation))
     if type(declared) is not Number or declared.type not in ("int", "float"):
         return passed
     if declared.type == "int" and passed.dtype not in ("int", None):
-        # The call must be a call of another function.
+        # The real call must run another function.
         return passed
     sure = passed.certain and (passed.where != "any" or passed.fresh)
     return replace(passed, ndim=0, dtype=passed.dtype or declared.type, certain=sure)

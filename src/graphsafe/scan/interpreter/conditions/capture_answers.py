@@ -27,7 +27,7 @@ TRACING = re.compile(
     r"(^|\.)(_?is_tracing|is_jit_tracing|is_fx_tracing|is_torch_fx_proxy|is_exporting|is_torchdynamo_exporting"
     r"|is_export_mode|is_in_onnx_export|is_scripting)$"
 )
-"Matches functions that return False during every capture, because they ask whether another tool traces."
+"Matches functions that return False during every capture, because they ask whether another tool is tracing."
 PRESENT = re.compile(r"(^|\.)(cuda|accelerator)\.(is_available|is_initialized)$")
 "Matches functions that return True on every machine on which steps can be captured."
 MAX_STATEMENTS = 12
@@ -49,7 +49,7 @@ def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
 
 @memoize_on_node
 def asks_tracers(test: ast.expr, branch: bool) -> bool:
-    """Return whether only a tracer takes this branch of a test, so that no step takes it, captured or not."""
+    """Return whether only a tracer takes this branch of a test. No step takes such a branch, captured or not."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks_tracers(test.operand, not branch)
     if isinstance(test, ast.BoolOp):
@@ -59,7 +59,8 @@ def asks_tracers(test: ast.expr, branch: bool) -> bool:
 
 
 def decided(parts: Iterable[bool | None], decisive: bool) -> bool | None:
-    """Return the result of `or` (for which True is decisive) or `and` (False), or None if unknown operands decide."""
+    """Return the result of `or` (`decisive` is True) or `and` (`decisive` is False), or None if it depends on unknown
+    operands."""
     known = set(parts)
     return decisive if decisive in known else None if None in known else not decisive
 
@@ -70,7 +71,7 @@ def may_answer(call: ast.Call) -> bool:
 
 
 def _name(call: ast.Call) -> str:
-    # `torch.accelerator.current_stream().is_capturing()` is not a plain chain of names.
+    # In `torch.accelerator.current_stream().is_capturing()`, the function is not a plain chain of names.
     return dotted(call.func) or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
 
 
@@ -102,7 +103,8 @@ def _by_name(name: str, compiled: bool) -> bool | None:
 
 
 def _helped(engine: Engine, ref: str, compiled: bool) -> bool | None:
-    """Return the result of a helper, a function of the project that only combines such tests."""
+    """Return the result of a helper (a function of the project that only combines such tests), or None if it is not
+    known."""
     node = engine.project.function_node(ref)
     file = engine.project.file_of(ref)
     if node is None or file is None:
@@ -133,7 +135,8 @@ def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool) -> bool | None:
-    """Return the truth of a local name with one assignment and further `|=`, which cannot make it false again."""
+    """Return the truth of a local name that has one assignment and perhaps `|=` after it. `|=` cannot make a true name
+    false."""
     found: list[bool | None] = []
     for statement in statements:
         if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [name]:

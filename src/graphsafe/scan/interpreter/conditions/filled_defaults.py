@@ -11,15 +11,15 @@ from graphsafe.scan.symbols.index import is_none
 
 
 def use_kind(frame: Frame, test: ast.expr, made_for: Callable[[str], Value | None]) -> None:
-    """Put a tensor into `frame.env` for an unknown value of which `test` asks whether it is None, if what replaces None
-    is a tensor of the device. `made_for` returns what replaces it."""
+    """Put a tensor into `frame.env` for an unknown value that `test` compares with None, if the code replaces None by a
+    device tensor. `made_for` returns the value that replaces None."""
     name = _asked_for_none(test)
     value = frame.env.get(name) if name is not None else None
     if name is None or type(value) is not Unknown or value.host:
         return
     made = made_for(name)
     if type(made) is Tensor and made.where != "host" and made.certain:
-        # The caller's tensor may have another type, and other dimensions.
+        # The caller's tensor may have another dtype and other dimensions.
         frame.env[name] = Tensor(where="any", step=value.step, name=name)
 
 

@@ -14,9 +14,11 @@ _OFF = r"(?:None|False|0(?:\.0*)?)\s*(?:[,)#\n\r]|$)"
 
 
 def stays_off(frame: Frame, test: ast.expr, known: Number | None) -> bool:
-    """Return whether a branch runs only if a flag is on that is off by default: `if self.flag`, `if config.noise > 0`.
+    """Return whether a branch runs only if some flag is on, and this flag is off by default: `if self.flag`, `if
+    config.noise > 0`.
 
-    In a library, users turn flags on. In an application, its scripts do, and they name the flag.
+    This is known only for applications: the scripts of an application turn flags on and name them. In a library, users
+    turn flags on.
     """
     if known is None or known.const or known.overridable_by not in _BY_DEFAULT:
         return False
@@ -36,8 +38,8 @@ def _is_off(frame: Frame, test: ast.expr) -> bool:
 
 
 def _is_given(frame: Frame, name: str) -> bool:
-    """Return whether the project gives a flag any value except None, False and 0, or names it in a string, as the
-    options of a command line do. Configurations, scripts and documents count too."""
+    """Return whether the project turns a flag on. It does if any code gives the flag a value other than None, False and
+    0, or names it in a string, as for a command-line option. Configurations, scripts and documents count too."""
     files = frame.project.files
     words = name.encode(), name.replace("_", "-").encode()
 
@@ -50,10 +52,10 @@ def _is_given(frame: Frame, name: str) -> bool:
 
 
 def _gives(name: str) -> re.Pattern[bytes]:
-    """Return a pattern for the code that gives a flag such a value or names it in a string."""
+    """Return a pattern for code that gives a flag a value other than None, False and 0, or names it in a string."""
     spelled = re.escape(name).replace("_", "[-_]")
     given = (
-        # A copy of the same name gives no new value: `benchmark=first.benchmark`, `self.noise = noise`.
+        # A copy from the same name gives no new value: `benchmark=first.benchmark`, `self.noise = noise`.
         rf"(?<![\w.]){name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
         rf"|\.{name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
         rf"""|(?:--|["']){spelled}["'\s=]"""

@@ -38,7 +38,7 @@ DEBUG_NAME = re.compile(
 MAKES_GRAPHS = re.compile(r"^_?(in|is|for|during)_(cuda_)?(graph_)?captur(e|ing)$")
 "Matches parameters that are off by default, and on if the call prepares a capture. Such a call is not a step."
 USES_GRAPHS = re.compile(r"(^|[._])(use|using|uses|enabled?|with|in|is)_(cuda_?|hip_?)graphs?(_mode)?$")
-"Matches flags that are on if graphs are used, so that no capture takes the other branch."
+"Matches flags that are on if graphs are used. No capture takes a branch for which such a flag is off."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Verdict:
     plain: bool | None = None
     "The branch that captures take only without torch.compile."
     traced: bool = False
-    "Whether the guarded branch runs only for a tracer, so that its values do not reach a step."
+    "Whether the guarded branch runs only for a tracer. Values from such a branch do not reach a step."
 
     def test_of(self, branch: bool) -> CompileTest | None:
         """Return the test for torch.compile that a capture must pass to take a branch, or None."""
@@ -74,7 +74,7 @@ class Verdict:
 NOTHING = Verdict()
 DEVICE_TYPE = ".device.type"
 MAX_LOCALS = 3
-"Number of assignments between local names that are followed."
+"The largest number of assignments between local names that are followed."
 
 
 def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
@@ -119,8 +119,8 @@ def _judge_value(test: ast.expr, known: Number | None) -> Verdict:
 
 @memoize_on_node
 def _may_ask(test: ast.expr) -> bool:
-    """Return whether a test may ask whether a capture is under way. It does so by a call, or by a local name that holds
-    the result of a call."""
+    """Return whether a test may depend on whether a capture is under way. Such a test contains a call, or a local name
+    that may hold the result of a call."""
     if isinstance(test, ast.UnaryOp):
         return _may_ask(test.operand)
     if isinstance(test, ast.BoolOp):
@@ -131,7 +131,7 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
-    """Return the result of a test during a capture, also through local names: `capturing`, `buffers is None`."""
+    """Return the result of a test during a capture, also for tests of local names: `capturing`, `buffers is None`."""
     direct = answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
@@ -171,7 +171,7 @@ def _is_debug(test: ast.expr) -> bool:
         return any(map(_is_debug, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq)):
         right = test.comparators[0]
-        # This is for tests such as `if self.mode == "debug":`.
+        # The other side may contain the name, as in `if self.mode == "debug":`.
         return _is_debug(test.left) or (isinstance(right, ast.Constant) and right.value == "debug")
     if isinstance(test, ast.Call):
         if isinstance(test.func, ast.Attribute) and test.func.attr == "get":
@@ -185,11 +185,11 @@ def _text(test: ast.expr) -> str:
     return f"`if {source_text(test)}`"
 
 
-# the meaning of a test for names
+# facts about names that follow from a test
 
 
 def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) -> None:
-    """Put into `env` the facts about names and attributes that follow if the result of `test` is `branch`."""
+    """Add to `env` the facts about names and attributes that follow if the result of `test` is `branch`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         narrow(frame, env, test.operand, not branch)
     elif isinstance(test, ast.BoolOp):
@@ -197,7 +197,7 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
             for value in test.values:
                 narrow(frame, env, value, branch)
         else:
-            # If one part of `PIN and not x.is_pinned()` is known to be true, the other part decides.
+            # If `PIN` is known to be true, the second part of `PIN and not x.is_pinned()` decides alone.
             open_parts = [value for value in test.values if not _is_fixed(frame, value, not branch)]
             if len(open_parts) == 1:
                 narrow(frame, env, open_parts[0], branch)
@@ -252,7 +252,7 @@ def _parameters(function: Definition) -> frozenset[str]:
 def place(frame: Frame, test: ast.expr) -> None:
     """Record the device of `x` after `assert x.device.type == "cpu"`.
 
-    An `if` with this test is not used, because its body usually moves `x`.
+    An `if` with this test shows nothing, because its body usually moves `x`.
     """
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)):
         return
@@ -269,7 +269,7 @@ def place(frame: Frame, test: ast.expr) -> None:
         _update(frame, frame.env, tensor, put)
         for name, value in frame.env.items():
             if type(value) is DeviceValue and value.where == "any":
-                # This is for `device = x.device` before the assertion.
+                # A name may hold the device because of `device = x.device` before the assertion.
                 frame.env[name] = replace(value, where=where)
 
 
@@ -309,7 +309,8 @@ def _pinned(value: Value) -> Value:
 
 
 def _as_subclass(frame: Frame, value: Instance, node: ast.expr) -> Value:
-    """Return an object after an `isinstance` test for a subclass. Until then only an annotation has given its class."""
+    """Return an object after an `isinstance` test for a subclass. Before the test, only an annotation has shown the
+    object's class."""
     name = dotted(node)
     wanted = frame.name(name) if name is not None and "." not in name else None
     if type(wanted) is ClassValue and value.ref in frame.project.mro(wanted.ref):

@@ -22,15 +22,16 @@ _LEAVES = ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom
 
 
 def is_rare(frame: Frame, test: ast.expr) -> bool:
-    """Return whether few steps pass a test. In a step loop, many branches log, save or evaluate from time to time."""
+    """Return whether a test is true in few steps. Many branches of a step loop log, save or evaluate from time to
+    time."""
     asks_rarely = asks_remainder if frame.step_loops else asks_by_name
-    # This is for `is_metric_step = step % every == 0` before the test.
+    # The test may be a name: `is_metric_step = step % every == 0` before `if is_metric_step:`.
     bound = provenance.bound_expression(frame, test) if isinstance(test, ast.Name) else None
     return asks_rarely(test) or (bound is not None and asks_rarely(bound)) or _is_for_numbers(frame, test)
 
 
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a branch runs only if a value that may be a tensor is not a tensor. A value that may be a list
+    """Return whether a branch runs only if a value is not a tensor, although it may be one. A value that may be a list
     does not count."""
     asked = asked_for_tensor(test)
     kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()

@@ -39,7 +39,7 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
             switch = _switch(_known(results[-1]), how) or switch
             break
         if how == "or" and _is_container(node.values[i + 1]):
-            # In `caches or {}`, the operand is a container or None, even if its use elsewhere suggests a tensor.
+            # In `caches or {}`, the first operand is a container or None, even if its use elsewhere suggests a tensor.
             value = frame.evaluate(part)
             results += [] if type(value) is NoneValue or as_tensor(value)[0] is not None else [value]
             continue
@@ -58,13 +58,13 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
     frame.leave(around)
     frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
     result = join_all(results) if results else UNKNOWN
-    # The result is a switch too, because a switch that is not set, or the platform, decides it.
+    # If a switch or the platform decides the result, the result counts as a switch too.
     return switch if switch is not None and type(result) in (Number, Unknown) else result
 
 
 def _switch(known: Number | None, how: str) -> Number | None:
-    """Return an operand that alone decides `a and b` or `a or b`, or None. Such an operand is a switch that nobody has
-    set, or a test of the platform."""
+    """Return the operand if it alone decides `a and b` or `a or b`, otherwise None. Only switches of the environment
+    and tests of the platform count."""
     is_switch = known is not None and known.overridable_by in ("environment", "platform")
     return known if is_switch and known is not None and bool(known.const) is (how == "or") else None
 
@@ -76,7 +76,8 @@ def _is_container(node: ast.expr) -> bool:
 
 
 def truth(frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | None:
-    """Return the truth of `node` if the host knows it, else None. Emit a branch if the device decides."""
+    """Return the truth of `node` if the host knows it, otherwise None. Emit a branch if the truth depends on the
+    device."""
     if isinstance(node, ast.BoolOp):
         return _truth_of_parts(frame, node, how)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
