@@ -14,7 +14,7 @@ from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.text import first_line, listed
 from graphsafe.report.verdict import judge
 
-_FILE_READ = "each step reads this file, or asks whether it is there; a graph keeps what this decided at capture"
+_FILE_READ = "each step reads this file, or checks whether it exists; a graph keeps the decision of the capture"
 _HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
 _NAMED = {"simulated": "cannot predict", "not-varied": "could not be varied"}
 "Kind of a limit -> the words with which a doubt names the same thing."

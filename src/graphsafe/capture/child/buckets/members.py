@@ -59,7 +59,7 @@ class Member:
     pool_bytes: int | None = None
     "Number of bytes by which the bucket's capture enlarged the shared pool."
     alone: dict[int, Values] = field(default_factory=dict)
-    "Replay -> its results from before the next bucket was captured."
+    "Number of a replay -> its results, taken before the next bucket was captured."
     fresh: Values | None = None
     "The outputs of the reference's step on the inputs of replay 1. The reference built only this bucket."
     built_alike: bool = False
@@ -86,12 +86,12 @@ class Member:
         return bucket_name(self.axes)
 
     def outputs(self) -> ReachableState:
-        """Return the outputs, into whose tensors replays write."""
+        """Return the outputs. Replays write into the tensors of these outputs."""
         assert self.recording is not None
         return self.session.outputs_of(self.recording.outputs)
 
     def static_outputs(self) -> set[str]:
-        """Return the outputs whose memory is older than the capture, so that it is not in the graph's pool."""
+        """Return the outputs whose memory is older than the capture. Such memory is not in the graph's pool."""
         kept = set(reachable_state(self.session.subject).places().values())
         return {name for name, place in self.outputs().places().items() if place in kept}
 

@@ -26,7 +26,7 @@ _SHARED = ("ctypes", "_ctypes", "mmap", "multiprocessing.sharedctypes", "multipr
 a plain object may be a log."""
 _BUFFERS = (array, bytearray, memoryview, ctypes.Array)
 """Types of host memory with numbers that Python reads and a caller overwrites. The tensors made from such objects share
-their memory; as long as they do, an object cannot grow."""
+their memory. As long as such a tensor exists, the object cannot grow."""
 
 
 def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:

@@ -41,7 +41,7 @@ class Launched:
         if size < 2:
             return None
         if said[3].isdigit() and int(said[3]) != size:
-            raise RequestError(f"capture: {size} ranks on several machines; it proves those of one machine")
+            raise RequestError(f"capture: {size} ranks on several machines; all ranks must run on one machine")
         return Launched(rank, size)
 
     def lead(self) -> Leader:

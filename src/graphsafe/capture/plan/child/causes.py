@@ -126,7 +126,7 @@ def readers(answers: Answers, paths: Iterable[str]) -> list[Cause]:
                 if isinstance(node, ast.expr) and _uses(node, names) and node.lineno in ran:
                     site = CallSite(path, node.lineno, function.name)
                     if function_of(site) is function:
-                        reason = "it uses what changes from step to step"
+                        reason = "it uses state that changes from step to step"
                         found.append(Cause("GS702", reason, (site,), derived=True, span=span_of(node)))
     return list(dict.fromkeys(found))
 
