@@ -147,8 +147,8 @@ class TakenPath:
     is_exact: bool
     "Whether all results of these rounds equal those of replays bit for bit."
     is_shown: bool
-    """Whether a small error in the operations that only this path or only the usual path has would change the results
-    of at least one of these rounds."""
+    """Whether at least one of these rounds would show a small error in the operations in which this path differs from
+    the usual path."""
 
 
 @dataclass(frozen=True, slots=True)

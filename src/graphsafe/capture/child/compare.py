@@ -78,7 +78,8 @@ def same_elements(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 @dataclass(slots=True)
 class Spread:
-    """The differences between runs that chance or rounding alone causes, pooled over all results, steps and runs.
+    """The size of differences that chance or rounding alone causes between runs, pooled over all results, steps and
+    runs.
 
     The differences are pooled because chance does not show every time: with float atomics, three runs give the same
     output in a third of the cases. Results have different sizes and dtypes, so differences are counted in units in the

@@ -1,5 +1,5 @@
-"""Runs a compiled step unchanged, and reads from Inductor's log which operations Inductor puts into CUDA graphs and
-which it leaves out."""
+"""Runs a compiled step unchanged, and reads from Inductor's log how Inductor uses CUDA graphs and which operations it
+leaves out of them."""
 
 from __future__ import annotations
 

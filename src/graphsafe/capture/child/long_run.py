@@ -79,8 +79,8 @@ class _LongRun:
         self._inputs_return = session.subject.refresh is None
         "Whether the same inputs return periodically."
         self._compares_each = self._inputs_return and session.ranks.size == 1
-        """Whether each replay is compared. Several ranks do not compare each: they would have to agree on every eager
-        step."""
+        """Whether each replay is compared. This is False with several ranks, because all ranks would have to agree on
+        each eager step."""
         folder = session.channel.folder
         expected: Expected | None = load_values(folder / EXPECTED) if (folder / EXPECTED).exists() else None
         self._noise = Spread() if expected is None else expected.noise

@@ -1,6 +1,6 @@
 """Imports modules once, in the process from which the children fork, if no child can see a difference.
 
-A fork copies memory, but of all threads only the one that forks. So imports are shared only if they left CUDA
+A fork copies all memory, but only one thread: the one that forks. So imports are shared only if they left CUDA
 untouched, started no process and no thread that a fork would lose, opened no file, and did not change the state of
 torch's random numbers. Otherwise every child imports for itself.
 """

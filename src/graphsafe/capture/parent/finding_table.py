@@ -122,8 +122,8 @@ def played_version(rule: Rule, source: Source) -> str:
         return ""
     measured = rule.evidence[0].torch.partition("+")[0]
     return (
-        f" The simulated device behaves like torch {measured}, on which this was measured. "
-        f"This applies to torch {rule.torch}: on a GPU, the installed torch {installed.partition('+')[0]} does not do this."
+        f" The simulated device behaves like torch {measured}, on which this was measured. This applies to torch "
+        f"{rule.torch}: on a GPU, the installed torch {installed.partition('+')[0]} does not do this."
     )
 
 

@@ -331,7 +331,7 @@ class _Writer:
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
         """Raise a finding to an error if its line changes state that differs after replays, or the host state from
-        which an output is made. Return whether there is such a finding."""
+        which an output is computed. Return whether there is such a finding."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key

@@ -27,7 +27,7 @@ _SOURCE = (".py", ".pyc", os.devnull)
 "Files that the interpreter reads for itself, and the null device."
 _OF_SYSTEM = ("/proc/", "/sys/", "/dev/")
 _WITH_NUMBERS = "/proc/"
-"Files in these folders hold named numbers, and code decides by them. So changing all numbers tests such a decision."
+"Files in these folders hold named numbers by which code may decide. Changing all numbers tests such decisions."
 _NUMBER = re.compile(r"\d+")
 _SCALES = (0, 3, 1_000)
 "Numbers in such files are multiplied by each of these."
@@ -111,7 +111,7 @@ def _name(path: Any) -> str | None:
 
 
 def _asks_user() -> bool:
-    """Return whether the caller is the user's code, itself or through the standard library."""
+    """Return whether the user's code makes this call, directly or through the standard library."""
     for frame in frames_from(sys._getframe(2)):
         file = frame.f_code.co_filename
         if is_user_file(file):

@@ -92,7 +92,7 @@ class Rounds:
     steps_write: bool = True
     "Whether steps change state or inputs in place on the device. State then depends not only on the refresh."
     is_faithful: bool = False
-    "Whether putting state back undoes nothing that the refresh wrote, so that each round sees all earlier writes."
+    "Whether all that the refresh wrote stays when state is put back, so that each round sees all earlier writes."
     steps: Sequence[StepResult] = ()
     skipped: int = 0
     "The number of later rounds that ran only their refresh, because no time was left for their steps."
@@ -277,7 +277,7 @@ class _Eager:
         )
 
     def _small(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return the small tensors to compare: those of the state, and of inputs that steps have written."""
+        """Return the small tensors to compare: state, and inputs that steps have written."""
         left_alone, left, found = inputs_of(self.session.subject).keys() - self.written, _STATE_BYTES, {}
         for path, tensor in sorted(tensors.items(), key=lambda item: (item[1].nbytes, item[0])):
             left -= tensor.nbytes

@@ -172,7 +172,7 @@ class _Ahead(StepAhead):
         return self._works()
 
     def _works_from(self, early: Bindings) -> bool:
-        """After a step that failed, put the host's state back to that of the first steps. Then clocks and values on the
+        """Put the host's state back to that of the first steps, after a step that failed. Then clocks and values on the
         host can still be changed. Return whether the step does the same as before."""
         if self._session.subject.refresh is not None:
             self._number = EARLY  # the refresh may have come to the end of its data

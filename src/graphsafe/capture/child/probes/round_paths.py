@@ -35,7 +35,7 @@ class Taken:
     written: Set[str] = frozenset()
     "The state that the step wrote in place."
     differing: Set[str] | None = frozenset()
-    """The results that depend on an operation that only this path or only the usual path has. None if they are not
+    """The results that depend on an operation in which this path differs from the usual path. None if they are not
     known."""
 
     def is_shown(self, values: Mapping[str, torch.Tensor], hashed: Mapping[str, torch.Tensor]) -> bool:

@@ -126,7 +126,7 @@ class _Compared:
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
     def _is_new(self, step: StepResult, usual: StepResult) -> bool:
-        """Return whether a step takes a path that no earlier round took. If its results differ, that is no chance."""
+        """Return whether a step takes a path that no earlier round took. If its results differ, that is not chance."""
         return step.path not in {usual.path, *(one.path for one in self._result.paths)}
 
     def _fired(self, number: int, elsewhere: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:

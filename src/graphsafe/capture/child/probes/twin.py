@@ -1,8 +1,8 @@
 """Captures a step again some steps later. If the two graphs differ, Python froze a value that changes.
 
-Results are not compared with a reference. So no input has to be varied, and a clock, which no reference repeats, is
-found. A different kernel or size is already proof. A different number or address is proof only if the two graphs also
-compute different results from the same state, because unused bytes between a kernel's arguments may differ.
+Results are not compared with a reference. So no input has to be varied, and values that no reference repeats (a clock)
+are found. A different kernel or size is already proof. A different number or address is proof only if the two graphs
+also compute different results from the same state, because unused bytes between a kernel's arguments may differ.
 
 Trials then find the cause. The state that steps have changed is put back, first all of it, then piece by piece, and the
 step is captured again. A piece is the cause if the difference disappears when it is put back.

@@ -1,4 +1,4 @@
-"""Finds whether an object holds tensors, if its class is not one of the user's."""
+"""Finds whether an object of a class that is not the user's own holds tensors."""
 
 from __future__ import annotations
 

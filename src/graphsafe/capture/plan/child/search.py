@@ -202,8 +202,8 @@ class Search:
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """If the code of a function cannot be changed because each step makes the function anew, make its calls
-        eager."""
+        """Make the calls of a function eager if its code cannot be changed, because each step makes the function
+        anew."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))
