@@ -180,8 +180,8 @@ class ComparedRounds:
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoice:
-    """A kernel launch for which a new capture after an event makes another choice, although replays before and after
-    the event are correct."""
+    """A kernel launch that a new capture after an event would choose differently. Replays of the old graph stay
+    correct."""
 
     event: str
     difference: Difference

@@ -1,7 +1,7 @@
 """Seeds the host generators that the user's code makes without a seed, so that they draw the same numbers in each
 process.
 
-`numpy.random.default_rng()` and `random.Random()` take their seed from the system, so two builds of a target would have
+`numpy.random.default_rng()` and `random.Random()` take their seed from the system. So two builds of a target would have
 different data, and two calls of its refresh with the same number would give different inputs. Replays could then not be
 compared with the eager steps of another process.
 

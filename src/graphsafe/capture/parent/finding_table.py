@@ -192,8 +192,8 @@ class FindingTable:
 
 
 def lowered(level: Level, seen: DeviceAnswers) -> Level:
-    """Return the level, with an error lowered to a warning if a replay, or a capture from shapes, has shown that the
-    cause does no harm here."""
+    """Return the level. An error becomes a warning if a replay, or a capture from shapes, has shown that the cause does
+    no harm here."""
     capture = seen.probes.capture
     harmless = "inconclusive" if capture.from_shapes and capture.status == "pass" else "ready"
     return "warning" if level == "error" and seen.verdict == harmless else level

@@ -137,7 +137,7 @@ class PriorState:
     @staticmethod
     def before_steps(member: Member) -> PriorState | None:
         """Return the state that a bucket finds before its steps. Return None if other buckets have changed tensors of
-        this bucket: they share these tensors by design."""
+        this bucket, because such tensors are shared by design."""
         made, reach = _state(member)
         if any(made.get(path) != digest for path, digest in member.built.items()):
             return None
@@ -148,8 +148,8 @@ class PriorState:
         )
 
     def decides(self, member: Member) -> bool:
-        """Return whether some of this state is still there after the bucket's own warm-up. Such state decides what a
-        step does, for instance a plan that another bucket made."""
+        """Return whether some of this state still exists after the bucket's own warm-up. Such state, for instance a
+        plan that another bucket made, decides what a step does."""
         now, reach = _state(member)
         stayed = any(now.get(path) == value for path, value in self.born.items())
         hit = any(path in reach.caches and reach.caches[path][1] == size for path, size in self.caches.items())

@@ -1,5 +1,5 @@
-"""The path that a step takes through its Python code, as the operations that it runs, and the memory that depends on
-some of these operations."""
+"""Records the path that a step takes through its Python code, as a list of operations. Also finds the memory that
+depends on some of these operations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def name_of_path(calls: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """How one operation passes values on. Memory is given by its address."""
+    """The flow of values through one operation. Memory is given by its address."""
 
     at: int | None
     "The operation's index on the path; None for an operation of the host."

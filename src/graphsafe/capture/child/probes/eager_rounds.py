@@ -1,10 +1,10 @@
 """Many eager rounds of a program, with which `rounds.py` compares replays. A round is a call of the refresh, then a
 step or a replay.
 
-A refresh may act differently only in the tenth round: new weights, another page of a cache, a new scale. Host state
-that the step's Python code changes may decide when, and replays do not change that state. So replays are compared with
-eager steps in many more rounds than new inputs alone would need. The eager rounds and the replays run in two children.
-Before the rounds, both children do exactly the same.
+A refresh may act differently for the first time in the tenth round: it loads new weights, for example, or uses another
+page of a cache. Host state that the step's Python code changes may decide in which round this happens, and replays do
+not change that state. So replays are compared with eager steps in many more rounds than new inputs alone would need.
+The eager rounds and the replays run in two children. Before the rounds, both children do exactly the same.
 
 In the first rounds, state that steps change on the device is put back before each round, so that positions do not run
 out of their buffers. Integers that the refresh changes are put back too; other values stay as the refresh leaves them.
@@ -75,9 +75,9 @@ _SECONDS = 20.0
 _MOST_BYTES = 256 * 2**20
 "The largest number of bytes of outputs and state that are saved for all rounds together."
 _STATE_BYTES = 2**20
-"The most bytes of state whose values are saved for each round, the smallest tensors first."
+"At most this many bytes of state are saved as values for each round, the smallest tensors first."
 _FEW = 16
-"If a round fails before so many have run, they begin again, and nothing is put back."
+"If a round fails before this many rounds have run, the rounds begin again, and no state is put back between them."
 _HASH_EVERY = 16
 """In every round whose number is a multiple of this one, larger tensors that the steps write are compared by their
 hashes. Rounds on other paths of further steps always compare these hashes."""

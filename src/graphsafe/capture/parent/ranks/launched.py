@@ -74,7 +74,9 @@ class Launched:
                 followers[reported["rank"]] = connection
                 environments[reported["rank"]] = reported["environment"]
         if len({environment.get(_VISIBLE) for environment in environments.values()}) > 1:
-            raise RequestError(f"capture: each rank has a {_VISIBLE} of its own; let every rank see the GPUs of all")
+            raise RequestError(
+                f"capture: each rank has a {_VISIBLE} of its own; let every rank see the GPUs of all ranks"
+            )
         return Leader(followers, environments)
 
     def follow(self) -> int:

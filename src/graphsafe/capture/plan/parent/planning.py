@@ -57,7 +57,7 @@ class Planning:
         if self.own_replays:
             places = listed_places(self.own_replays)
             own = f"the step replays graphs of its own ({places})"
-            why = f"{own}, which no reference checks: pass the function that they capture"
+            why = f"{own}, which no reference checks: pass the function that these graphs capture"
             return self._without_code(Plan(reason=why))
         child = self._search()
         answers, end = child.answers, child.ended
