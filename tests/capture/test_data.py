@@ -33,4 +33,4 @@ def test_a_first_step_that_cannot_be_repeated_is_never_ready(reports: Reports) -
 
 def test_what_was_not_put_back_is_a_limit(reports: Reports) -> None:
     limits = [limit["why"] for limit in reports["read"]["limits"] if limit["kind"] == "state"]
-    assert "a ContextVar cannot be restored: ValueError, so further eager runs began without it" in limits
+    assert "a ContextVar cannot be restored: ValueError; further eager runs began without restoring it" in limits

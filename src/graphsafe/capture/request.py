@@ -30,7 +30,8 @@ def gave_no_answer(report: Report) -> bool:
 
 
 def refusals(report: Report) -> list[str]:
-    """Return in one line each what is wrong with the request. A reason that several buckets share is given once."""
+    """Return the reasons why the request is wrong, one line each. A reason that several buckets share is returned
+    once."""
     reasons: dict[str, str] = {}
     for limit in report.limits:
         if limit.kind == BAD_REQUEST:
@@ -59,8 +60,8 @@ _INPUT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CaptureRequest:
-    """One target to prove, over its devices and buckets. `graphsafe.capture.api.capture_target` answers it with a
-    `Report`."""
+    """One target to prove, over its devices and buckets. `graphsafe.capture.api.capture_target` returns a `Report` for
+    it."""
 
     target: str
     "`FILE.py:FACTORY` or `package.module:FACTORY`; a relative file is relative to the working directory."
@@ -99,8 +100,7 @@ class CaptureRequest:
     breaks: bool = False
     "Whether the verdict ready-with-breaks counts as a success. If so, a step that is not ready is planned."
     declared: str | None = None
-    """The support for CUDA graphs that the configuration declares; None if it declares none, so that the step's classes
-    decide."""
+    "The support for CUDA graphs that the configuration declares. If it is None, the step's classes decide."
     name: str | None = None
     "The target's name in the configuration."
     shard: str | None = None

@@ -35,7 +35,8 @@ NotReady.__module__ = "graphsafe"  # users import the class from this module
 
 
 def own_first(findings: list[Finding]) -> list[Finding]:
-    """Sort findings so that those in the user's own files come first. Library files cannot be opened here."""
+    """Sort findings so that those in the user's own files come first. Paths of library files cannot be opened as they
+    are."""
     return sorted(findings, key=lambda finding: file_lines(finding.location.path) is None)
 
 

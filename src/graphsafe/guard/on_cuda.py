@@ -1,8 +1,8 @@
 """Watches one thread's use of a GPU, with PyTorch's own callbacks before each wait and allocation, and a dispatch mode.
 
-A callback runs on the thread that waits. It counts only for watched threads, and raises nothing. The mode records which
-operation is running, and is also active on the threads of autograd. It sees copies that PyTorch treats as asynchronous
-although their memory is pageable. It does not change how code is compiled or runs.
+A callback runs on the thread that waits. It does nothing on other threads than the watched ones, and never raises. The
+mode records which operation is running, and is also active on the threads of autograd. The mode sees copies that
+PyTorch treats as asynchronous although their memory is pageable. It does not change how code is compiled or runs.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _HEAD = (
 
 
 def read(path: Path) -> dict[str, dict[Key, Proven]]:
-    """Return the targets of a lock. They are empty if the file does not exist. Raises RequestError."""
+    """Return the targets of a lock. The result is empty if the file does not exist. Raises RequestError."""
     data = read_toml(path, RequestError)
     return {} if data is None else _checked(data, from_here(str(path)))
 

@@ -44,7 +44,7 @@ class Reference:
 
     @property
     def differs(self) -> bool:
-        """Whether the step computes something else during a capture."""
+        """Whether the step computes something else during a capture than in an eager run."""
         return any(check.result == "different" for check in self.checks)
 
 
@@ -86,7 +86,7 @@ class Ran:
     never_waited: tuple[Call, ...] = ()
     "Asynchronous collectives whose result is never waited for."
     marks: tuple[CallSite, ...] = ()
-    "Functions that ran and that the target marks as eager between graphs."
+    "Functions that ran and that the target has marked to run eagerly between graphs."
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Diagnosed:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """An event that happened between replays, and checks of the replay after it against an eager step."""
+    """An event that happened between replays, and the checks that compare the next replay with an eager step."""
 
     name: str
     place: CallSite | None
@@ -147,8 +147,8 @@ class TakenPath:
     is_exact: bool
     "Whether all results of these rounds equal those of replays bit for bit."
     is_shown: bool
-    """Whether, in one of these rounds, even a small error in the operations in which this path differs from the usual
-    one changes the results."""
+    """Whether at least one of these rounds would show a small error in the operations in which this path differs from
+    the usual path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,21 +157,21 @@ class ComparedRounds:
 
     number: int = 0
     varied: int = 0
-    """The number of rounds whose eager outputs differ from the first round's by the work of the refresh. Rounds that
-    begin with the state of the round before do not count if steps change state."""
+    """The number of rounds whose eager outputs differ from those of the first round because of the refresh. If steps
+    change state, rounds that begin with the state of the round before do not count."""
     is_faithful: bool = False
-    "Whether each round began with all that the refresh had done before."
+    "Whether everything that the refresh had written before was still there at the beginning of each round."
     checks: tuple[Check, ...] = ()
     doubt: str | None = None
-    "Why some results that differ prove nothing."
+    "The reason why differences in some results prove nothing; None if every difference counts."
     error: Error | None = None
-    "The failure of a round after a replay. The same round after an eager step succeeds."
+    "The error of a round that failed after a replay, although the same round succeeds after an eager step."
     paths: tuple[TakenPath, ...] = ()
     "The paths of the eager steps, if they were watched."
     late: tuple[Check, ...] = ()
-    "Checks of the rounds in which the device was behind the host."
+    "Checks of the rounds in which the device ran behind the host."
     moved: tuple[str, ...] = ()
-    "State that was in other memory by the first round whose results differ."
+    "State that had moved to other memory before the first round whose results differ."
     after: tuple[Fired, ...] = ()
     "The event that happened shortly before the first round whose results differ."
     refresh: CallSite | None = None
@@ -180,8 +180,8 @@ class ComparedRounds:
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoice:
-    """A kernel launch for which a new capture after an event makes another choice, although replays before and after
-    the event are correct."""
+    """A kernel launch that a new capture after an event would choose differently. Replays of the old graph stay
+    correct."""
 
     event: str
     difference: Difference
@@ -217,14 +217,14 @@ class LongRun:
     """The measurements of a long run of replays."""
 
     growth: Growth
-    "The growth that the replays caused, apart from the numbers in `points`."
+    "The growth that the replays caused. The numbers in `points` are not part of it."
     points: tuple[Point, ...]
     refresh: CallSite | None
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A break that the step needs and the target's marks lack."""
+    """A break that the step needs, but that no mark of the target makes."""
 
     code: str
     reason: str

@@ -11,18 +11,18 @@ from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.probes.replay import Check, Outcome
 
 _MOST_UNITS = 256.0
-"If results differ by more units in the last place, they do not repeat: no order of a sum explains that."
+"Results that differ by more units in the last place are not repeatable: no order of summation explains that."
 _MOST_SHARE = 0.05
-"""Results that differ by more than this share of their largest value are not repeatable either. (256 units of bfloat16
-are as large as the value itself.)"""
+"""Results that differ by more than this share of their largest value are not repeatable. (256 units of bfloat16 are as
+large as the value itself.)"""
 _MARGIN = 4.0
 """A further run may differ by this many times the largest difference seen, because a few runs show only part of what
 chance and rounding can do."""
 
 _FILL = 256.0
-"If several elements have a value this many times larger than all other values, it is taken for a filling of masks."
+"A value of several elements counts as a mask's filling if it is at least this many times larger than all others."
 _LONE_FILL = 2.0**20
-"The same for a value that only one element has."
+"The same factor for a value that only one element has."
 
 _WORSE: tuple[Outcome | None, ...] = ("equal", "rounding", None, "different")
 
@@ -40,7 +40,8 @@ class Difference:
     size: float = 0.0
 
     def exceeds(self, floor: float | None) -> bool:
-        """Return whether the difference is larger than `floor`, the most that chance explains; False if it is None."""
+        """Return whether the difference exceeds `floor`, the largest one that chance explains; False if `floor` is
+        None."""
         return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
 
 
@@ -77,12 +78,13 @@ def same_elements(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 @dataclass(slots=True)
 class Spread:
-    """How far runs differ by chance or rounding alone, pooled over all results, steps and runs.
+    """The size of differences that chance or rounding alone causes between runs, pooled over all results, steps and
+    runs.
 
-    It is pooled because chance does not show every time: with float atomics, three runs give the same output in a third
-    of the cases. Results have different sizes and dtypes, so differences are counted in units in the last place of the
-    largest value. A value that fills masked places does not count, unless it differs itself: a unit of -1e9 is 119,
-    which would hide any difference of logits.
+    The differences are pooled because chance does not show every time: with float atomics, three runs give the same
+    output in a third of the cases. Results have different sizes and dtypes, so differences are counted in units in the
+    last place of the largest value. A value that fills masked elements does not count, unless it differs itself. One
+    unit of -1e9 is 119, and would hide any difference of logits.
     """
 
     units: float = 0.0
@@ -110,7 +112,7 @@ class Spread:
             return None
         if values is None or not self.units:
             return 0.0
-        # Where small elements differ by chance, larger ones may differ by a unit of their own.
+        # If small elements differ by chance, larger elements may differ by one unit of their own size.
         return _MARGIN * max(self.units, 1.0) * _unit(values, apart)
 
     def is_exceeded(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> bool:
@@ -129,8 +131,8 @@ def _unit(values: torch.Tensor, apart: Difference) -> float:
 
 
 def _largest_result(sizes: torch.Tensor) -> float:
-    """Return the largest finite size, without the value that fills masked places, which is far larger than all
-    others."""
+    """Return the largest finite size. A value that fills masked elements, and so is far larger than all others, does
+    not count."""
     finite = sizes[torch.isfinite(sizes)]
     largest = float(finite.max()) if finite.numel() else 0.0
     others = finite[finite < largest]

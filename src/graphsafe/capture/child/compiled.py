@@ -1,4 +1,5 @@
-"""Runs a compiled step unchanged. Reads from Inductor's log how it uses CUDA graphs, and what it leaves out of them."""
+"""Runs a compiled step unchanged, and reads from Inductor's log how Inductor uses CUDA graphs and which operations it
+leaves out of them."""
 
 from __future__ import annotations
 

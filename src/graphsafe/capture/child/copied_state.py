@@ -1,4 +1,4 @@
-"""Copies of state, which is put back before a round, or before rounds begin again."""
+"""Copies of state, with which the state is put back before a round, or before the rounds begin again."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class DeviceStateCopy:
         self._tensors = {path: reached[path] for path in paths if path in reached}
         self._values = copies_of(session.device, self._tensors)
         self.is_refreshed = False
-        "Whether work of a refresh is lost when this state is put back."
+        "Whether putting this state back undoes something that a refresh wrote."
 
     def refresh(self, number: int) -> list[str]:
-        """Call the refresh of a round. Return the floats that it has written, but not overwritten as a whole. They are
-        put back no more, so that nothing of the refresh is lost, as if it were a program. Integers are put back all the
-        same, because a position may run out of its buffer."""
+        """Call the refresh of a round. Return the float tensors that it has written without overwriting them
+        completely. From now on these are not put back, as in a program, so that nothing that the refresh wrote is lost.
+        Integers are still put back, because a position may run beyond its buffer."""
         with PartsKept(self._tensors.values()) as seen:
             self._session.put_inputs(number)
         written = {path: one for path, one in self._tensors.items() if memory_key(one) in seen.found}
@@ -35,7 +35,7 @@ class DeviceStateCopy:
         return parts
 
     def release(self, paths: Sequence[str]) -> None:
-        """Put these tensors back no more."""
+        """Stop putting these tensors back."""
         for path in paths:
             del self._values[path], self._tensors[path]
 

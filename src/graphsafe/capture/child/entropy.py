@@ -1,11 +1,12 @@
-"""Gives generators on the host that the user's code makes without a seed the same numbers in each process.
+"""Seeds the host generators that the user's code makes without a seed, so that they draw the same numbers in each
+process.
 
-`numpy.random.default_rng()` and `random.Random()` take their seed from the system, so two builds of a target would have
+`numpy.random.default_rng()` and `random.Random()` take their seed from the system. So two builds of a target would have
 different data, and two calls of its refresh with the same number would give different inputs. Replays could then not be
 compared with the eager steps of another process.
 
-`os.urandom` and `secrets` still ask the system: programs use them for unique names (`uuid4`), and several children run
-at the same time. So does the generator of `tempfile`.
+`os.urandom`, `secrets` and the generator of `tempfile` still ask the system: programs use them for unique names
+(`uuid4`), and several children run at the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _BITS = 128
 
 @contextmanager
 def seeded_entropy(name: object) -> Iterator[None]:
-    """In this block, seed generators that are made without a seed from a stream that `name` determines."""
+    """In this block, seed each generator that is made without a seed. `name` determines the seeds."""
     numbers = random.Random(str(name))
     seed = random.Random.seed
 

@@ -40,13 +40,13 @@ class StepResult:
     refreshed: Mapping[str, torch.Tensor] = field(default_factory=dict)
     "Small tensors that the refresh wrote and that steps leave alone, with their values."
     released: Sequence[str] = ()
-    "State of which the refresh wrote a part, so that it is not put back before the rounds from here on."
+    "State that the refresh wrote without overwriting it completely. Later rounds do not put this state back."
     hashed: Sequence[str] = ()
     "State in `state` that changed, but is too large for `values`."
     path: str = ""
     "The name of the path of operations that the step took, if it was watched."
     is_shown: bool = True
-    "Whether even a small error in the operations in which this path differs from the usual one changes the results."
+    "Whether the results would show a small error in the operations in which this path differs from the usual path."
 
     @property
     def written(self) -> list[str]:

@@ -42,8 +42,8 @@ _TIMED = 5
 _WATCHED = 20
 "Number of further replays in which the lines that keep memory are looked for."
 _MOST_SURPRISES = 50
-"""The largest number of replays that are compared with an eager step because they differ from an earlier replay. A step
-with float atomics has many such replays."""
+"""At most this many replays are compared with an eager step because they differ from an earlier replay. A step with
+float atomics has many such replays."""
 _STATM = "/proc/self/statm"
 
 
@@ -73,13 +73,14 @@ class _LongRun:
         self.stopped: str | None = None
         "The failure of the user's code that stopped the run early."
         self.right_until = 0
-        "The last replay known to have succeeded. The device runs behind the host, so later ones are unknown."
+        "The last replay known to have succeeded. The device runs behind the host, so later replays may have failed."
         self._session = session
         self._recording = recording
         self._inputs_return = session.subject.refresh is None
         "Whether the same inputs return periodically."
         self._compares_each = self._inputs_return and session.ranks.size == 1
-        "Whether each replay is compared. With ranks it is not: all ranks would have to agree on each eager step."
+        """Whether each replay is compared. This is False with several ranks, because all ranks would have to agree on
+        each eager step."""
         folder = session.channel.folder
         expected: Expected | None = load_values(folder / EXPECTED) if (folder / EXPECTED).exists() else None
         self._noise = Spread() if expected is None else expected.noise
@@ -136,7 +137,8 @@ class _LongRun:
             self._compare_with_before(number)
 
     def _compare_with_before(self, number: int) -> None:
-        """Compare with earlier outputs for these inputs. A new result is wrong only if an eager step differs too."""
+        """Compare with earlier outputs for these inputs. If the outputs differ, an eager step decides whether they are
+        wrong."""
         session, k = self._session, self._inputs_of(number)
         outputs = session.outputs_of(self._recording.outputs).tensors
         digests = session.device.digests(outputs)
@@ -204,7 +206,7 @@ class _LongRun:
                 self._drifts.setdefault(name, Drift(name, number, apart.largest, bound))
 
     def answer(self, replays: int) -> LongRun:
-        """Return the measurements. Each drift lists the state that has moved since the check before."""
+        """Return the measurements. Each drift lists the state that has moved since the previous check."""
         moved = tuple(Moved(path, replay) for path, replay in self._moved.items())
         growth = Growth(
             replays=replays,

@@ -1,8 +1,8 @@
 """Imports modules once, in the process from which the children fork, if no child can see a difference.
 
-A fork copies memory, and only the thread that forks. So imports are shared only if they left CUDA untouched, started no
-process and no thread that a fork would lose, opened no file, and did not change the state of torch's random numbers.
-Otherwise every child imports for itself.
+A fork copies all memory, but only one thread: the one that forks. So imports are shared only if they left CUDA
+untouched, started no process and no thread that a fork would lose, opened no file, and did not change the state of
+torch's random numbers. Otherwise every child imports for itself.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def follow(folder: Path) -> None:
 
 @contextmanager
 def _watched(device: Device | None) -> Iterator[None]:
-    """Raise NotShareable if the code inside leaves something that no fork preserves: a thread, a file or CUDA."""
+    """Raise NotShareable if the code in this block leaves something that a fork does not preserve: a thread, a file or
+    CUDA."""
     process = os.getpid()
     files, threads, drawn = _open_files(), threading.active_count(), _torch_state(device)
     try:
@@ -201,7 +202,7 @@ def _cuda_started() -> bool:
     refuses = getattr(torch._C, "_cuda_isInBadFork", None)
     if refuses is None:  # torch was built without CUDA
         return False
-    # If this process has asked the CUDA runtime, torch knows it in a forked child and refuses to start CUDA there.
+    # If this process has called the CUDA runtime, torch notices this in a forked child and refuses to start CUDA there.
     pid = os.fork()
     if pid == 0:
         status = 1

@@ -1,12 +1,12 @@
-"""Gives a step what the refresh gave to the same step in another process.
+"""Gives a step the values that the refresh wrote for the same step in another process.
 
 A refresh may fill a buffer from something that no seed determines: a clock, the position of a generator, or the
 system's random numbers. Two processes then run a step on different values, and a difference of their results would
 prove nothing. So the values that the refresh wrote are stored with the results of a step, and are given to the step
 with which these results are compared.
 
-This must not hide a fault: replays do not run the step's Python code, and a refresh may copy what that code has left.
-So values are given only where the refresh writes different values if it is called twice in the same state.
+This must not hide a fault: replays do not run the step's Python code, and a refresh may copy values that this code has
+left. So a value is given only if the refresh writes different values when it is called twice in the same state.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def given_values(session: Session, paths: Iterable[str]) -> dict[str, torch.Tens
 
 
 class SameInputs:
-    """Gives the steps of one process the values that the refresh gave in another run."""
+    """Gives the steps of one process the values that the refresh wrote in another run."""
 
     def __init__(self, session: Session, refreshed: Set[str]) -> None:
         self._session = session
@@ -64,13 +64,13 @@ class SameInputs:
         "The tensors that the refresh writes."
         self._tried: set[str] = set()
         self.by_chance: set[str] = set()
-        "Tensors to which the refresh gives other values each time that it is called in the same state."
+        "Tensors to which the refresh writes other values each time that it is called in the same state."
         self.doubt: str | None = None
-        "Why results that differ prove nothing."
+        "The reason why differing results prove nothing; None if they count."
 
     def give(self, k: int, wanted: Mapping[str, torch.Tensor]) -> None:
-        """Give the step after the refresh number `k` these values, where chance alone makes the refresh's own values
-        differ from them."""
+        """Give these values to the step after call `k` of the refresh. A tensor gets its value from here only if chance
+        alone explains why the refresh has written another value."""
         if not wanted or self._session.subject.refresh is None or self._session.ranks.size > 1:
             return
         other = self._differing(wanted)
@@ -98,7 +98,7 @@ class SameInputs:
         }
 
     def _changing(self, k: int, paths: Set[str]) -> set[str]:
-        """Call the refresh twice more in the state that it has left, once with clocks set ahead. Return which tensors
+        """Call the refresh twice more in the same state, once with clocks set ahead. Return the tensors whose values
         differ."""
         session, found = self._session, list[dict[str, torch.Tensor]]()
         before = Beginning(session, self._refreshed)

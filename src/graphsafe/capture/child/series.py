@@ -38,7 +38,7 @@ class Series:
     refreshed: set[str] = field(default_factory=set)
     "State and inputs that the refresh wrote."
     _like: Series | None = None
-    "The first series. The refresh of this one gives the same values, even those that it takes from a clock."
+    "The first series. The steps of this series get the values that the refresh wrote there, even those from a clock."
     _same: SameInputs | None = None
 
     def run(self, name: str, vary: bool = True) -> None:
@@ -90,7 +90,7 @@ class Series:
             self._move(inputs_of(self._session.subject))
 
     def _give(self, k: int) -> None:
-        """Give the next step what the refresh gave to the same step of the first series."""
+        """Give the next step the values that the refresh wrote for the same step of the first series."""
         if self._like is not None and len(self.steps) < len(self._like.steps):
             self._same = self._same or SameInputs(self._session, self._like.refreshed)
             self._same.give(k, self._like.steps[len(self.steps)].refreshed)

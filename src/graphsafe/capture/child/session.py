@@ -1,4 +1,5 @@
-"""A target that a child has built on its device. All children build, seed and step it, and set inputs, alike."""
+"""A target that a child has built on its device. All children build it, seed it, set its inputs and step it in the same
+way."""
 
 from __future__ import annotations
 
@@ -60,10 +61,10 @@ class Session:
     capture_path: bool = False
     "Whether `path_step` runs as a capture would: code that asks whether a capture is under way gets the answer True."
     asked: Callable[[Asked], None] | None = None
-    "Called when the user's code asks, in `path_step`, whether a capture is under way."
+    "A function that is called when the user's code asks, in `path_step`, whether a capture is under way."
     factory: Callable[..., Any] | None = None
     generators: ReachableState | None = None
-    "All generators to seed, to be set before many steps. None means that each step searches for them."
+    "All generators to seed. They are set here before many steps; if this is None, each step searches for them."
     ranks: Ranks = field(default_factory=Ranks)
     "The ranks that run this child side by side. They decide together whether further steps run."
 

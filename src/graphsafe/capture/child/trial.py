@@ -44,9 +44,9 @@ class Broken(Exception):
 class TrialResult:
     """The result of the trial.
 
-    `limits` go into the report. `unvaried` are inputs that keep their values although outputs may depend on them.
-    `unvaried_host` are those of `unvaried` that are on the host: Python may branch on their values, and a graph freezes
-    the branch.
+    `limits` go into the report. `unvaried` are inputs that the trial could not give new values, although outputs may
+    depend on them. `unvaried_host` are those of `unvaried` that are on the host: Python may branch on their values, and
+    a graph freezes the branch.
     """
 
     limits: list[Limit] = field(default_factory=list)
@@ -197,8 +197,8 @@ class _Trial:
         return None if nan and not self._base_nan else digests
 
     def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
-        """Run two steps. One alone is not enough, because an input may have no effect in it: a cache is empty, or a
-        plan was made earlier."""
+        """Run two steps. One step is not enough, because an input may have no effect in it: a cache is empty, or a plan
+        was made earlier."""
         self._session.channel.phase(f"try {what}")
         digests: dict[str, str] = {}
         nan = False

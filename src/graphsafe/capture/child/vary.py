@@ -1,4 +1,4 @@
-"""Draws new values for a step's inputs that are legal for an input of that kind.
+"""Draws new values for a step's inputs. The new values are legal for an input of that kind.
 
 Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (used in masks) stay in place.
 Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative ones (padding) stay in place. Integers

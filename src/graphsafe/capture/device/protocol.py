@@ -140,7 +140,8 @@ class Device(Protocol):
         return None
 
     def limits(self) -> tuple[Limit, ...]:
-        """Return what the target has used and what this device does in another way than a GPU."""
+        """Return a limit for each feature that the target has used and that this device handles in another way than a
+        GPU."""
         return ()
 
     def seed(self, value: int) -> None:
@@ -197,7 +198,8 @@ class Device(Protocol):
         watched. Raises NotComparable if the device does not show the order of nodes, or the memory that they use."""
 
     def shared_pool(self) -> Any:
-        """Return a pool for several recordings. They use the same memory, so they must be replayed one at a time."""
+        """Return a pool for several recordings. The recordings use the same memory, so they must be replayed one at a
+        time."""
 
     def pieces(self) -> Pieces:
         """Return a `Pieces` object, for a step that is captured in several parts."""

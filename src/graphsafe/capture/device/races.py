@@ -76,8 +76,8 @@ def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
 
 
 Unordered = Callable[[Sequence[int], Sequence[int]], "tuple[int, int] | None"]
-"""Returns a node of the first list and a node of the second list, the one that was captured first in front, between
-which there is no path. Returns None if there are no such nodes."""
+"""Returns a node of the first list and a node of the second list between which there is no path, or None if there are
+no such nodes. The node that was captured first comes first."""
 
 
 def races_in(work: Sequence[Work], unordered: Unordered) -> tuple[Race, ...]:
@@ -114,8 +114,8 @@ def races_in(work: Sequence[Work], unordered: Unordered) -> tuple[Race, ...]:
 
 
 def _overlap(one: Access, other: Access) -> bool:
-    """Return whether two accesses share an element, although it is known only that their outer bounds overlap. Two
-    columns of one matrix share no element."""
+    """Return whether two accesses whose outer bounds overlap share an element. Two columns of one matrix, for example,
+    do not."""
     if one.is_dense and other.is_dense:
         return True
     start, end = min(one.address, other.address), max(one.end, other.end)

@@ -1,1 +1,2 @@
-"""The parent process of a capture. It asks children, supervises them and judges their answers. It runs no user code."""
+"""The parent process of a capture. It starts and supervises children, and judges their answers. It runs no user
+code."""

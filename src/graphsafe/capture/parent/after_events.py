@@ -1,5 +1,5 @@
-"""Findings about events. After an event, replays may differ from eager steps although the memory that they use only
-moved. Or the launch choices may still give the right results but become slow."""
+"""Findings about events. After an event, replays may differ from eager steps because memory that they use has moved. Or
+their results stay right, but the launch choices of the capture have become slow."""
 
 from __future__ import annotations
 

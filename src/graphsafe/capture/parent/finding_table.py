@@ -1,5 +1,5 @@
-"""Collects a capture's findings in the texts of the rulebook: one for each code and line of one device and bucket. Also
-makes sentences from the answers of probes."""
+"""Collects a capture's findings, with texts from the rulebook. For one device and bucket, each code has at most one
+finding per line. Also makes sentences from the answers of probes."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def played_version(rule: Rule, source: Source) -> str:
         return ""
     measured = rule.evidence[0].torch.partition("+")[0]
     return (
-        f" The simulated device plays torch {measured}, on which this was measured. It holds for torch {rule.torch}: "
-        f"on a GPU, the installed torch {installed.partition('+')[0]} does not do this."
+        f" The simulated device behaves like torch {measured}, on which this was measured. This applies to torch "
+        f"{rule.torch}: on a GPU, the installed torch {installed.partition('+')[0]} does not do this."
     )
 
 
@@ -192,8 +192,8 @@ class FindingTable:
 
 
 def lowered(level: Level, seen: DeviceAnswers) -> Level:
-    """Return the level, with an error lowered to a warning if a replay, or a capture from shapes, has shown that the
-    cause does no harm here."""
+    """Return the level. An error becomes a warning if a replay, or a capture from shapes, has shown that the cause does
+    no harm here."""
     capture = seen.probes.capture
     harmless = "inconclusive" if capture.from_shapes and capture.status == "pass" else "ready"
     return "warning" if level == "error" and seen.verdict == harmless else level

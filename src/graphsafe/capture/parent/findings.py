@@ -193,8 +193,8 @@ class _Writer:
             self.add(code, frames, span, expr=expr, level="error", data=data, here=here, how=how)
 
     def _is_found_by_long_run(self, departure: Departure) -> bool:
-        """Return whether the long run has also found that the tensor was replaced. Its finding names the line that
-        replaces the tensor."""
+        """Return whether the long run has also found that the tensor was replaced. The long run's finding names the
+        line that replaces the tensor."""
         growth = self._probes.memory.growth
         moved = {path for drift in (growth.drifts if growth else ())[:1] for path in drift.moved}
         return rebound_by(departure) in moved
@@ -269,7 +269,7 @@ class _Writer:
         return next((key for key in there if key[0] == code), there[0] if there else None)
 
     def _explained_without_line(self) -> bool:
-        """Return whether the step child found such a cause too, but no line of the user's code was running."""
+        """Return whether the step child found such a cause while no line of the user's code was running."""
         return any(one.code.startswith(_EXPLAINED_BY_LINES) for one in unplaced(self.table.limits))
 
     def escaped(self) -> None:
@@ -330,8 +330,8 @@ class _Writer:
             self.add("GS713", frames, **answers)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
-        """Raise a finding to an error if its line changes state that differs after replays, or the host state of which
-        an output is made. Return whether there is such a finding."""
+        """Raise a finding to an error if its line changes state that differs after replays, or the host state from
+        which an output is computed. Return whether there is such a finding."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key

@@ -1,5 +1,4 @@
-"""Makes the job of a child from the request of a command. Also runs a child again with what its earlier runs have
-learned."""
+"""Makes the job of a child from the request of a command. Also reruns a child with the lessons of its earlier runs."""
 
 from __future__ import annotations
 
@@ -49,14 +48,16 @@ def job_of(request: CaptureRequest, child: str, folder: Path, device: str, axes:
 
 
 def fits(memory: DeviceMemory, count: int) -> bool:
-    """Return whether the device's memory can hold so many builds of the target at a time. `memory` is that of one."""
+    """Return whether the device's memory can hold `count` builds of the target at once. `memory` describes one
+    build."""
     free, peak = memory.free, memory.peak
     return free is None or peak is None or count * peak < _SHARE_OF_DEVICE * (free + peak)
 
 
 def not_built(children: Sequence[Child]) -> str | None:
-    """Return why the factory failed in one of these children, or None. It has succeeded in the build child, which ran
-    alone. So several builds may need the same port, the same name in shared memory, or the same lock."""
+    """Return why the factory failed in one of these children, or None. The factory has succeeded in the build child,
+    which ran alone. So several builds may exclude each other, because each needs the same port, name in shared memory
+    or lock."""
     failures = [child.answers.get(TargetFailure) for child in children]
     lines = [one.line for one in failures if one is not None and one.stage == "build"]
     return f"beside another build, {lines[0]}" if lines else None

@@ -81,8 +81,8 @@ def joined(
 
 
 def with_comments(findings: Iterable[Finding]) -> tuple[list[Finding], set[tuple[str, int]]]:
-    """Return the findings, suppressed if a comment on their line says so. Also return file and line of the comments
-    that suppress one."""
+    """Return the findings. A finding is suppressed if a comment on its line says so. Also return file and line of each
+    comment that suppresses a finding."""
     notes: dict[str, list[Comment]] = {}
     found: list[Finding] = []
     used = set[tuple[str, int]]()

@@ -1,5 +1,5 @@
-"""Limits of the report that follow from the answers of the step child, the reference child and the capture child, and
-limits that say why a verdict is inconclusive."""
+"""Makes the report's limits from the answers of the step child, the reference child and the capture child. Also makes
+the limits that say why a verdict is inconclusive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.text import first_line, listed
 from graphsafe.report.verdict import judge
 
-_FILE_READ = "each step reads this file, or asks whether it is there; a graph keeps what this decided at capture"
+_FILE_READ = "each step reads this file, or checks whether it exists; a graph keeps the decision of the capture"
 _HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
 _NAMED = {"simulated": "cannot predict", "not-varied": "could not be varied"}
 "Kind of a limit -> the words with which a doubt names the same thing."
@@ -33,7 +33,7 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
         why = f"no first step on new inputs could be compared: {reference.first_step_failed}"
         yield Limit("first-step", called, why)
     for why in reference.not_put_back:
-        yield Limit("state", called, f"{why}, so further eager runs began without it")
+        yield Limit("state", called, f"{why}; further eager runs began without restoring it")
     held = answers[StepMemory]
     if held.failed is not None and (is_captured or held.step is None):
         yield Limit("memory", device, f"the step cannot be run once more: {held.failed}")
@@ -45,8 +45,8 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
 
 
 def doubts_of(seen: DeviceAnswers, known: Sequence[Limit], called: str) -> Iterator[Limit]:
-    """Yield the reasons of an inconclusive verdict that neither a known limit nor a probe gives, so that every form of
-    the report has them. `called` is the target's name."""
+    """Yield a limit for each reason of an inconclusive verdict, unless a known limit or a probe already gives the
+    reason. So every form of the report has all reasons. `called` is the target's name."""
     judged = judge(seen.probes, seen.plan)
     if judged.verdict == "inconclusive" and not any(limit.kind in (BAD_REQUEST, INTERNAL) for limit in known):
         given = [first_line(probe.reason) for _, probe in seen.probes if probe.reason]

@@ -44,8 +44,8 @@ def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
 
 
 def _without_name(target: str, configured: Iterable[str]) -> str:
-    """Return a message for a target without a factory that is not a configured name either. It contains a guess of the
-    intended name."""
+    """Return a message for a target that names no factory and is not a configured name. The message contains a guess of
+    the intended name."""
     path = Path(target.removesuffix(":"))
     if path.suffix == ".py" and path.is_file():
         return f"name the factory too: {path}:FACTORY{_functions_of(path)}"

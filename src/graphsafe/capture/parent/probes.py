@@ -148,8 +148,9 @@ def with_events(replay: Replay, answers: Answers, expected: int, why: str) -> Re
 
 
 def with_rounds(probes: Probes, rounds: ComparedRounds) -> Probes:
-    """Return the probes with the results of further rounds. Rounds that fail or differ change the verdict, and rounds
-    whose inputs changed count if no other inputs did. The number of rounds is always reported."""
+    """Return the probes with the results of further rounds. Rounds that fail or differ change the verdict. If no other
+    replay had new inputs, rounds with new inputs count as replays on new inputs. The number of rounds is always
+    reported."""
     replay = replace(probes.replay, rounds=rounds.number)
     if not replay.varied and replay.rng_law == "skipped":
         # A refresh may change the inputs only in every twentieth round. Without random numbers, nothing else differs
@@ -172,8 +173,8 @@ def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
     """Return the probes without those other paths of further steps that rounds of the refresh have tested.
 
     Eager rounds run the step's Python code, so a step that takes another path there is compared with a replay, which
-    repeats the captured path. If the results are equal, the captured path serves for both, as for a penalty of one
-    that eager steps leave out. Twin captures that differ for the same reason then prove nothing.
+    repeats the captured path. If the results are equal, the captured path is right for both. An example is a penalty
+    that eager steps leave out if its factor is one. Twin captures that differ for the same reason then prove nothing.
     """
     horizon, twin = probes.horizon, probes.twin
     if horizon.departure is None:

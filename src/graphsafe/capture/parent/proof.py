@@ -128,7 +128,7 @@ class Proof:
         if declared is None or not ran:
             return
         if declared.level is None:
-            why = "it depends on an engine's configuration that the target lacks: set `declared` in graphsafe's own"
+            why = "it needs an engine configuration that the target lacks: set `declared` in graphsafe's configuration"
             self.limits.append(Limit("support", declared.words, why))
         failures: dict[int, Finding] = {}
         for device in self._devices:

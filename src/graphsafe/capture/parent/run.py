@@ -312,7 +312,7 @@ class Run:
         return child.answers.get(Timeline) or Timeline(child.ended.status, child.ended.why)
 
     def _fire_events(self) -> None:
-        """Compare replays after the target's events, in a separate child. They count as much as other replays."""
+        """Compare replays after the target's events, in a separate child. These replays count as much as others."""
         end = self._run(self._job("events")).ended
         failed = self._answers[Reference].event_failed
         if end.how == "target" and failed is None:
@@ -334,8 +334,8 @@ class Run:
             self.limits.append(Limit("rounds", self.request.called, f"further rounds were not compared: {end.why}"))
 
     def _blame_target(self) -> None:
-        """Report a failure of the reference: as a wrong request if there is no verdict without the reference and the
-        step never asked whether a capture is under way, else as a limit."""
+        """Report a failure of the reference as a limit. Report it as a wrong request if there is no verdict without the
+        reference, and the step never asked whether a capture is under way."""
         child, answers = self._children["reference"], self._answers[Reference]
         why = child.ended.why if child.ended.how == "target" else answers.event_failed
         if why is None or ran_out_of_memory(why):

@@ -43,8 +43,8 @@ def write_bytes(path: str, data: bytes, *, append: bool = False) -> None:
 
 
 def read_text(path: str, most: int = MAX_ANSWER) -> str:
-    """Read a text file of at most `most` bytes. Raises OSError, also if something else than a file is there: the target
-    can replace the child's files by a FIFO or by a link to a device without an end.
+    """Read a text file of at most `most` bytes. Raises OSError, also if the path is not a regular file: the target can
+    replace the child's files by a FIFO, or by a link to a device without an end.
 
     `files.read_regular` makes the same checks, but with functions of `os` that the target may have replaced.
     """
@@ -94,7 +94,7 @@ def blamed_on_target(error: BaseException) -> str | None:
 
 
 def _is_higher(now: object, before: object) -> bool:
-    """Return whether a limit was raised. Engines do so with the number of open files."""
+    """Return whether a limit was raised. Engines raise the limit on open files, for example."""
     return isinstance(now, int) and isinstance(before, int) and now > before
 
 

@@ -17,7 +17,7 @@ from graphsafe.files import from_here
 from graphsafe.report.model import CallSite
 
 _SIGNAL = getattr(signal, "SIGRTMIN", 0) and signal.SIGRTMIN + 9
-"The signal that requests a stack. It has no other use. 0 on systems that have no such signal."
+"The signal that requests a stack. It has no other use. The value is 0 on systems without such a signal."
 _PATIENCE = 0.5
 _FRAME = re.compile(r'  File "(?P<path>.*)", line (?P<line>\d+) in (?P<function>.*)')
 _COLLECTIVES = f"torch{os.sep}distributed{os.sep}"

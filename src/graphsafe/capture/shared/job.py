@@ -35,7 +35,7 @@ WAITS_FOR_RANKS = "wait for the other ranks"
 REFERENCE, EAGER_ROUNDS = "reference", "eager-rounds"
 "The children for whose files other children wait."
 OWN_INPUTS = "the step's own inputs"
-"While a build child steps on the step's own inputs, its phase is `try` and this string."
+"While a build child runs the step on the step's own inputs, its phase is `try` and this string."
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,8 @@ class Channel:
 
     @contextmanager
     def shared_file(self, name: str) -> Iterator[str]:
-        """Yield the path to which a file for other children is written. They see the file only when it is complete."""
+        """Yield the path to which a file for other children is written. The others see the file only when it is
+        complete."""
         self._exit_in_fork()
         yield f"{self.folder}/{name}.part"
         self._exit_in_fork()
@@ -192,7 +193,7 @@ def forget(job: Job) -> None:
 
 
 def read_answers(folder: Path, child: str) -> Answers:
-    """Return the answers that a child has written so far. A file that no child of graphsafe writes holds none."""
+    """Return the answers that a child has written so far. A file with other content counts as empty."""
     try:
         data = decode(read_text(f"{folder}/{child}.result"))
     except (OSError, ValueError, RecursionError):

@@ -77,8 +77,8 @@ def text_at(frame: CallSite, span: Sequence[int] | None) -> str:
 def shown(path: str) -> str:
     """Return a path as texts show it: relative to the working directory, or to the site-packages of a library.
 
-    The name of a library's file does not depend on where the library is installed, but only the path of a `Location`
-    opens the file.
+    For a library's file, the result does not depend on where the library is installed. To open the file, use the path
+    of a `Location`.
     """
     parts = Path(path).parts
     for site in ("site-packages", "dist-packages"):

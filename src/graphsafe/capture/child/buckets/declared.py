@@ -1,4 +1,4 @@
-"""Reads the support for CUDA graphs that the classes used by a step declare, in each engine's own form.
+"""Reads the support for CUDA graphs that the classes of a step declare. Each engine has its own form of declaration.
 
 vLLM's attention metadata builders have `_cudagraph_support`, which is read through `get_cudagraph_support`. SGLang's
 attention backends support graphs if they implement the methods that prepare a capture; in their base class these
@@ -62,7 +62,8 @@ def _vllm(kind: type, value: Any) -> Declaration | None:
 
 
 def _asked(kind: type, value: Any) -> Any:
-    """Call the class method that declares support, with the configuration with which the object itself was built."""
+    """Call the class method that declares support, with the configuration that the object `value` has. Return the
+    declared level, or None if there is no such method or the call fails."""
     _, method = _stored(kind, _VLLM_METHOD)
     if not isinstance(method, classmethod):
         return None
@@ -110,8 +111,8 @@ def _level(value: Any) -> str | None:
 
 
 def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
-    """Return file and line of the attribute's definition. If that is not in the user's code, return those of the first
-    class in the user's code that inherits the attribute."""
+    """Return file and line of the attribute's definition. If the user's code does not define the attribute, return file
+    and line of the first class in the user's code that inherits it."""
     for base in (owner, *bases_of(kind)):
         module = sys.modules.get(base.__module__)
         file = file_of(module) if variables_of(module) is not None else None

@@ -59,7 +59,7 @@ class Member:
     pool_bytes: int | None = None
     "Number of bytes by which the bucket's capture enlarged the shared pool."
     alone: dict[int, Values] = field(default_factory=dict)
-    "Replay -> its results from before the next bucket was captured."
+    "Number of a replay -> its results, taken before the next bucket was captured."
     fresh: Values | None = None
     "The outputs of the reference's step on the inputs of replay 1. The reference built only this bucket."
     built_alike: bool = False
@@ -86,12 +86,12 @@ class Member:
         return bucket_name(self.axes)
 
     def outputs(self) -> ReachableState:
-        """Return the outputs, into whose tensors replays write."""
+        """Return the outputs. Replays write into the tensors of these outputs."""
         assert self.recording is not None
         return self.session.outputs_of(self.recording.outputs)
 
     def static_outputs(self) -> set[str]:
-        """Return the outputs whose memory is older than the capture, so that it is not in the graph's pool."""
+        """Return the outputs whose memory is older than the capture. Such memory is not in the graph's pool."""
         kept = set(reachable_state(self.session.subject).places().values())
         return {name for name, place in self.outputs().places().items() if place in kept}
 
@@ -137,7 +137,7 @@ class PriorState:
     @staticmethod
     def before_steps(member: Member) -> PriorState | None:
         """Return the state that a bucket finds before its steps. Return None if other buckets have changed tensors of
-        this bucket: they share these tensors by design."""
+        this bucket, because such tensors are shared by design."""
         made, reach = _state(member)
         if any(made.get(path) != digest for path, digest in member.built.items()):
             return None
@@ -148,8 +148,8 @@ class PriorState:
         )
 
     def decides(self, member: Member) -> bool:
-        """Return whether some of this state is still there after the bucket's own warm-up. Such state decides what a
-        step does, for instance a plan that another bucket made."""
+        """Return whether some of this state still exists after the bucket's own warm-up. Such state, for instance a
+        plan that another bucket made, decides what a step does."""
         now, reach = _state(member)
         stayed = any(now.get(path) == value for path, value in self.born.items())
         hit = any(path in reach.caches and reach.caches[path][1] == size for path, size in self.caches.items())

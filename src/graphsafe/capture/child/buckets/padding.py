@@ -58,7 +58,8 @@ def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> 
 
 
 def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the smallest number of requests for which an engine uses this bucket; None without padding rows."""
+    """Return the smallest number of requests for which an engine uses this bucket; None if the bucket never has
+    padding."""
     name = batch_axis(axes)
     if name is None:
         return None
@@ -84,7 +85,7 @@ STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
 FILLS = (ZEROS, DUMMY, STALE, NAN)
 "The fillings in the order in which they are tried. An index or a NaN may break the process, so these come late."
 _ROUNDING = Spread(units=64.0)
-"The tolerance for a step on fewer rows, which may use other kernels than a step on all rows."
+"The tolerance for a step on fewer rows. Its kernels may differ from those of a step on all rows."
 
 Values = Mapping[str, torch.Tensor]
 

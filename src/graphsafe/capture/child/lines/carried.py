@@ -1,8 +1,7 @@
-"""Follows the values of inputs into memory that a step makes, and notes the part of this memory that a later step still
-reads.
+"""Marks memory that a step computes from its inputs, and notes which marked memory a later step still reads.
 
-The mark is an attribute of the Python object of a tensor's storage. So views share the mark, and it disappears with the
-memory.
+The mark is an attribute of the Python object of a tensor's storage. So views share the mark, and the mark disappears
+with the memory.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ class _Watching(OperationMode, ABC):  # type: ignore[no-untyped-call]
 
     @abstractmethod
     def _see(self, func: Any, given: dict[int, Any], written: dict[int, Any], results: dict[int, Any]) -> None:
-        """Handle an operation that has run. The arguments are the storages that it was given, wrote and returned."""
+        """Handle an operation that has run. The arguments are the storages that the operation was given, wrote and
+        returned."""
 
 
 class FromInputs(_Watching):
@@ -69,7 +69,8 @@ class StillRead(_Watching):
         self._read.update((key, storage) for key, storage in given.items() if getattr(storage, _MARK, False))
 
     def is_carried(self, tensor: torch.Tensor) -> bool:
-        """Return whether the tensor was computed from the inputs of an earlier step, and is only read by this one."""
+        """Return whether the tensor was computed from the inputs of an earlier step, and the current step only reads
+        it."""
         return not self.carried.isdisjoint(_storages(tensor))
 
     @property

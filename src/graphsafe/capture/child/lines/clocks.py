@@ -2,8 +2,8 @@
 
 The functions are replaced wherever the user's code refers to them: in the module `time`, in variables of modules and
 classes, in attributes and slots (`from time import monotonic`, `self.clock = time.time`), in closures, in default
-arguments and in `functools.partial`. So are methods of dates that the code has stored (`self.now = datetime.now`). A
-reference inside a list or another tuple still gets the true clock.
+arguments and in `functools.partial`. Methods of dates that the code has stored (`self.now = datetime.now`) are replaced
+too. A reference inside a list or any other tuple still gets the true clock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CALENDARS = ("localtime", "gmtime", "ctime")
 
 
 class Shift:
-    """The number of seconds by which clocks are ahead. It may be changed while they are."""
+    """The number of seconds by which clocks are ahead. The number may change while the clocks are ahead."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -127,8 +127,8 @@ def _set_in_slots(holder: Any, ahead: Mapping[int, Any]) -> Iterator[Callable[[]
 
 
 def _set_in_classes(namespaces: list[dict[Any, Any]], ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
-    """Set clocks in the classes that have these variables. Yield how to put each back. Python caches what it finds in
-    classes, so a variable of a class has to be set through the class."""
+    """Set clocks in the classes that have these variables. For each, yield a function that puts it back. Python caches
+    lookups in classes, so a variable of a class has to be set through the class."""
     holders = gc.get_referrers(*namespaces) if namespaces else []
     for kind in [one for one in holders if issubclass(type(one), type) and one.__flags__ & _IS_HEAP_TYPE]:
         for name, value in [(name, value) for name, value in vars(kind).items() if id(value) in ahead]:
@@ -137,7 +137,7 @@ def _set_in_classes(namespaces: list[dict[Any, Any]], ahead: Mapping[int, Any]) 
 
 
 _IS_HEAP_TYPE = 1 << 9
-"The flag of classes that Python code has defined, whose variables can be set."
+"The flag of classes that Python code has defined. Only their variables can be set."
 
 
 def _end_timers() -> None:
@@ -156,7 +156,8 @@ def _date_classes() -> tuple[type, ...]:
 
 
 class _Ahead:
-    """A function that is set ahead: an object, because Python turns a function in a class variable into a method."""
+    """Replaces a function that returns a time. This is an object because Python turns a function in a class into a
+    method."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call

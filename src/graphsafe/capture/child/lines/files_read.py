@@ -1,8 +1,8 @@
-"""Finds the files that the user's code reads, or of which it asks in each step whether they are there. Other programs
-may write them, and files in `/proc` change by themselves.
+"""Finds the files that the user's code reads in a step, and those whose existence or state it checks in every step.
+Other programs may write these files, and files in `/proc` change by themselves.
 
-Numbers in files of `/proc` can be changed for a step. Other answers are left as they are: a step that is told that a
-file is missing might download it, for example.
+Numbers in files of `/proc` can be changed for a step. Nothing else is changed: a step that is told that a file is
+missing might download it, for example.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SOURCE = (".py", ".pyc", os.devnull)
 "Files that the interpreter reads for itself, and the null device."
 _OF_SYSTEM = ("/proc/", "/sys/", "/dev/")
 _WITH_NUMBERS = "/proc/"
-"Files here are numbers with names, so a change of all numbers changes what code may decide by."
+"Files in these folders hold named numbers by which code may decide. Changing all numbers tests such decisions."
 _NUMBER = re.compile(r"\d+")
 _SCALES = (0, 3, 1_000)
 "Numbers in such files are multiplied by each of these."
@@ -39,7 +39,7 @@ _sinks: list[set[str]] = []
 
 @dataclass
 class FilesSeen:
-    """The files that steps read, and those of which all steps ask."""
+    """The files that steps read, and the files that every step checks."""
 
     read: set[str] = field(default_factory=set)
     asked: set[str] | None = None
@@ -47,7 +47,7 @@ class FilesSeen:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Add the files that the user's code opens for reading in this block, and note those of which it asks."""
+        """Add the files that the user's code opens for reading in this block, and note the files that it checks."""
         _listen()
         _sinks.append(self.read)
         now = set[str]()
@@ -111,7 +111,7 @@ def _name(path: Any) -> str | None:
 
 
 def _asks_user() -> bool:
-    """Return whether the user's code asks, itself or through the standard library."""
+    """Return whether the user's code makes this call, directly or through the standard library."""
     for frame in frames_from(sys._getframe(2)):
         file = frame.f_code.co_filename
         if is_user_file(file):
@@ -123,7 +123,7 @@ def _asks_user() -> bool:
 
 @contextmanager
 def _numbers_scaled(path: str, scale: int) -> Iterator[None]:
-    """In this block, all numbers in a file are multiplied."""
+    """Multiply all numbers in a file by `scale` in this block."""
     original = builtins.open
 
     def opened(file: Any, mode: str = "r", *rest: Any, **named: Any) -> Any:

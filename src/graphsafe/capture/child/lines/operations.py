@@ -19,7 +19,7 @@ _COPIES = ("aten.copy_", "aten._to_copy", "aten.copy.")
 _MOST_ELEMENTS = 1_000
 "The largest number of elements of a list that are compared."
 NUMBER = re.compile(r"-?(\d|inf\b|nan\b|True\b|False\b)")
-"The beginning of those `numbers` of an operation that are no text."
+"Matches the beginning of those `numbers` of an operation that are not text."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Operation:
     """For a tensor whose memory is older than the steps: its path, and its offset in that memory. Memory on the host
     has an entry only as the source of a copy, since a replay reads that source again."""
     view: tuple[str, ...] = ()
-    "For a view, which runs nothing on the device: the layout and memory of its results, which later calls use."
+    """For a view: the layout and memory of its results. A view runs nothing on the device, but later calls use its
+    results."""
 
     def differs(self, other: Operation) -> Aspect | None:
         """Return the first aspect in which the two calls differ, or None."""
@@ -107,7 +108,7 @@ def address_of(tensor: torch.Tensor) -> int:
 @dataclass(slots=True)
 class Unnamed:
     """Memory on the device that a recorded step used but did not make, and that no path of state names. It belongs to a
-    tensor in a queue, in a frame or in C++, or to one that autocast caches."""
+    tensor in a queue, in a frame, in C++ or in the cache of autocast."""
 
     is_recording: bool = True
     _names: dict[int, str] = field(default_factory=dict)
@@ -117,12 +118,13 @@ class Unnamed:
     def name_of(self, address: int, tensor: torch.Tensor) -> str:
         if self.is_recording and address not in self._names:
             self._alive.append(tensor.detach())
-            self._names[address] = f"tensor {len(self._alive)} of those that no attribute holds"
-        return self._names.get(address, "a tensor that was made since")
+            self._names[address] = f"tensor {len(self._alive)} of those without a name in the state"
+        return self._names.get(address, "a tensor that was made later")
 
 
 class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
-    """Passes each operation of the device to `sink` after it has run, with the user's stack still that of it."""
+    """Passes each operation of the device to `sink` after it has run. The user's stack is then still the stack of the
+    operation."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Tells memory that code overwrites as a whole from memory of which it reads or keeps a part."""
+"""Distinguishes memory that code overwrites completely from memory of which code reads or keeps a part."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _WHOLE = frozenset({"aten::copy_", "aten::zero_", "aten::fill_"})
 
 
 class PartsKept(OperationMode):  # type: ignore[no-untyped-call]
-    """Notes which of these tensors code writes to, but may keep values from before: its first access is not a write of
-    the whole memory."""
+    """Notes the tensors that code writes to, but that may keep earlier values: the first access is not a write of the
+    whole memory."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._fresh = {memory_key(one): one.untyped_storage().nbytes() for one in tensors}
         "Memory that was not accessed yet -> its size in bytes."
         self._kept: set[int] = set()
-        "Memory that was accessed in another way before it was overwritten."
+        "Memory whose first access was not a write of the whole memory."
         self.found: set[int] = set()
-        "The keys of such memory that was written."
+        "The keys of memory in `_kept` that was also written."
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

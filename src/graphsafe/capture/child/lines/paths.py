@@ -1,5 +1,5 @@
-"""The path that a step takes through its Python code, as the operations that it runs, and the memory that depends on
-some of these operations."""
+"""Records the path that a step takes through its Python code, as a list of operations. Also finds the memory that
+depends on some of these operations."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from graphsafe.capture.device.structures import by_schema, is_written, tensors_i
 
 
 def calls_of(operations: Iterable[Operation], varying: Collection[int]) -> list[str]:
-    """Write each operation as a string, which is the same in every process. Memory and texts are left out, and the
-    numbers of the operations whose indices are in `varying`."""
+    """Return each operation as a string that is the same in every process. The strings leave out memory and texts. For
+    operations whose indices are in `varying`, they also leave out the numbers."""
     return [
         repr((one.name, () if at in varying else [n for n in one.numbers if NUMBER.match(n)], one.shapes))
         for at, one in enumerate(operations)
@@ -24,13 +24,13 @@ def calls_of(operations: Iterable[Operation], varying: Collection[int]) -> list[
 
 
 def name_of_path(calls: Iterable[str]) -> str:
-    """Return a short name for a path. Its operations are the result of `calls_of`."""
+    """Return a short name for a path, whose operations `calls_of` has turned into strings."""
     return hashlib.blake2b("\n".join(calls).encode(), digest_size=12).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """How one operation passes values on. Memory is given by its address."""
+    """The flow of values through one operation. Memory is given by its address."""
 
     at: int | None
     "The operation's index on the path; None for an operation of the host."
@@ -85,7 +85,7 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], reads: S
 
 
 def unlike(left: Sequence[str], right: Sequence[str]) -> tuple[range, range]:
-    """Return the parts of two paths that are left without their common beginning and their common end."""
+    """Return the parts of two paths that lie between their common beginning and their common end."""
     least = min(len(left), len(right))
     begin = next((at for at in range(least) if left[at] != right[at]), least)
     end = next((at for at in range(least - begin) if left[-1 - at] != right[-1 - at]), least - begin)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from graphsafe.capture.shared.replaced import replaced
 
 _LONG = 0.5
-"Seconds from which a wait is long. Shorter ones end by themselves while further steps run."
+"A wait of this many seconds or more is long. Shorter waits end by themselves while further steps run."
 _MOMENT = 0.05
 "Seconds that threads have for their work, once their waits have ended."
 _waiting: list[threading.Condition] = []

@@ -91,8 +91,8 @@ def _replay(session: Session, recording: Recording, unmatched: list[str], built:
 
 
 def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
-    """Give the tensors, and those of the refresh, the values that they had in the reference after construction. Return
-    the names of tensors for which these values are missing."""
+    """Give the tensors of the step and of the refresh the values that they had in the reference after construction.
+    Return the names of tensors for which these values are missing."""
     if not wait_for_file(session, GIVEN):
         return []
     given: ConstructedState = load_values(session.channel.folder / GIVEN)
@@ -172,9 +172,10 @@ class Replays:
     recording: Replayable
     reference: Expected
     restart: Callable[[], None] = lambda: None
-    "Puts back state of construction other than memory that a replay may read. A plain graph reads only memory."
+    """Puts back the state of construction, except for memory. A plain graph reads only memory, so nothing is put back
+    for it."""
     on_result: Callable[[Replay], None] = lambda replay: None
-    "Called with the probe each time that there is a new result."
+    "This function is called with the probe each time that there is a new result."
     result: Replay = field(default_factory=Replay)
     "The probe `replay`, once replays have run."
     error: Exception | None = None
@@ -206,7 +207,7 @@ class Replays:
 
     @property
     def doubt(self) -> str | None:
-        """Why some results that differ prove nothing."""
+        """The reason why differences in some results prove nothing; None if every difference counts."""
         return self.same.doubt if any(check.result is None for check in self._checks.values()) else None
 
     def run(self, built: Mapping[str, torch.Tensor], first_step: bool = True) -> None:

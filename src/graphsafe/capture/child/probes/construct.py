@@ -96,7 +96,7 @@ def _filled(paths: list[str]) -> list[Limit]:
     if not paths:
         return []
     more = f" and {len(paths) - 8} more" if len(paths) > 8 else ""
-    why = "zero everywhere, so that outputs may not depend on inputs: small random values stood in for them"
+    why = "zero everywhere, so that outputs may not depend on inputs: small random values replaced the zeros"
     return [Limit("zero-parameters", ", ".join(paths[:8]) + more, why)]
 
 

@@ -1,23 +1,23 @@
 """Many eager rounds of a program, with which `rounds.py` compares replays. A round is a call of the refresh, then a
 step or a replay.
 
-A refresh may act differently only in the tenth round: new weights, another page of a cache, a new scale. Host state
-that the step's Python code changes may decide when, and replays do not change that state. So replays are compared with
-eager steps in many more rounds than new inputs alone would need. The eager rounds and the replays run in two children.
-Before the rounds, both children do exactly the same.
+A refresh may act differently for the first time in the tenth round: it loads new weights, for example, or uses another
+page of a cache. Host state that the step's Python code changes may decide in which round this happens, and replays do
+not change that state. So replays are compared with eager steps in many more rounds than new inputs alone would need.
+The eager rounds and the replays run in two children. Before the rounds, both children do exactly the same.
 
 In the first rounds, state that steps change on the device is put back before each round, so that positions do not run
-out of their buffers. So are integers that the refresh changes; other values stay as the refresh leaves them. Before
-some of these rounds an event of the target happens, and each event happens twice: the second time, the event or a later
-refresh may act differently. In a few further rounds the device is busy while the host goes on. They expose a refresh
-that should wait for the step and does not.
+out of their buffers. Integers that the refresh changes are put back too; other values stay as the refresh leaves them.
+Before some of these rounds an event of the target happens, and each event happens twice: the second time, the event or
+a later refresh may act differently. In a few further rounds the device is busy while the host goes on. These rounds
+expose a refresh that should wait for the step and does not.
 
-If time runs out before the last of these rounds, the refreshes of the rounds that are left run without steps, and the
-last of them is a whole round again: most refreshes take far less time than a step.
+If time runs out before the last of these rounds, the remaining rounds run only their refreshes, because most refreshes
+take far less time than a step. The last round has a step again.
 
 If eager steps repeat bit for bit, the last rounds are continued rounds: each starts from the state that the round
-before left, as in a program. A refresh may then read what steps count on the device. The continued rounds stop when an
-eager step fails.
+before left, as in a program. A refresh may then read counts that steps keep on the device. The continued rounds stop
+when an eager step fails.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ _SECONDS = 20.0
 _MOST_BYTES = 256 * 2**20
 "The largest number of bytes of outputs and state that are saved for all rounds together."
 _STATE_BYTES = 2**20
-"The most bytes of state whose values are saved for each round, the smallest tensors first."
+"At most this many bytes of state are saved as values for each round, the smallest tensors first."
 _FEW = 16
-"If a round fails before so many have run, they begin again, and nothing is put back."
+"If a round fails before this many rounds have run, the rounds begin again, and no state is put back between them."
 _HASH_EVERY = 16
-"""In each round of this number, and on other paths of further steps in every round, larger tensors that the steps write
-are compared by their hashes."""
+"""In every round whose number is a multiple of this one, larger tensors that the steps write are compared by their
+hashes. Rounds on other paths of further steps always compare these hashes."""
 
 
 @dataclass
@@ -92,14 +92,14 @@ class Rounds:
     steps_write: bool = True
     "Whether steps change state or inputs in place on the device. State then depends not only on the refresh."
     is_faithful: bool = False
-    "Whether putting state back keeps all that the refresh wrote, so that each round shows all its earlier writes."
+    "Whether all that the refresh wrote stays when state is put back, so that each round sees all earlier writes."
     steps: Sequence[StepResult] = ()
     skipped: int = 0
-    "The number of rounds after these of which only the refresh ran, because no time was left for their steps."
+    "The number of later rounds that ran only their refresh, because no time was left for their steps."
     last: StepResult | None = None
     "The round after the skipped ones."
     is_whole: bool = False
-    "Whether no round failed or was left out, so that another child can reach the state after them."
+    "Whether every round ran and succeeded. Another child can then reach the state after the rounds."
     late: Sequence[StepResult] = ()
     "The rounds in which the device fell behind the host. They have only outputs."
 
@@ -145,7 +145,7 @@ def inputs_of_rounds(session: Session, kept: DeviceStateCopy) -> Iterator[int]:
 
 
 def inputs_of_continued_rounds(kept: DeviceStateCopy) -> Iterator[int]:
-    """Yield the number of the inputs of each continued round. Only before the first, the state is put back."""
+    """Yield the number of the inputs of each continued round. The state is put back only before the first of them."""
     kept.put_back()
     yield from INPUTS_GOING_ON
 
@@ -159,7 +159,7 @@ class _Eager:
     paths: Set[str]
     "The tensors that change after the warm-up."
     watch: PathWatch | None
-    "Notes the path of each round; None if it is not needed, or if the step computes something else while it runs."
+    "Notes the path of each round; None if paths are not needed, or if watching changes the results of the step."
     written: set[str]
     "State and inputs that steps have written."
     is_failed: bool = False
@@ -171,7 +171,7 @@ class _Eager:
         return self.reference.refreshed - self.written
 
     def late(self, kept: DeviceStateCopy) -> list[StepResult]:
-        """Run the rounds in which the device is behind the host."""
+        """Run the rounds in which the device runs behind the host. Return their results."""
         session, given = self.session, list[dict[str, torch.Tensor]]()
 
         def put(number: int) -> None:
@@ -230,8 +230,8 @@ class _Eager:
         return steps, True
 
     def skipping(self, inputs: Iterator[int], watches: bool) -> tuple[int, StepResult | None]:
-        """Run the refreshes of the rounds that are left, and the last of them as a whole round. Return the number of
-        rounds without a step, and the whole round, or None if it or a refresh fails."""
+        """Run only the refreshes of the remaining rounds, and then one whole round. Return the number of rounds without
+        a step, and the whole round. The latter is None if this round or a refresh fails."""
         session, skipped = self.session, 0
         time_left = TimeLeft(self._cpu_seconds, _SECONDS)
         try:
@@ -245,7 +245,8 @@ class _Eager:
         return skipped, None
 
     def round(self, number: int, refresh: Callable[[int], Sequence[str] | None], watches: bool) -> StepResult | None:
-        """Run one round. Return None if it fails: a real program would have reset a position before."""
+        """Run one round. Return None if it fails; this proves no fault, since a real program might have reset a
+        position earlier."""
         session, watch = self.session, self.watch if watches else None
         try:
             released = refresh(number)
@@ -276,7 +277,7 @@ class _Eager:
         )
 
     def _small(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return the small tensors of state to compare, and those of the inputs that steps have written."""
+        """Return the small tensors to compare: state, and inputs that steps have written."""
         left_alone, left, found = inputs_of(self.session.subject).keys() - self.written, _STATE_BYTES, {}
         for path, tensor in sorted(tensors.items(), key=lambda item: (item[1].nbytes, item[0])):
             left -= tensor.nbytes
@@ -325,7 +326,7 @@ def run(job: Job, channel: Channel) -> None:
         rounds.steps, rounds.is_whole = eager.rounds(inputs, kept.refresh, watches)
         can_begin_again = len(rounds.steps) < _FEW and rounds.put_back and session.ranks.size == 1
         if eager.is_failed and can_begin_again and beginning.is_back():
-            # The refresh may have found that what steps count has been put back. A program puts nothing back.
+            # The refresh may have failed because counts that steps keep were put back. A program puts nothing back.
             freely = DeviceStateCopy(session, ())
             others = inputs_of_rounds(session, freely)
             steps, is_whole = eager.rounds(others, freely.refresh, watches)
@@ -343,15 +344,15 @@ def run(job: Job, channel: Channel) -> None:
             except TargetError:  # the other child does not run these rounds, so its state would differ
                 rounds.is_whole = False
         save_values(channel, ROUNDS, rounds)
-        # The file above is saved first, so that a device that fails from here on takes nothing away.
+        # The file above is saved first, so that its results are not lost if the device fails from here on.
         if rounds.is_whole and goes_on:
             continued, _ = eager.rounds(inputs_of_continued_rounds(kept), session.put_inputs, watches=True)
             save_values(channel, GOING_ON, continued)
 
 
 def _is_put_back(session: Session, tensor: torch.Tensor, is_written: bool) -> bool:
-    """Return whether the values of a tensor are put back before each round. A tensor that only the host can write, and
-    that steps change, is a count in Python code, which a program does not put back either."""
+    """Return whether the values of a tensor are put back before each round. A tensor that steps change and that only
+    the host can write is a count in Python code. Like a program, graphsafe does not put it back."""
     if is_written:
         return not session.device.is_pageable(tensor)
     return not tensor.is_floating_point()

@@ -1,5 +1,5 @@
-"""Runs the target's events, which in an engine happen between replays (a reload, a sleep, a garbage collection), and
-replays after each.
+"""Runs the target's events, and replays after each. In an engine, such events (a reload, a sleep, a garbage collection)
+happen between replays.
 
 This is a separate child, because an event may change anything permanently. The step is captured and replayed as usual.
 After each event the step is replayed once, and the replay is compared with the reference's eager step after the same
@@ -49,8 +49,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _checks(replays: Replays, number: int) -> tuple[Check, ...]:
-    """Replay after an event. A replay that fails is a fault, because the eager step after the event does not fail: its
-    kernels may have read rows that its memory does not have."""
+    """Replay after an event. A replay that fails is a fault, because the eager step after the event does not fail. The
+    replay's kernels may have read beyond memory that the event made smaller."""
     try:
         return replays.once(number + 1, inputs_of_event(number))
     except TargetError:
@@ -63,7 +63,7 @@ def _checks(replays: Replays, number: int) -> tuple[Check, ...]:
 
 def in_turn(session: Session) -> Iterator[tuple[int, str]]:
     """Yield the events in order, each with its number, and then all of them again. The second time, an event may act
-    differently: a pool has no room left."""
+    differently, for instance because a pool has no room left."""
     return enumerate([*session.subject.events] * _TURNS)
 
 

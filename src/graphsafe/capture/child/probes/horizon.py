@@ -38,7 +38,7 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.horizon import Departure, Horizon, Under
 
 STEPS, LATER_STEPS = 256, 1024
-"The number of further steps, if time allows: the larger one if a refresh or host state may decide later."
+"The number of further steps, if time allows. The larger number applies if a refresh or host state may decide later."
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
 _CPU_SECONDS_FREELY = 1.0
@@ -47,9 +47,9 @@ _CLOCK_STEPS = 2
 _LATER_CLOCKS = (1.0, 3.0)
 "Seconds of CPU time, and of total time, after which the clocks are set no further ahead."
 _MOST_PATHS = 64
-"At most this many other paths of further steps are told apart. A step with more of them depends on a changing number."
+"At most this many other paths of further steps are recorded. A step with more paths depends on a changing number."
 _MANY_PATHS = 8
-"If more paths than these follow each other and none comes again, rounds cannot test the paths that will follow."
+"If more paths than this follow each other and none repeats, rounds cannot test the paths that will follow."
 _MOST_PROPOSALS = 8
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
@@ -69,7 +69,7 @@ class _Ahead(StepAhead):
         super().__init__(session, is_excluded)
         self._most = most
         self._turns: list[tuple[Operation, ...]] = []
-        "The paths of further steps, each time that another one begins; () for the captured path."
+        "The paths of further steps in order, without immediate repetition; () stands for the captured path."
         self._drifts = False
         "Whether further steps have taken one new path after another, so that others will follow."
 
@@ -152,9 +152,9 @@ class _Ahead(StepAhead):
         return held, None
 
     def _may_go_on_freely(self, reason: str | None) -> bool:
-        """Return whether further steps run once more, each from the device's state of the step before, as in a program.
-        A refresh may find that what steps count has been put back, and fail. Or it may decide by such a count: on a
-        GPU, continued rounds show this."""
+        """Return whether further steps run once more without putting back state, as in a program. They do so after a
+        failure, because the refresh may have failed only because counts of the steps were put back. They also do so on
+        a simulated device, where the refresh may decide by such a count. On a GPU, continued rounds show this."""
         session = self._session
         if session.ranks.size > 1 or not self._put_back:
             return False
@@ -172,8 +172,8 @@ class _Ahead(StepAhead):
         return self._works()
 
     def _works_from(self, early: Bindings) -> bool:
-        """Put the host's state back to that of the first steps, after a step that failed, so that clocks and values on
-        the host can still be changed. Return whether this worked: the step then does what it did before."""
+        """Put the host's state back to that of the first steps, after a step that failed. Then clocks and values on the
+        host can still be changed. Return whether the step does the same as before."""
         if self._session.subject.refresh is not None:
             self._number = EARLY  # the refresh may have come to the end of its data
         try:
@@ -190,8 +190,8 @@ class _Ahead(StepAhead):
         return self._departure is None
 
     def _takes_other_path(self) -> bool:
-        """Return whether the current step only runs other operations than the captured step, so that rounds of the
-        refresh can show whether it computes the same. A step that uses other memory cannot be tested so: the memory
+        """Return whether the current step differs from the captured step only in the operations that run. Rounds of the
+        refresh can then show whether it computes the same. They cannot test a step that uses other memory: the memory
         of the capture may be freed, and still hold the same values."""
         departure, session = self._departure, self._session
         if departure is None or departure.what == "memory" or not self._texts(self._path) <= self._known_texts:

@@ -1,7 +1,7 @@
 """Runs further eager steps before a last capture, which is then compared with an early one; see `twin.py`.
 
-A limit that a count loosens or tightens may have no effect in the first captures, and decide results a hundred steps
-later. With a refresh, rounds compare the values of that many steps.
+A limit that depends on a count of steps may have no effect in the first captures, but change the results a hundred
+steps later. If the target has a refresh, its rounds compare the values of that many steps, and nothing runs here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _SEED = 90_000
 
 
 def run_steps(session: Session) -> bool:
-    """Run further steps, and return whether they succeed. State on the device is put back after each step, so that
-    positions do not run out of their buffers."""
+    """Run further steps, and return whether they ran and succeeded. State on the device is put back after each step, so
+    that positions do not run out of their buffers."""
     if session.subject.refresh is not None or session.ranks.size > 1:
         return False
     session.channel.phase("further steps before a last capture")

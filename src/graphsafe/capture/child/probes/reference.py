@@ -1,9 +1,9 @@
 """The eager steps with which replays are compared. They run in a separate process, on a separate build of the target.
 
 The step runs along the path that it takes during a capture: `torch.cuda.is_current_stream_capturing()` returns True.
-Code that asks may choose another kernel, for masks for example, and only results of the same kernels can be compared
-bit for bit. If the step asks, the same steps also run as plain eager steps, and both series have to agree within
-rounding.
+Code that calls this function may choose another kernel (for masks, for example), and only results of the same kernels
+can be compared bit for bit. If the step calls it, the same steps also run as plain eager steps, and both series have to
+agree within rounding.
 
 Two files are shared with the capture child. `given.pt` has the values after construction that differ between builds.
 `reference.pt` has the outputs and state of every step, the spread of eager runs, and the first step on new inputs.
@@ -33,7 +33,7 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.replay import Check
 
 _GIVEN_BYTES = 256 << 20
-"Up to this total size all values after construction are shared, above it only those that differ between builds."
+"If all values after construction take more bytes than this, only values that differ between builds are shared."
 _AGAIN = 3
 """Number of times that the same steps are run again. With so many runs, it is unlikely that the results of float
 atomics agree in all of them by chance."""
@@ -209,7 +209,9 @@ class _Runs:
         session.channel.phase("a first step on new inputs")
         self._start.put_back()
         if session.ranks.any(self._start.keeps_results):
-            raise StateError(f"step 1 cannot be repeated: {', '.join(self._start.refused) or 'another rank says so'}")
+            raise StateError(
+                f"step 1 cannot be repeated: {', '.join(self._start.refused) or 'another rank cannot repeat it'}"
+            )
         before = reachable_state(session.subject)
         try:
             session.put_inputs(1)

@@ -1,4 +1,4 @@
-"""Notes which path each eager round takes, and which results could show what differs on this path.
+"""Notes which path each eager round takes, and which results depend on the operations that differ on this path.
 
 Further steps (`horizon.py`) may take other paths than the captured one. Rounds prove that such a path computes the same
 as the captured one only if an eager round takes it, and if its results can show a difference. The largest of several
@@ -31,15 +31,16 @@ class Taken:
     path: str = ""
     "The name of the path; empty if it is not known."
     is_other: bool = False
-    "Whether it is one of the other paths that further steps took."
+    "Whether this path is one of the other paths that further steps took."
     written: Set[str] = frozenset()
     "The state that the step wrote in place."
     differing: Set[str] | None = frozenset()
-    "The results that depend on an operation which only one of the two paths has. None if they are not known."
+    """The results that depend on an operation in which this path differs from the usual path. None if they are not
+    known."""
 
     def is_shown(self, values: Mapping[str, torch.Tensor], hashed: Mapping[str, torch.Tensor]) -> bool:
-        """Return whether even a small error in the operations in which the paths differ changes the results: `values`,
-        and large tensors of which only a hash is compared. Return True if no result depends on these operations."""
+        """Return whether a small error in the operations in which the paths differ would change the results. `values`
+        are compared by value, `hashed` only by hashes. Return True if no result depends on these operations."""
         if self.differing is None:
             return False
         found = [is_fine(values[name]) for name in self.differing & values.keys()]
@@ -60,7 +61,7 @@ class _Round:
 
 
 class PathWatch:
-    """The paths of rounds. A step runs inside the context `watched()`."""
+    """Records the paths of rounds. A step that is to be recorded runs inside the context `watched()`."""
 
     def __init__(self, session: Session) -> None:
         horizon = read_answers(session.channel.folder, "step")[Horizon]
@@ -69,7 +70,7 @@ class PathWatch:
         self._varying = frozenset(horizon.varying)
         self._seen = PathSeen(session.is_on_gpu)
         self._steady: _Round | None = None
-        "A round on the path that further steps take as a rule."
+        "A round on the usual path of further steps."
         self.is_needed = bool(self._others)
         "Whether further steps have taken other paths."
 
@@ -78,7 +79,7 @@ class PathWatch:
         return self._seen
 
     def taken(self, outputs: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> Taken:
-        """Return the path of the step that was watched last. `outputs` and `state` are those after it."""
+        """Return the path of the step that was watched last. `outputs` and `state` are the tensors after this step."""
         results = {name: address_of(tensor) for name, tensor in (*state.items(), *outputs.items())}
         calls = calls_of(self._seen.operations, self._varying)
         now, path = _Round(self._seen, calls, results), name_of_path(calls)
@@ -100,7 +101,7 @@ def can_compare_continued(session: Session, reference: Expected) -> bool:
 
 
 def has_compiled() -> bool:
-    """Return whether Dynamo has compiled functions. While they are watched, it would compile them once more."""
+    """Return whether Dynamo has compiled functions. Dynamo would compile them again while they are watched."""
     dynamo: Any = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["frames"])
 
@@ -115,7 +116,8 @@ def instruments_change(session: Session, reference: Expected, outputs: Mapping[s
 
 
 def is_fine(values: torch.Tensor) -> bool:
-    """Return whether small changes are visible in these host values: some are floats that are not whole numbers."""
+    """Return whether small changes would be visible in these host values: whether some are floats and not whole
+    numbers."""
     if not values.is_floating_point() and not values.is_complex():
         return False
     with outside_modes():

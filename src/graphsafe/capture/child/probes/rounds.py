@@ -35,7 +35,7 @@ from graphsafe.report.probes.probe import Error
 from graphsafe.report.probes.replay import Check
 
 _SMALL = 1e-3
-"The largest difference, as a share of the largest element, that may still begin by chance."
+"A first difference of at most this share of the largest element may come from chance."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -85,7 +85,7 @@ class _Compared:
                 before = self._result.number
                 self._compare(steps, inputs_of_continued_rounds(kept), kept)
                 if not rounds.steps_write and not varied:
-                    # These rounds differ by the work of the refresh alone.
+                    # These rounds differ only because of the refresh.
                     self._result = replace(self._result, varied=_varied(steps[: self._result.number - before]))
         except TargetError as error:
             failure = Error(f"after replays {error.line}", frames=error_frames(error.__cause__))
@@ -126,7 +126,7 @@ class _Compared:
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
     def _is_new(self, step: StepResult, usual: StepResult) -> bool:
-        """Return whether a step takes a path that no round before has taken. Its difference is then no chance."""
+        """Return whether a step takes a path that no earlier round took. If its results differ, that is not chance."""
         return step.path not in {usual.path, *(one.path for one in self._result.paths)}
 
     def _fired(self, number: int, elsewhere: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:
@@ -157,7 +157,7 @@ class _Compared:
         return found
 
     def _on_device(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return these values on the device, so that it can copy them without a wait."""
+        """Return these values on the device, so that the device can copy them without a wait."""
         tensors, device = reachable_state(self._session.subject).tensors, self._session.device
         found = {path: device.copied(tensors[path]) for path in values}
         for path, one in found.items():
@@ -178,7 +178,7 @@ def _varied(steps: Sequence[StepResult]) -> int:
 
 
 def _with_path(paths: tuple[TakenPath, ...], step: StepResult, is_exact: bool) -> tuple[TakenPath, ...]:
-    """Return the paths with that of one more step."""
+    """Return the paths, with the path of one more step added."""
     if not step.path:
         return paths
     found = {one.path: one for one in paths}
@@ -188,8 +188,9 @@ def _with_path(paths: tuple[TakenPath, ...], step: StepResult, is_exact: bool) -
 
 
 def _may_be_chance(checks: Sequence[Check], step: StepResult) -> bool:
-    """Return whether values differ, but all of them only a little. Sums of atomics differ so, sometimes between eager
-    steps too, and the difference grows in continued rounds. A fault seldom begins so small."""
+    """Return whether values differ, but all of them only a little. Sums by atomics differ in this way, sometimes
+    between eager steps too, and the difference grows in continued rounds. The first difference of a fault is seldom so
+    small."""
     different = [check for check in checks if check.result == "different"]
     if not different:
         return False

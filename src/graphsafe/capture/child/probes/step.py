@@ -104,7 +104,7 @@ def held_by_step(session: Session) -> StepMemory:
     """Return the device memory that a step takes, by line.
 
     If the device cannot read a graph's pool, the memory of a step along the path of captures is reported as the pool's.
-    It is reported as the plain step's too, unless the step asks whether a capture is under way.
+    The same number is reported for the plain step too, unless the step asks whether a capture is under way.
     """
     session.channel.phase("a warm step, its memory watched")
     if session.device.evidence != "predicted":
@@ -137,7 +137,7 @@ def _held_by_plain_step(session: Session) -> StepMemory:
 
 
 def _marks(ran: Executed) -> tuple[CallSite, ...]:
-    """Return the functions that ran and that the target marks as eager between graphs."""
+    """Return the functions that ran and that the target has marked to run eagerly between graphs."""
     inside = [(mark, set(range(mark.line + 1, mark.last + 1))) for mark in eager_marks()]
     ran_inside = [mark for mark, lines in inside if lines & ran.lines.get(mark.path, set())]
     return tuple(CallSite(mark.path, mark.line, mark.function) for mark in ran_inside)

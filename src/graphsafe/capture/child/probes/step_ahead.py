@@ -1,4 +1,4 @@
-"""One of the further steps of `horizon.py`, compared with the recorded step by its operations."""
+"""Runs one further step for `horizon.py`, and compares its operations with those of the recorded step."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _MOST_BYTES = 64 * 2**20
 "The largest size, in bytes, of host memory that is compared as the source of a copy. Larger memory holds weights."
 Place = tuple[tuple[CallSite, ...], "Span | None"]
 _LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
-"""How a difference in host memory is described, before and after. A replay copies from such memory, but does not run
-the Python code that writes it."""
+"""The words for a difference in host memory: for the recorded step, and for the further step. A replay copies from such
+memory, but does not run the Python code that writes it."""
 
 
 class StepAhead:

@@ -1,8 +1,8 @@
 """Captures a step again some steps later. If the two graphs differ, Python froze a value that changes.
 
-No computed values are compared, so no input has to be varied, and it works for values that no reference can repeat (a
-clock). A different kernel or size is already proof. A different number or address is proof only if the two graphs also
-compute different results from the same state, because unused bytes between a kernel's arguments may differ.
+Results are not compared with a reference. So no input has to be varied, and values that no reference repeats (a clock)
+are found. A different kernel or size is already proof. A different number or address is proof only if the two graphs
+also compute different results from the same state, because unused bytes between a kernel's arguments may differ.
 
 Trials then find the cause. The state that steps have changed is put back, first all of it, then piece by piece, and the
 step is captured again. A piece is the cause if the difference disappears when it is put back.
@@ -51,7 +51,7 @@ MAY_BE_CHANCE = ("scalar", "address")
 _REPEATS = 3
 "Number of replays of each graph on the same inputs. It is more than one, since float atomics do not differ every time."
 _REPEATS_OF_CHANCE = 12
-"Number of replays of each graph if eager steps differ by chance, which three replays often do not show."
+"Number of replays of each graph if eager steps differ by chance. Three replays often do not show such a difference."
 _MOST_TRIALS = 24
 _MOST_NAMED = 4
 
@@ -164,7 +164,7 @@ class Twins:
         )
 
     def _not_again(self, failure: CaptureFailure) -> Twin:
-        """Return the answer for a second capture that failed. Running out of memory says nothing about the step."""
+        """Return the probe for a second capture that failed. Running out of memory says nothing about the step."""
         short = "out of memory" in failure.message.lower() or failure.type == "OutOfMemoryError"
         why = f"a second capture failed: {failure.type}: {failure.message}"
         return replace(self._answer("skipped" if short else "fail", ()), reason=why, first_error=failure)
@@ -285,8 +285,8 @@ class Twins:
             return decided, causes, None
         if (self._differing(lambda: None, self._before, seed) or set()) & keys:
             return decided, [], "host-random"  # the draws change the state too, such as the order of a list
-        # Two buffers that swap can only be put back together. Changes of their kind are therefore reported, and the
-        # difference shows the kind.
+        # No single change is the cause: two buffers that swap, for example, can only be put back together. So report
+        # all changes of the kind that the difference suggests.
         likely = "tensor" if any(one.what == "address" for one in decided) else "attribute"
         return decided, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
 
@@ -362,8 +362,8 @@ class Twins:
         return left is not None and not left & keys
 
     def _differing(self, change: Callable[[], None], start: PreCaptureState, seed: int) -> set[Key] | None:
-        """Return how a capture differs from the first one, if it starts from `start` and `change` is applied. Return
-        None if no such capture can be made."""
+        """Capture from `start`, with `change` applied, and return the differences from the first capture. Return None
+        if this is not possible."""
         start.bindings.put_back()
         try:
             change()
@@ -378,7 +378,7 @@ class Twins:
 
 
 def _is_of_ranks(one: Difference) -> bool:
-    """Return whether the difference is in NCCL's arguments: their count of launches may follow from another rank."""
+    """Return whether the difference is in NCCL's arguments. They contain a count, which another rank may change."""
     return one.op.startswith("nccl") and one.what in MAY_BE_CHANCE
 
 

@@ -126,9 +126,9 @@ _AT_A_PORT = ("tcp://", "env://")
 
 @contextmanager
 def own_port(folder: Path, child: str) -> Iterator[None]:
-    """Give a child its own store if the target makes a process group of one process at a fixed port, because only one
-    of the children that run side by side could use the port. PyTorch looks up `rendezvous` when a group is made, so
-    replacing it here is early enough."""
+    """Give a child its own store if the target makes a process group of one process at a fixed port. Only one of the
+    children that run side by side could use that port. PyTorch looks up `rendezvous` when a group is made, so replacing
+    it here is early enough."""
     if not torch.distributed.is_available():
         yield
         return

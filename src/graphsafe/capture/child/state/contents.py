@@ -245,8 +245,8 @@ def _take_array(walk: ObjectWalk, path: str, value: Any) -> None:
 
 
 def _writeable(array: Any) -> Any:
-    """Return the array itself, or the nearest array whose memory it shows, that can be written. Return None if there is
-    none: nobody writes a read-only file in memory, and a copy of it may take gigabytes."""
+    """Return the array if it can be written, else the nearest writeable array of which it is a view. Return None if
+    there is none, as for a file mapped read-only: nobody writes it, and a copy of it may take gigabytes."""
     import numpy
 
     while issubclass(type(array), numpy.ndarray):

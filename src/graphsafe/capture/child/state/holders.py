@@ -1,4 +1,4 @@
-"""Finds whether an object that is not of the user's classes holds tensors."""
+"""Finds whether an object of a class that is not the user's own holds tensors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from graphsafe.capture.child.state.objects import cached_per_class, module_name
 
 _MOST = 1_000
 _LEVELS = 6
-"""Number of references from an object to a tensor in it. Between an object and a list in its attribute, there may be
-two: of the object to its `__dict__`, and of this to the list."""
+"""The largest number of references in a chain from an object to a tensor in it. A list in an attribute may take two:
+from the object to its `__dict__`, and from the `__dict__` to the list."""
 _RUNS = ("distributed", "multiprocessing", "export", "fx", "jit", "package", "onnx", "profiler")
 "Parts of torch whose objects run steps, or describe them. The tensors in them are not state, or are not touched."
 
 
 def holds_tensor(value: Any) -> bool:
-    """Return whether a tensor is near in the object. Parameters and modules are left out: they are the step's own."""
+    """Return whether a short chain of references leads from the object to a tensor. Parameters and modules are left
+    out: they belong to the step itself."""
     level, seen = [value], {id(value)}
     for _ in range(_LEVELS):
         found = [item for one in level for item in _referents(one)]

@@ -37,7 +37,7 @@ def namespace_of(kind: type) -> dict[str, Any]:
 
 
 def variables_of(module: Any) -> dict[str, Any] | None:
-    """Return a module's own dict; None if the value is not a module, as some entries of `sys.modules` are."""
+    """Return a module's own dict; None if the value is not a module. `sys.modules` may contain other objects too."""
     return _MODULE_VARIABLES(module) if issubclass(type(module), types.ModuleType) else None
 
 

@@ -1,5 +1,5 @@
-"""Finds everything in the results of a step. Nothing in them may be left out silently, unlike in state: if an object of
-an unknown class holds tensors, and they cannot be reached by its attributes, it counts as unreadable."""
+"""Finds everything in the results of a step. Unlike state, nothing in results may be left out silently. An object of an
+unknown class counts as unreadable if it holds tensors that cannot be reached through its attributes."""
 
 from __future__ import annotations
 

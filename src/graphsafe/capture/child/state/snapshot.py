@@ -67,15 +67,17 @@ class Bindings:
         ]
         self._generators = {path: generators.state_of(found) for path, found in reach.host_generators.items()}
         self.refused: set[str] = set()
-        "Why containers could not be put back: an iterator at its end, a context variable without a default."
+        "The reasons why containers could not be put back, such as an iterator at its end."
         self.keeps_results = False
-        "Whether such a container may keep what step 1 computed. An iterator keeps no results."
+        "Whether such a container may keep results of step 1. An iterator keeps no results."
 
     def put_back(self) -> None:
-        """Put back all that can be put back, and note what refuses. Raises StateError if an `itertools.count` refuses.
+        """Put back all containers that accept it, and note those that refuse. Raises StateError if an `itertools.count`
+        refuses.
 
-        Other state also stays as it is: generators, for example, and files. So no caller may rely on a step that starts
-        anew: replays are compared with the first steps of a process, and steps that are repeated show only chance.
+        Some other state is not put back either, for example running generators and files. So no caller may assume that
+        a repeated step starts exactly as the first one did. For this reason, replays are compared with the first steps
+        of a process, and repeated steps only show how far results differ by chance.
         """
         for container, before in self._containers:
             try:

@@ -77,8 +77,8 @@ class ObjectWalk:
         return bool(self.todo)
 
     def later(self, items: Iterable[Item]) -> None:
-        """Visit these items when all that is known so far has been visited, so that what an attribute of the user holds
-        has that name."""
+        """Visit these items after all items that are known so far. An object that an attribute of the user also holds
+        then gets the name of that attribute."""
         self._later.append(items)
 
     def last(self, items: Iterable[Item]) -> None:
@@ -140,8 +140,8 @@ class ObjectWalk:
                 reach.owners[path] = (container, key)
 
     def take_class(self, path: str, kind: type) -> None:
-        """Visit the variables of a user's own class, the module variables that its methods name, and what its methods
-        close over or have as defaults. Classes of installed libraries are left out. Each class is visited once."""
+        """Visit the variables of a user's own class, the module variables that its methods name, and the closures and
+        defaults of its methods. Classes of installed libraries are left out. Each class is visited once."""
         if id(kind) in self._seen:
             return
         self._seen.add(id(kind))

@@ -1,5 +1,5 @@
-"""PyTorch's GPU trace. It calls back before each wait and each allocation, when the Python stack is that of the user's
-line.
+"""PyTorch's GPU trace. The trace calls back before each wait and each allocation, while the Python stack is still that
+of the user's line.
 
 The trace also calls back when memory is freed. This happens while an exception propagates too, when Python drops the
 temporary tensors of the failing expression. If the callback runs then, the exception becomes a SystemError, or the

@@ -1,5 +1,5 @@
-"""Makes a timeline from a profiled step: reads the Chrome trace that `torch.profiler` exports. Needs neither torch nor
-a GPU.
+"""Makes a timeline from a profiled step: reads the Chrome trace that `torch.profiler` exports. This needs neither torch
+nor a GPU.
 
 A trace is a list of events. The events that are read here have a begin (`ts`) and a duration (`dur`) in microseconds.
 They are of these kinds:

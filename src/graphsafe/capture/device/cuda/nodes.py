@@ -94,8 +94,8 @@ def differences(
     segments: Segments,
     places: Sequence[Place | None] = (),
 ) -> tuple[Difference, ...]:
-    """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` are those of the nodes of `second`, as
-    far as they are known.
+    """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` are the places of the nodes of `second`,
+    as far as they are known.
 
     An address in the first graph's pool may become any address in the second graph's pool, since each capture allocates
     its own results. An address outside of the pools has to stay the same.
@@ -351,7 +351,7 @@ def graph_in_capture(stream: torch.cuda.Stream) -> int | None:
 
 
 def count_in_capture(stream: torch.cuda.Stream) -> int:
-    """Return how many nodes the capture that is under way on a stream has so far."""
+    """Return the number of nodes that the capture under way on a stream has so far."""
     graph = graph_in_capture(stream)
     return _count(graph) if graph else 0
 

@@ -59,8 +59,9 @@ def races_of(raw_graph: int, touched: MemoryTouched) -> tuple[Race, ...]:
     nodes = touched.nodes
 
     def ordered(first: int, second: int) -> bool:
-        # It is not known which node of an operation uses the memory, so one ordered pair of nodes is enough. Besides
-        # its kernel, NCCL adds event nodes for which nothing in the graph waits (torch 2.11, NCCL 2.28).
+        # It is not known which node of an operation uses the memory. So two operations count as ordered if one node of
+        # the first is ordered with one node of the second. Besides its kernel, NCCL adds event nodes for which nothing
+        # in the graph waits (torch 2.11, NCCL 2.28).
         return any(later in reached.get(one, ()) for one in nodes[first] for later in nodes[second])
 
     def unordered(ones: Sequence[int], others: Sequence[int]) -> tuple[int, int] | None:

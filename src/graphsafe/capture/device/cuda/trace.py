@@ -1,7 +1,7 @@
 """Tracks which torch function the user's Python code has called, and the aten op that runs inside it.
 
 A function mode sees `tensor.__bool__` and `torch.zeros` by name. A dispatch mode sees every aten op with its arguments.
-Neither sees what the op of a C++ extension does inside, or the autograd engine's own threads.
+Neither mode sees what happens inside an op of a C++ extension, or on the autograd engine's own threads.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Running:
         if self.op in _INDEXES:
             self.report("extent", self.op, mask=True)
         elif self.op is None and via in _SUBSCRIPTS:
-            # Report a copy and not the op: if the indices contain a list, PyTorch first makes a tensor of it and copies
-            # that to the device.
+            # Report a copy and not the op: if the indices contain a list, PyTorch first makes a tensor from the list
+            # and copies it to the device.
             self.report("copy-to-device", via, index=True, pinned=False, non_blocking=False)
         else:
             self.report(kind, self.op or via or "cudaStreamSynchronize", literal=via in _LITERALS)

@@ -1,9 +1,9 @@
 """Finds, in one run of an eager step, every line that waits for the device, copies, or queries the device's progress.
 
 PyTorch's GPU trace calls back before each wait inside PyTorch, with the live Python stack. (Sync-debug mode warns only
-of some of these waits.) The trace reports neither queries, which are patched here, nor pageable copies with
-`non_blocking=True`, which the dispatch mode sees. The callbacks of the trace cannot be removed, which is one reason why
-the step child is a separate process.
+of some of these waits.) The trace does not report queries, so the functions that query are patched here. Nor does it
+report pageable copies with `non_blocking=True`, but the dispatch mode sees these. The callbacks of the trace cannot be
+removed; this is one reason why the step child is a separate process.
 """
 
 from __future__ import annotations

@@ -224,8 +224,8 @@ _sent: deque[Any] = deque(maxlen=256)
 
 
 class SimWork:
-    """A `torch.distributed.Work` of a collective that has finished. After some of gloo's copies, the program still has
-    to wait."""
+    """The `torch.distributed.Work` of a collective that has already finished on the host. As on a GPU, `wait` makes the
+    current stream wait for the collective."""
 
     def __init__(self, event: Event, done: Any = None) -> None:
         """During a capture, `event` is recorded after the collective."""

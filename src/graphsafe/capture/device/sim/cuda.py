@@ -1,4 +1,4 @@
-"""Answers of `torch.cuda` (and `torch.accelerator`) while a simulated device is entered."""
+"""Replacements for functions of `torch.cuda` (and `torch.accelerator`) while a simulated device is entered."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Compares two recordings of one step node by node. A value that differs was frozen by Python.
 
-Memory that was allocated in one capture may correspond to any memory of the other capture, but always to the same.
+Memory allocated in one capture may correspond to any memory allocated in the other, but always to the same memory.
 Memory that is older than the captures must have the same address in both.
 """
 

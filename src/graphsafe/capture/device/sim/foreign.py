@@ -1,4 +1,4 @@
-"""Notes work that does not go through PyTorch's dispatcher, so that it is not simulated."""
+"""Notes work that does not go through PyTorch's dispatcher and is therefore not simulated."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The tag is an attribute of the storage's Python object, which PyTorch keeps as long as the storage exists. So views,
 detached aliases and parameters share one tag, and the tag is deleted with the memory. As long as a tag exists, its
-bytes are counted in a ledger, from which `memory_allocated` is answered.
+bytes are counted in a ledger. `memory_allocated` returns the ledger's total.
 """
 
 from __future__ import annotations

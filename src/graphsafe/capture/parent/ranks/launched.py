@@ -41,7 +41,7 @@ class Launched:
         if size < 2:
             return None
         if said[3].isdigit() and int(said[3]) != size:
-            raise RequestError(f"capture: {size} ranks on several machines; it proves those of one machine")
+            raise RequestError(f"capture: {size} ranks on several machines; all ranks must run on one machine")
         return Launched(rank, size)
 
     def lead(self) -> Leader:
@@ -74,7 +74,9 @@ class Launched:
                 followers[reported["rank"]] = connection
                 environments[reported["rank"]] = reported["environment"]
         if len({environment.get(_VISIBLE) for environment in environments.values()}) > 1:
-            raise RequestError(f"capture: each rank has a {_VISIBLE} of its own; let every rank see the GPUs of all")
+            raise RequestError(
+                f"capture: each rank has a {_VISIBLE} of its own; let every rank see the GPUs of all ranks"
+            )
         return Leader(followers, environments)
 
     def follow(self) -> int:

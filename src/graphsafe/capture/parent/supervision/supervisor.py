@@ -34,8 +34,8 @@ class Supervisor:
     """Runs the jobs of one target in children. Use it as a context manager: nothing is left running after the block.
 
     Children are forked from the server with the most imports. The first server has imported torch. The next has also
-    imported the target's module, if that can be shared (`preparation`). After the build child there is one that has
-    also imported the factory's libraries.
+    imported the target's module, if that can be shared (`preparation`). The last one, started after the build child has
+    built the target, has also imported the factory's libraries.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class Supervisor:
             raise KeyboardInterrupt
 
     def _listen(self, killed_as: Ending | None = None) -> None:
-        """Wait shortly for the messages of servers and children, and handle them."""
+        """Wait briefly for the messages of servers and children, and handle them."""
         if self._servers:
             select.select(self._servers, [], [], _POLL)
         else:

@@ -100,7 +100,7 @@ def without_line(answers: Answers) -> list[str]:
 
 
 def unexplained(paths: Sequence[str], lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> str | None:
-    """Return the first path for which no line is known, neither its own nor that of another path of the same object."""
+    """Return the first path without a known line. A known line of another path of the same object counts too."""
     known = {_object_of(path) for path, found in lines.items() if any(found)}
     return next((path for path in paths if not any(lines.get(path, ())) and _object_of(path) not in known), None)
 
@@ -126,7 +126,7 @@ def readers(answers: Answers, paths: Iterable[str]) -> list[Cause]:
                 if isinstance(node, ast.expr) and _uses(node, names) and node.lineno in ran:
                     site = CallSite(path, node.lineno, function.name)
                     if function_of(site) is function:
-                        reason = "it uses what changes from step to step"
+                        reason = "it uses state that changes from step to step"
                         found.append(Cause("GS702", reason, (site,), derived=True, span=span_of(node)))
     return list(dict.fromkeys(found))
 

@@ -101,9 +101,9 @@ def in_region(frame: CallSite, region: Region) -> bool:
 def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
     """Return wider breaks that cost less than the log's breaks, or cost the same with fewer pieces.
 
-    Candidates that make the fewest operations eager are tried first. Among equal candidates, a wider break in the same
-    function comes before the call of the function, and then the break with the fewest lines, so that every run makes
-    the same choice.
+    Candidates that make the fewest operations eager are tried first. Equal candidates have a fixed order, so that every
+    run makes the same choice: a wider break in the same function comes before the call of the function, and a break
+    with fewer lines comes before one with more.
     """
     chosen: tuple[Region, ...] = ()
     groups = Groups(log)

@@ -41,7 +41,7 @@ _OF_RUNTIME = ("Any", "SimpleNamespace", "eager", "returned")
 
 _APPLY = '''\
 def apply(fn: Callable[..., Any] | None = None) -> None:
-    """Put the functions with breaks in the place of those that they are made from; `fn` is the step."""'''
+    """Replace the original functions by the functions with breaks; `fn` is the step."""'''
 _CAPTURE = '''\
 def capture(
     fn: Callable[..., Any],

@@ -236,9 +236,9 @@ class PlannedStep:
     def _capture(self, stream: Any) -> Any:
         """Capture one step and return its outputs.
 
-        The package captures one graph after another without running any, so the eager code between them would read
-        memory that was never written. A graph is empty if there is no work between two breaks, or after a break that
-        ends the step. The package has no public names for its graphs.
+        The package breakable-cuda-graphs captures one graph after another without running any. The eager code between
+        the graphs would then read memory that was never written. A graph is empty if there is no work between two
+        breaks, or after a break that ends the step. The package has no public names for its graphs.
         """
         empty: list[Any] = []
         with _noting_empty_graphs() as was_empty:

@@ -20,9 +20,10 @@ is a small share, and the search takes seconds."""
 
 
 def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> tuple[Fix, ...]:
-    """Return the lines to blame by gain, those that make work eager first. `planned` is the plan's coverage."""
+    """Return the lines to blame, the largest gain first. Lines that make work eager come before all others. `planned`
+    is the plan's coverage."""
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
-    "Line of the target -> the causes on it. They are keyed by their lines in the files whose statements are split."
+    "Line of the target -> the causes on it, each by its line in the file whose statements are split."
     for cause in search.causes:
         if not cause.derived:
             roots.setdefault(search.with_original_lines(cause).line, {}).setdefault(cause.line, cause)
@@ -44,7 +45,8 @@ def fixes(search: Search, planned: float, milliseconds: Callable[[float], float 
 
 
 def too_short(search: Search) -> int:
-    """Return the number of operations that run eagerly only because a graph of their piece would not pay."""
+    """Return the number of operations that run eagerly only because a graph of their piece would cost more than it
+    saves."""
     apart = with_breaks(search.bare, merged([region for region, _ in search.parts]))
     logs = (apart, search.log)
     could, can = (sum(op.visit is None for op in log.ops if op.launches) for log in logs)

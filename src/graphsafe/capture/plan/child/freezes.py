@@ -1,8 +1,8 @@
 """Compares the logs of several steps. Finds the values that captured segments would freeze, and the code that has to
 become part of breaks.
 
-The functions are pure functions of logs. Each answer is a `Need`. A later kind of need is searched for only if there is
-no need of an earlier kind, because a break that grows changes the later needs.
+The functions are pure functions of logs. Each result is a `Need`. A kind of need is searched for only if no need of an
+earlier kind was found, because a break that grows changes the later needs.
 """
 
 from __future__ import annotations
@@ -196,7 +196,8 @@ def _rebound(
 
 
 def _unhanded(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
-    """Yield the needs of tensors that a break makes and a later operation reads, but that it does not pass on."""
+    """Yield the needs of tensors that a break makes and a later operation reads, but that the break does not pass
+    on."""
     given = {key for visit in log.visits for key in visit.handed}
     for op in log.ops:
         if op.visit is not None or not op.on_device:

@@ -160,7 +160,7 @@ def _modules(log: Log) -> tuple[PlannedModule, ...]:
 
 
 def _guards(search: Search) -> tuple[str, ...]:
-    """Return what must be the same as at capture for the plan to be valid."""
+    """Return the guards: conditions of the capture that must still hold when the plan is used."""
     found: dict[str, None] = {"shapes, dtypes and places of the step's inputs": None}
     handed = search.handed
     for visit in search.log.visits:

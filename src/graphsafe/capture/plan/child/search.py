@@ -44,7 +44,7 @@ class Search:
     parts: list[tuple[Region, frozenset[CallSite]]] = field(default_factory=list)
     "Each region that had to run eagerly, with the lines to blame for it."
     log: Log = field(default_factory=Log)
-    "The log of an eager step with these breaks. Of several steps, it is the one with the most launches."
+    "The log of an eager step with these breaks. If several steps were logged, this is the log with the most launches."
     coverages: dict[tuple[Region, ...], float] = field(default_factory=dict)
     "Breaks -> the coverage of the plan with them, as far as it was computed."
     _handed: dict[Region, BreakValues] = field(default_factory=dict)
@@ -74,8 +74,8 @@ class Search:
             self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
-        """Return the cause's own line. If it was derived from other causes, return their lines instead, and only those
-        in the same function if there are any."""
+        """Return the cause's own line. If the cause was derived from other causes, return the lines of those causes. If
+        some of these lines are in the same function, return only them."""
         if not cause.derived:
             return frozenset([cause.line])
         roots = [one.line for one in self.causes if not one.derived]
@@ -202,7 +202,8 @@ class Search:
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function eager whose code cannot be changed, since each step makes it anew."""
+        """Make the calls of a function eager if its code cannot be changed, because each step makes the function
+        anew."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))

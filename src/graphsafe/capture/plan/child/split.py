@@ -108,7 +108,8 @@ class Split:
                     self._written |= {one: two for one, two in pairs if one is before or one.name.startswith(inner)}
 
     def moved(self, causes: Iterable[Cause], running: Iterable[Frames]) -> list[Cause]:
-        """Return the causes with lines of the written files. `running` has such frames, which show the calls."""
+        """Return the causes with their lines in the written files. `running` has frames of these files, which show the
+        calls."""
         ways: dict[Frames, Frames] = {}
         for frames in running:
             for length in range(1, len(frames) + 1):

@@ -90,7 +90,7 @@ class Flow:
     hosts: Any
     arguments: tuple[Argument, ...]
     persistent: bool
-    "Whether the value is a container in the target's state. A break then reaches it without being given it."
+    "Whether the value is a container in the target's state. A break can reach such a container without an argument."
 
 
 @dataclass(slots=True)

@@ -31,7 +31,8 @@ _MOST_CHILDREN = 8
 
 @dataclass
 class Planning:
-    """The planning of one step. `plan()` returns the plan, or None, if `limits` has the reason why there is none."""
+    """The planning of one step. `plan()` returns the plan. If there is none, it returns None, and `limits` has the
+    reason."""
 
     request: CaptureRequest
     folder: Path
@@ -56,7 +57,7 @@ class Planning:
         if self.own_replays:
             places = listed_places(self.own_replays)
             own = f"the step replays graphs of its own ({places})"
-            why = f"{own}, which no reference checks: pass the function that they capture"
+            why = f"{own}, which no reference checks: pass the function that these graphs capture"
             return self._without_code(Plan(reason=why))
         child = self._search()
         answers, end = child.answers, child.ended
@@ -139,7 +140,8 @@ def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
 
 
 def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
-    """Return one sentence with the shares of kernels that ran from Inductor's graphs, and that the plan covers."""
+    """Return one sentence with the share of kernels that ran from Inductor's graphs, and the share that the plan
+    covers."""
     parts = []
     if compiled.kernels and compiled.from_graphs is not None:
         share = compiled.from_graphs / compiled.kernels
