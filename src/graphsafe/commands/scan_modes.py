@@ -1,4 +1,4 @@
-"""The modes of `graphsafe scan`: a report, or another action in its place."""
+"""The modes of `graphsafe scan`: they make a report or do something else instead."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class ScanModes:
 
 
 def complain_of_limits(report: Report) -> None:
-    """Print on stderr the limits that the user has to know, whatever format the report has.
+    """Print on stderr the limits that the user must know, for every format of the report.
 
     With --quiet, print only limits that make a report without findings meaningless.
     """

@@ -24,7 +24,8 @@ def is_folded(finding: Finding) -> bool:
 def folded(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with the notes about fresh buffers last.
 
-    Several notes about one file become one note at the place of the first, which names the lines of the others.
+    Several notes about one file become one note. It has the location of the first note and names the lines of the
+    others.
     """
     kept: list[Finding] = []
     by_file: dict[str, list[Finding]] = {}

@@ -136,7 +136,7 @@ class Environment:
     facts: str
     "The name of the op table, for example `torch-2.11`."
     settings: Mapping[str, str]
-    "Some environment variables: those of a fixed list and those that the configuration names. Others may be secret."
+    "Environment variables of a fixed list, and those that the configuration names. Others may be secret."
     libraries: Mapping[str, str] = field(default_factory=dict)
     "The versions of imported libraries, besides torch, that affect kernels and graphs."
 
@@ -213,7 +213,7 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of a step that a plan has captured or that it runs eagerly. Unknown times are None."""
+    """A piece of a step. The plan has captured this piece or runs it eagerly. Unknown times are None."""
 
     kind: Literal["graph", "eager"]
     operations: int | None = None
@@ -246,7 +246,7 @@ class Fix:
     coverage: float
     "The coverage if only this line is fixed."
     together: float
-    "The coverage if the lines before it are fixed too."
+    "The coverage if this line and the lines before it are fixed."
     planned_ms: float | None
 
     @staticmethod
@@ -354,5 +354,5 @@ def is_in_baseline(finding: Finding) -> bool:
 
 
 def with_fix(finding: Finding) -> str:
-    """Return the finding in one paragraph, for formats that show no more."""
+    """Return the finding in one paragraph, for formats with a single text per finding."""
     return f"{finding.message.rstrip('.')}. Fix: {finding.fix}" if finding.fix else finding.message

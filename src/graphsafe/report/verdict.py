@@ -219,8 +219,8 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
 
 
 def _covered(plan: Plan | None) -> float:
-    """Return the share of the step that a verified plan covers. A plan for the step without its own graphs counts as
-    none."""
+    """Return the share of the step that a verified plan covers. If the plan is for the step without its own graphs,
+    return 0."""
     return (plan.coverage or 0.0) if plan is not None and plan.verified and plan.reason is None else 0.0
 
 
