@@ -1,4 +1,4 @@
-"""Finds what the captured step of an optimizer froze, and the state that it first made in the capture.
+"""Finds the values that the captured step of an optimizer froze, and the state that the step first made in the capture.
 
 A schedule writes a new learning rate into `optimizer.param_groups`, but replays do not read it there, unless it is a
 tensor. A weight that the program freezes or thaws after the capture is trained as before. Steps are recorded only while

@@ -25,8 +25,8 @@ _WHOLE = "Nothing is corrupted, but from here on the steps silently run eagerly:
 def failed_captures(writer: Writer) -> None:
     """Add findings for failed captures.
 
-    There is one for the cause, one at the handler that swallowed the error, and one for a random generator that is left
-    in capture mode. If the error ended the process, it was not swallowed and left no such generator.
+    One is for the cause, one for the handler that swallowed the error, and one for a random generator that was left in
+    capture mode. If the error ended the process, it was not swallowed and left no such generator.
     """
     has_ended = writer.process.facts.ended
     for failed in writer.process.facts.failed:

@@ -32,7 +32,7 @@ class FailedCaptures:
         "Number of a capture -> its record and its graph, from the begin of the capture to its end."
 
     def begun(self, graph: Any, record: GraphRecord) -> None:
-        """Await the end of a capture. If its graph is destroyed before, the capture has failed."""
+        """Wait for the end of a capture. If its graph is destroyed before the end, the capture has failed."""
         self._open[record.number] = record, weakref.ref(graph, lambda _: self._abandoned(record.number))
 
     def ended(self, record: GraphRecord) -> None:

@@ -119,7 +119,7 @@ class Outputs:
     def look(self) -> bool:
         """Count the references to the outputs, with torch functions disabled.
 
-        Return whether the program is found to collect results for the first time.
+        Return whether this is the first time that the program is found to collect results.
         """
         if self.collected or not self._tensors:
             return False

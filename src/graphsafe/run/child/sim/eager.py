@@ -50,8 +50,8 @@ class Derived:
     An example is a merged weight. A tensor counts if a graph only reads it, if it was computed only from other
     attributes of its object (its sources), and if the graph uses none of these sources. Copies and tensors that are
     updated in place do not count, because they are meant to keep old values; a packed weight (`w.t().contiguous()`)
-    counts. A tensor that the program computes again
-    after the capture does not count either, because the program decides when to refresh it.
+    counts. A tensor that the program computes again after the capture does not count either, because the program itself
+    decides when to refresh it.
     """
 
     def __init__(self) -> None:
@@ -257,8 +257,8 @@ class Asked:
 
 
 def _asked(given: Sequence[Place], wanted: Iterable[Place], own: Iterable[Place]) -> bool:
-    """Return whether a copy filled one of the `wanted` places, and no other copy wrote to the input that contains this
-    place."""
+    """Return whether a copy filled one of the memory ranges `wanted`, and no other copy wrote to the input that
+    contains this range."""
     for place in wanted:
         holders = [one for one in own if one[0] <= place[0] and place[1] <= one[1]]
         filled = [one for one in given if any(a <= one[0] and one[1] <= b for a, b in holders)]
