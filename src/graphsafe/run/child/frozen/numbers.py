@@ -30,7 +30,7 @@ _DEEPEST = 12
 _LONGEST = 64
 "At most this many iterations of a loop are followed one by one."
 _SUMMARIES = frozenset({"len", "sum", "max", "min", "any", "all", "bool", "isinstance", "print", "range"})
-"Functions whose result does not depend on one single number of a list."
+"Functions that summarise a list. Their result does not show any single number of the list."
 
 Kind = Literal["number", "size", "flag"]
 
