@@ -83,7 +83,7 @@ class _Output(click.ParamType[Output]):
         if form in FORMS and not equals:
             return Output(None, form)
         if file and form.isidentifier() and form not in FORMS and (hint := nearest(form, FORMS)):
-            self.fail(f"{form!r} is no form{hint}; ./{value} names a file.", param, ctx)
+            self.fail(f"{form!r} is not a format{hint}; ./{value} names a file.", param, ctx)
         named = form in FORMS and bool(file)
         path = file if named else value
         return Output(None if path == "-" else Path(path), form if named else None)

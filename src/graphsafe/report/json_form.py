@@ -72,7 +72,7 @@ def read_reports(path: Path) -> tuple[Report, ...]:
 def read_saved(path: Path) -> Report | tuple[Report, ...] | Ledger:
     """Return the report in a file, the reports of `capture --all`, or the ledger of `graphsafe run`.
 
-    Raises ReportError with one line that names the file and the first invalid place in it.
+    Raises ReportError with one line that names the file and its first invalid value.
     """
     return _of_file(path, parse_saved)
 

@@ -41,9 +41,9 @@ class ReportError(RequestError):
 
 
 def check(saved: Any, kind: Literal["report", "ledger"], where: str) -> None:
-    """Raise ReportError if `saved` is not a report (or a ledger). The message names the first wrong place.
+    """Raise ReportError if `saved` is not a report (or a ledger). The message names the first wrong value.
 
-    `saved` is parsed JSON, and `where` is its place in the file.
+    `saved` is parsed JSON, and `where` is its path in the file.
     """
     _check_values(saved, 0)
     _check(saved, _definition(kind), where)

@@ -1,4 +1,4 @@
-"""A timeline as an SVG picture, which the reader can widen, and its legend."""
+"""Draws a timeline as an SVG picture with a legend. The reader can widen the picture."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _share(part: float, of: float) -> float:
 def _scale(picture: Picture, in_time: float, in_order: float) -> str:
     parts = [f"Times are not measured. The width shows {count(int(in_order), 'operation')} in order."]
     if picture.timeline.is_measured:
-        parts = [f"The width is {ms_text(in_time)}, of a step that was profiled: a little longer than one that is not."]
+        parts = [f"The width is {ms_text(in_time)}. The step was profiled, which makes it a little longer."]
         if any(not lane.in_time for lane in picture.lanes):
             parts.append("The plan has no times; the width of a piece is its number of operations.")
     if picture.timeline.left_out:

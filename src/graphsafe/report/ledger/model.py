@@ -21,7 +21,7 @@ OutsideStatus = Literal["alive", "freed", "moved", "rebound"]
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The place and the way in which a graph was captured."""
+    """The line that captured a graph, and the circumstances of the capture."""
 
     location: Location | None
     "The user's line, or None if none was running, as under `python -c`."

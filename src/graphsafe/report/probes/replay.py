@@ -80,7 +80,7 @@ class Replay(Probe):
     varied: int | None = None
     """The number of replays in which the changed inputs changed the reference's outputs or state.
 
-    If there is none, it is the number of rounds of the refresh in which they did.
+    If there is no such replay, this is the number of rounds of the refresh in which they changed.
     """
     unvaried: tuple[str, ...] | None = None
     """The inputs that could not be given new values and on which the outputs may depend.

@@ -92,7 +92,7 @@ class Key:
     def differs(self, frames: Sequence[FrameType], others: Iterable[Key] = ()) -> Changed | None:
         """Return a value that differs between the capture and a replay in `frames`, or None.
 
-        `others` are the keys of the other graphs that were captured at the same place.
+        `others` are the keys of the other graphs that the same calls captured.
         """
         keys = list(others)
         found = self._differs(frames) or self._frozen_differs(frames, keys)

@@ -1,8 +1,8 @@
 """Follows tensors in a pool that one graph makes and a later graph of the pool reads.
 
-If the program frees such a tensor, a capture after that gives its memory to another graph of the pool. Replays of this
-graph then overwrite what the reading graph needs. This does no harm as long as a graph that makes the tensor is
-replayed in between, so the order of the replays decides (`parent/lost_memory.py`).
+If the program frees such a tensor, a capture after that gives its memory to another graph of the pool. Replays of that
+graph then overwrite data that the reading graph needs. This does no harm as long as a graph that makes the tensor is
+replayed in between. So the order of the replays decides (`parent/lost_memory.py`).
 """
 
 from __future__ import annotations

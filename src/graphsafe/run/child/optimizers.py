@@ -46,7 +46,7 @@ class OptimizerOption:
 
 
 class TrainedWeights:
-    """Which weights of an optimizer its captured step trains: those that required a gradient.
+    """The weights that the captured step of an optimizer trains, because they required a gradient.
 
     Captured code may set `requires_grad` itself, which a replay does not repeat. So a change counts only if the weights
     were as in the captured step at an earlier replay.

@@ -219,8 +219,8 @@ def called_name(function: ast.expr) -> str | None:
 def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
     """Return whether the innermost loop around the call stack `one` also contains the call stack `other`.
 
-    Both stacks begin with the outermost call. A check, a benchmark or a warm-up has its own loop. A loop that calls a
-    function it was given, as a timing helper does, is another loop for each such function.
+    Both stacks begin with the outermost call. A check, a benchmark or a warm-up has its own loop. A timing helper has a
+    loop that calls a given function. Such a loop counts as a separate loop for each function.
     """
     for depth in reversed(range(len(one))):
         path, line = one[depth].path, one[depth].line

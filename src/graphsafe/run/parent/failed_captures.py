@@ -67,7 +67,7 @@ def failed_captures(writer: Writer) -> None:
 def _cause(writer: Writer, failed: FailedCapture, said: Mapping[str, Any]) -> str | None:
     """Add a finding for the cause of a failed capture.
 
-    Return its code and place, or None if the cause is unknown.
+    Return its code and line as text, or None if the cause is unknown.
     """
     event = failed.guilty
     if event is None or not event.frames:

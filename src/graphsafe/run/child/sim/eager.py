@@ -1,6 +1,6 @@
 """Finds faults that eager operations between replays show on the simulated device.
 
-Such a fault is an outdated tensor, a tensor that grows, or an input for which another graph was captured.
+The faults are outdated tensors, tensors that grow, and inputs for which another graph was captured.
 """
 
 from __future__ import annotations
