@@ -117,7 +117,7 @@ def put_ledger_on_stderr(ledger: Ledger, rules: Callable[[], RuleTexts]) -> None
 
 
 def _put_summary(reports: Report | Sequence[Report] | Ledger) -> None:
-    """Add to the job's summary, if this runs in GitHub Actions."""
+    """Add the reports to the job's summary, if the command runs in GitHub Actions."""
     from graphsafe.report.ci.github import render_summary
     from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Report

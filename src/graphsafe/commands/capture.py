@@ -269,7 +269,7 @@ def _prove(
     texts = rule_texts(requests[0].config)
     try:
         put_outputs(written, form, files, "json", texts)
-    finally:  # a full disk must not lose results that took minutes
+    finally:  # if the disk is full, results that took minutes must not be lost
         put_outputs(written, None, [Output(None, each) for each in printed], "terminal", texts)
         if "terminal" not in printed:
             _say_what_forms_leave_out(requests, reports)

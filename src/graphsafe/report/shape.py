@@ -126,7 +126,7 @@ def _conditions(members: Mapping[str, Any], part: Part) -> Iterator[Part]:
 def _may_lack(part: Part, name: str) -> bool:
     """Return whether an older report may lack a key.
 
-    It may if the key has a default, or if the key may be null and unknown keys are allowed.
+    This is so if the key has a default, or if the key may be null and unknown keys are allowed.
     """
     member = _followed(part["properties"][name])
     return "default" in member or (part.get("additionalProperties", True) is True and _takes_null(member))

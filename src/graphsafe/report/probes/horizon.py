@@ -42,7 +42,7 @@ class Horizon(Probe):
 
     The difference may also appear only after a change of the host's clocks, of an input on the host, or of host memory
     that the step writes, such as a pinned flag. `skipped`: no further step could be run. `crashed`: the process died in
-    one.
+    a further step.
     """
 
     steps: int | None = None

@@ -25,7 +25,7 @@ class Lending:
         self._records: list[GraphRecord] = []
 
     def lost(self) -> list[Lent]:
-        """Return the tensors whose memory a capture may get that begins now."""
+        """Return the lost tensors whose memory may be given to a capture that begins now."""
         found = [one for one in self._lent if not self._is_alive(one)]
         for one in found:
             one.use.memory.look(self._sight.maker)

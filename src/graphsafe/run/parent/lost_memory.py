@@ -80,8 +80,7 @@ def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
 
 
 def _replays_after(runs: Sequence[tuple[int, int]], graph: int, lent: LentUse) -> list[int]:
-    """Return the numbers of a graph's replays after replays that overwrote a tensor, before the tensor was made
-    again."""
+    """Return the numbers of a graph's replays that came after a tensor was overwritten and before it was made again."""
     found = []
     is_overwritten = False
     for number, times in runs:

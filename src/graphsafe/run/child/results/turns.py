@@ -47,7 +47,7 @@ class _Read:
     text: str
     line: int
     is_returned: bool
-    "Whether the statement only returns the value, so that the caller uses it."
+    "Whether the statement only returns the value. Then the value counts as used only if the caller uses it."
 
 
 @dataclass(frozen=True, slots=True)
