@@ -210,7 +210,7 @@ def _from_table(root: Path, source: Path, table: object) -> Config:
 
 
 def _hot_function(doc: Document, key: str, value: object) -> FunctionPattern:
-    """Read a string or a table: `{ path = "engine/", region = "step" }`."""
+    """Read a hot path: a string, or a table such as `{ path = "engine/", region = "step" }`."""
     if not isinstance(value, dict):
         return _function(doc, key, value)
     keys = {"path": _function, "compiled": Document.boolean, "region": word_of(REGIONS)}

@@ -27,7 +27,7 @@ class Outcome:
 
 
 def run_cases(packs: Sequence[Path] = ()) -> Iterator[Outcome]:
-    """Run the cases of some packs, or of graphsafe's own rules. Raises RulebookError."""
+    """Run the cases of some packs, or of graphsafe's own rules, and yield their results. Raises RulebookError."""
     if packs:
         for pack in packs:
             rulebook, codes = load_pack(pack)

@@ -36,7 +36,7 @@ class Shard:
 
     @staticmethod
     def parsed(text: str | None) -> Shard:
-        """Parse `number/of`. Raises RequestError."""
+        """Parse `number/of`. Without a text, all targets are one shard. Raises RequestError for another form."""
         if text is None:
             return Shard()
         match = _SHARD.fullmatch(text)

@@ -81,7 +81,8 @@ class ScanModes:
         return joined(reports), code
 
     def fix(self, unsafe: bool, is_written: bool) -> Outcome:
-        """Repair the code and report the remaining findings, or show what would change and report all findings."""
+        """Repair the code and report the remaining findings. Without `is_written`, print the changes and report all
+        findings."""
         from graphsafe.fixes.apply import diff, fix_all, write
 
         code, reports = OK, []

@@ -102,7 +102,7 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings by file, position and code. All formats use this order."""
+    """Return findings sorted by file, position and code. All formats use this order."""
 
     def place(finding: Finding) -> tuple[Any, ...]:
         at = finding.location

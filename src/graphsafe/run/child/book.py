@@ -90,7 +90,7 @@ class Book:
         self._streams: dict[int, str] = {0: "default stream"}
 
     def begun(self, earlier: GraphRecord | None, handled: int) -> GraphRecord | None:
-        """Record that a capture begins. `earlier` is the record of an earlier capture into the same graph object."""
+        """Return the record of a new capture, or None if it is left out. `earlier` has the same graph object."""
         if earlier is not None:
             earlier.drop()
         if not self._is_wanted("graphs"):
@@ -309,7 +309,8 @@ class Book:
             number.ran(frames[0].f_lineno)
 
     def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:
-        """Run a hook of graphsafe. An error in it is recorded as a limit and does not stop the program."""
+        """Run a hook of graphsafe and return its result. An error in the hook is recorded as a limit, and None is
+        returned."""
         try:
             return do(*args)
         except Exception as error:

@@ -171,7 +171,8 @@ class Key:
         return owner is not None and locals_of(frame).get("self") is owner
 
     def _method_differs(self, frames: Sequence[FrameType]) -> Changed | None:
-        """Compare the arguments of the nearest running method of the capturing object.
+        """Return an argument of the nearest running method of the capturing object that differs from the capture, or
+        None.
 
         An integer may be a size that is padded to the captured one, so it differs only if it is larger.
         """

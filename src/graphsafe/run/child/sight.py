@@ -148,8 +148,8 @@ class Sight(Protocol):
         """Stop following a capture that will never end. Return the event that broke it, if the device knows it."""
 
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
-        """Read a graph whose capture has ended. `names` are the names of tensors that the program knows, by storage
-        number."""
+        """Return the contents of a graph whose capture has ended. `names` are the names of the program's tensors, by
+        storage number."""
 
     def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
         """Return the function to call before each replay with the storages that the graph uses.

@@ -125,7 +125,8 @@ class CudaSight(Sight):
             self._calls.leave()
 
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
-        """Match the nodes that `ending` has read with the tensors that the program knows."""
+        """Return the contents of a graph: match the nodes that `ending` has read with the tensors that the program
+        knows."""
         nodes, self._nodes = self._nodes, ()
         held, self._held = self._held, ()
         self._gpus |= dict.fromkeys(_current_gpu())

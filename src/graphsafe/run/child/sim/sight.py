@@ -97,7 +97,7 @@ class SimSight(Sight):
         return self._world.current_sim_stream().number
 
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
-        """Read a graph whose capture has ended. The size of its pool is not simulated."""
+        """Return the contents of a graph whose capture has ended. The size of its pool is not simulated."""
         self._devices[self.device()] = None
         found: dict[int, Touch] = {}
         inputs: list[torch.Tensor] = []
