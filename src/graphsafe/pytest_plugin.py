@@ -295,7 +295,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _gone(config: pytest.Config) -> dict[str, list[str]]:
-    """Return the entries of the collected tests' locks that are no longer tests, by the file of the lock."""
+    """Return the lock entries of tests that no longer exist, by the file of the lock. Only locks of collected tests are
+    read."""
     folders = config.stash[_FOLDERS] | ({config.rootpath} if (config.rootpath / "graphsafe.lock").is_file() else set())
     if not config.stash[_COLLECTED] or not folders:
         return {}

@@ -68,8 +68,8 @@ def paired(
 ) -> tuple[list[tuple[Report | None, Report]], list[Report]]:
     """Return a list of pairs, and a list of the older reports without a pair.
 
-    A pair is the older report of a target, or None, and the newer one. If both reports have a name, the names must be
-    equal; otherwise the targets must be equal. Two single reports always form a pair.
+    A pair consists of the older report of a target, or None, and the newer report. If both reports have a name, the
+    names must be equal; otherwise the targets must be equal. Two single reports always form a pair.
     """
     if len(before) == len(after) == 1:
         return [(before[0], after[0])], []

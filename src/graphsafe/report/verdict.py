@@ -114,7 +114,8 @@ def _against(probes: Probes) -> tuple[str, ...]:
 
 
 def _differences(wrong: Iterable[Check]) -> Iterator[str]:
-    """Yield sentences about how replays, and steps that take the code path of captures, differ from the reference."""
+    """Yield a sentence if replays differ from the reference, and one if the captured code path differs from eager
+    steps."""
     wrong = list(wrong)
     replays = [check.name for check in wrong if check.compares != "plain eager"]
     if replays:

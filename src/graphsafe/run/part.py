@@ -111,7 +111,7 @@ def read_parts(folder: Path) -> list[Part]:
 
 
 def _facts(text: bytes | None) -> ProcessFacts | None:
-    """Return the facts that a process wrote, or None if it wrote nothing or the file is no part."""
+    """Return the facts that a process wrote, or None if it wrote nothing or the file is not a part."""
     with contextlib.suppress(ValueError):
         facts = json.loads(text or b"null")
         return read(ProcessFacts, facts) if isinstance(facts, dict) else None

@@ -1,4 +1,4 @@
-"""The lanes of a timeline. Their bars have a begin and a length, in microseconds or, without times, in operations."""
+"""The lanes of a timeline. Each bar has a start and a length, in microseconds or, without times, in operations."""
 
 from __future__ import annotations
 

@@ -381,7 +381,7 @@ def _known(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
 
 
 def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int, int]:
-    """Map each word that is an address inside a known storage to the first address of that storage."""
+    """Return a dict: each word that is an address inside a known storage -> the first address of that storage."""
     starts = sorted(known)
     found = {}
     for word in words:

@@ -102,8 +102,8 @@ class FailedCaptures:
 
 
 def _handler_around(frames: Sequence[CallSite]) -> CallSite | None:
-    """Return the innermost handler around these calls and further lines that catches the device's errors and does not
-    raise again."""
+    """Return the innermost handler that catches the device's errors and does not raise again. Its block must contain
+    one of these calls and further lines after the call."""
     for one in reversed(frames):
         for node in reversed(holding(one.path, one.line)):
             if isinstance(node, ast.With) and suppresses(node):
