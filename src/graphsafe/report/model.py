@@ -264,8 +264,8 @@ class Plan:
     reason: str | None = None
     """Why the plan is not verified.
 
-    A verified plan has a reason only if the step makes graphs of its own: the reason says that the plan is for the step
-    without them.
+    A verified plan has a reason only if the step makes its own graphs. The reason then says that the plan is for the
+    step without these graphs.
     """
     coverage: float | None = None
     "The share of the step's device operations that are in captured segments."

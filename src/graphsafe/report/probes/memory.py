@@ -135,7 +135,7 @@ class Memory(Probe):
         return ", ".join([*parts, *([self.growth.text()] if self.growth is not None else [])])
 
     def sentences(self) -> Sequence[str]:
-        """Return one sentence about the step's memory and one about its graph's, with the largest lines if the two
+        """Return one sentence about the step's memory and one about the graph's memory, with the largest lines if they
         differ."""
         texts = []
         if self.step is not None and self.step.bytes:

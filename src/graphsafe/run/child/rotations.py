@@ -40,7 +40,8 @@ class Rotation:
         known = {name.text: name for names in (after or {}).values() for name in names}
         self.names = [known[text] for text in sorted(moved) if old[text] in places]
         self._last: tuple[tuple[int | None, int | None], ...] | None = None
-        # Exchanging buffers that the graph only reads, or only writes, may be meant: it may compute the mean of them.
+        # Exchanging buffers that the graph only reads, or only writes, may be intended: it may compute the mean of
+        # them.
         roles = set(self._used.values())
         self._captured = {text: number for text, number in new.items() if number in self._used and len(roles) > 1}
         self._known = known if self._captured else {}

@@ -242,8 +242,8 @@ def _named_functions(stack: Sequence[CallSite]) -> set[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=1024)
 def _calls_what_it_was_given(path: str, line: int) -> bool:
-    """Return whether a line in a loop calls a variable of its functions, or of its module, that the loop does not
-    assign. A line that chooses one of two calls does not count."""
+    """Return whether a line in a loop calls a variable that the loop does not assign, of an enclosing function or the
+    module. A line that chooses one of two calls does not count."""
     around = holding(path, line)
     scopes: Sequence[ast.AST] = [one for one in around if isinstance(one, _FUNCTIONS)] or [file_tree(path)]
     given = {one.arg for scope in scopes for one in ast.walk(scope) if isinstance(one, ast.arg)}

@@ -1,8 +1,8 @@
 """Finds graphs that read weights which autocast had cast before the capture.
 
 Autocast keeps these casts in a cache and frees them when its outermost block ends. They have no tensor in Python. A
-graph whose warm-up ran in the same block reads the casts of the warm-up: it has no kernel that casts the weights, and
-after the block it reads freed memory.
+graph whose warm-up ran in the same block reads the casts of the warm-up. The graph has no kernel that casts the
+weights, so it reads freed memory after the block.
 """
 
 from __future__ import annotations

@@ -205,8 +205,8 @@ class CudaSight(Sight):
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
         """Call `moving` for each storage that is resized, by itself or with its tensor.
 
-        `lost` is never called. On a GPU, a graph keeps no storage alive: a storage that no tensor uses is freed unless
-        the program keeps it, and a moved storage has another address.
+        `lost` is never called. On a GPU, a graph keeps no storage alive. A storage that no tensor uses is freed unless
+        the program keeps it. A moved storage has another address.
         """
 
         def watched(owner: Any, name: str) -> tuple[Any, str, Callable[..., Any]]:

@@ -29,7 +29,7 @@ class FailedCaptures:
         self._tell = tell
         self.records: list[FailedCapture] = []
         self._open: dict[int, tuple[GraphRecord, weakref.ref[Any]]] = {}
-        "Number of a capture -> its record and its graph, from the begin of the capture to its end."
+        "Number of a capture -> its record and its graph, from the beginning of the capture to its end."
 
     def begun(self, graph: Any, record: GraphRecord) -> None:
         """Wait for the end of a capture. If its graph is destroyed before the end, the capture has failed."""

@@ -4,9 +4,9 @@ A variable counts as a result if only the statement that made the replay assigns
 the next replay comes from a statement that assigns another variable by the same call. Otherwise the program may read
 the new result on purpose. A `return` of both variables counts as a read.
 
-Two graphs may also fill one buffer outside their pools. Then the first graph's result is overwritten if a statement
-that assigns another variable replays the second graph, and if both variables have the same memory when the first one is
-read.
+Two graphs may also fill one buffer outside their pools. Then the first graph's result is overwritten under two
+conditions: a statement that assigns another variable replays the second graph, and both variables have the same memory
+when the first one is read.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class Meetings:
 def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
     """Return the positions of calls whose results an expression keeps while it calls the same function again.
 
-    Each position is mapped to the positions of these later calls, and each of those to the line of the expression that
-    uses both results.
+    Each position is mapped to the positions of these later calls. Each later position is mapped to the line of the
+    expression that uses both results.
     """
     tree = tree_of_code(code)
     found: dict[Span | None, dict[Span | None, int]] = {}

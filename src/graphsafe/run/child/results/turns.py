@@ -4,8 +4,8 @@ A function replays a graph, waits (`await`), and reads the result only then. If 
 thread, replays the graph during this wait, the read finds the result of that replay. Tasks and threads that exclude
 each other with a lock never replay during such a wait.
 
-The wait is seen when the graph is replayed again: the function of the previous replay still runs, in another task or
-thread, and one of the next statements of its block reads the result. So the read itself need not be observed.
+The wait is found when the graph is replayed again. Then the function of the previous replay still runs, in another task
+or thread, and one of the next statements of its block reads the result. So the read itself need not be observed.
 """
 
 from __future__ import annotations
