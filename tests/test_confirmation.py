@@ -68,7 +68,7 @@ def test_predictions_meet_a_run(
     assert main(["scan", "model.py", "--with", "run.json", "-o", "scan.json"]) == 1
     assert capsys.readouterr().err.endswith(
         "3 predictions: 1 confirmed, 0 refuted, 2 never reached; "
-        "which hot lines ran is not known; changed since the run: model.py\n"
+        "it is not known which hot lines ran; changed since the run: model.py\n"
     )
     found = json.loads(Path("scan.json").read_text())["findings"]
     assert {finding["code"]: finding["status"] for finding in found} == {

@@ -6,8 +6,8 @@ import sys
 
 _is_main = sys.argv[:1] == ["-m"] and ("-m", "graphsafe") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
 if _is_main and sys.path[:1] in ([""], [os.getcwd()]):
-    # `python -m` has put the working directory first on the path. A `typing.py` of the project there would hide
-    # Python's.
+    # `python -m` has put the working directory first on the path. A `typing.py` of the project would hide Python's own
+    # module.
     del sys.path[0]
 
 from importlib import import_module

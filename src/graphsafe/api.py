@@ -77,8 +77,8 @@ def scan(
 
 
 def _many(value: Any) -> tuple[Any, ...]:
-    """Return the values of a list. A single string, path, number or device counts as a list of one, and None as an
-    empty list."""
+    """Return a list or a single value as a tuple. A string, path, number or device is a single value. None gives an
+    empty tuple."""
     if value is None:
         return ()
     return (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
@@ -108,7 +108,7 @@ def capture(
     plan: bool = False,
     timeline: bool = False,
 ) -> Report:
-    """Run one step of a target, capture it, replay it on changed inputs, and return whether it is ready.
+    """Run one step of a target, capture it, replay it on changed inputs, and return a report with the verdict.
 
     `target` is `FILE.py:FACTORY`, `package.module:FACTORY`, the name of a configured target, or an object. With `args`
     or `kwargs`, the object is the step itself (a function or a module). Otherwise it is a factory, or a module with
@@ -163,7 +163,7 @@ def capture(
 
 
 def _proven(request: CaptureRequest) -> Report:
-    """Return the report of a request. Raises RequestError if the request is wrong, so that nothing ran."""
+    """Return the report of a request. Raises RequestError if the request is wrong and nothing could be run."""
     from graphsafe.capture.api import capture_target
     from graphsafe.capture.request import refusals
 
@@ -182,8 +182,8 @@ def assert_ready(
 ) -> Report:
     """Prove in a test that a step or a factory is ready. The arguments are those of `graphsafe.capture`.
 
-    Raises NotReady (an AssertionError) if the verdict is another one, even if it is inconclusive. The message shows the
-    lines to blame, the user's own lines first.
+    Raises NotReady (an AssertionError) for every other verdict, including `inconclusive`. The message shows the lines
+    to blame, the user's own lines first.
     """
     from graphsafe.guard.findings import NotReady, failure_text
 

@@ -25,6 +25,7 @@ class _CallablePackage(ModuleType):
 
 
 def make_callable(package: ModuleType, function: Callable[[], Callable[..., Any]]) -> None:
-    """Make `package` callable. Each call gets a function from `function()` and passes its arguments on to it."""
+    """Make `package` callable. A call of the package calls the function that `function()` returns, with the same
+    arguments."""
     package.__class__ = _CallablePackage
     vars(package)["_function"] = function

@@ -45,7 +45,7 @@ _NO_WAY = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def run() -> int:
-    """Run `main` as the whole work of this process.
+    """Run `main` and return its exit code. The process must do nothing else.
 
     Garbage collection is disabled: a large scan leaves reference cycles, and collecting them would take 3 % of its
     time.
@@ -109,11 +109,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 _WITHOUT_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
-"Newer versions of click raise it to show the help."
+"The exception that newer versions of click raise to show the help."
 
 
 def _usage_error(error: click.UsageError) -> str:
-    """Return in one line what is wrong with the command line, and which help lists the correct words."""
+    """Return one line that describes the mistake on the command line and names the help to read."""
     path = error.ctx.command_path if error.ctx is not None else "graphsafe"
     text = error.format_message().rstrip(".")
     command = path.partition(" ")[2]
@@ -140,11 +140,9 @@ def _discard_output() -> None:
 def commands() -> None:
     """Can one step of your PyTorch code be captured and replayed as a CUDA graph?
 
-    \b
-    graphsafe scan src/                 find the lines that prevent a CUDA graph
-    graphsafe capture model.py:build    run the step and prove it
-    graphsafe run -- python serve.py    watch the graphs of a running program
-    graphsafe explain GS101             read what a rule means and what to write
+    \b graphsafe scan src/                 find the lines that prevent a CUDA graph graphsafe capture model.py:build run
+    the step and prove whether a graph can replay it graphsafe run -- python serve.py    watch the graphs of a running
+    program graphsafe explain GS101             read a rule: its meaning, its cause and a repair
 
     scan needs neither torch nor a GPU. Without a GPU, capture runs on a simulated device.
 
@@ -243,7 +241,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     if source.changed:
         complain(f"changed since the report was written, so their code is not shown: {', '.join(source.changed)}")
     put_outputs(saved, form, outputs, "terminal", rule_texts(config_here()), source.lines)
-    if missing:  # the other shards are worth their report
+    if missing:  # the report of the other shards is still useful
         raise RequestError(f"report merge: some shards are {missing}")
 
 

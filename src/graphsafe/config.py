@@ -77,7 +77,8 @@ class Target:
     factory: str
     "`FILE.py:FACTORY` or `package.module:FACTORY`. A file is relative to the project root."
     devices: tuple[str, ...] = ()
-    "The devices, as on the command line. If empty, it is the first GPU or, without a GPU, the simulated device."
+    """The devices, as on the command line. If this is empty, the first GPU is used or, without a GPU, the simulated
+    device."""
     buckets: Mapping[str, tuple[AxisValue, ...]] = field(default_factory=dict)
     breaks: bool = False
     "Whether eager breaks between captured regions are accepted. Then `ready-with-breaks` is a success."
@@ -125,7 +126,7 @@ class Config:
 def load_config(start: Path) -> Config:
     """Return the configuration for `start`, a file or a folder. Raises ConfigError.
 
-    It is the nearest configuration at or above `start`, up to the root of the repository.
+    The result is the nearest configuration at or above `start`, up to the root of the repository.
     """
     start = start.resolve()
     folder = start if start.is_dir() else start.parent
@@ -148,7 +149,8 @@ def config_over(path: Path) -> Config:
 
 
 def has_own_config(folder: Path) -> bool:
-    """Return whether a folder has a configuration. Raises ConfigError, but only for a file that mentions graphsafe."""
+    """Return whether a folder has a configuration. Raises ConfigError only for an invalid file that mentions
+    graphsafe."""
     named = saved(folder / "pyproject.toml", MAX_HANDWRITTEN) or b""
     may_have = b"graphsafe" in named or os.path.exists(folder / "graphsafe.toml")
     return may_have and _table_in(folder) is not None
@@ -208,7 +210,7 @@ def _from_table(root: Path, source: Path, table: object) -> Config:
 
 
 def _hot_function(doc: Document, key: str, value: object) -> FunctionPattern:
-    """Read a string or a table: `{ path = "engine/", region = "step" }`."""
+    """Read a hot path: a string, or a table such as `{ path = "engine/", region = "step" }`."""
     if not isinstance(value, dict):
         return _function(doc, key, value)
     keys = {"path": _function, "compiled": Document.boolean, "region": word_of(REGIONS)}
@@ -270,7 +272,7 @@ def _buckets(doc: Document, key: str, value: object) -> Mapping[str, tuple[AxisV
 def values_in_range(text: str) -> tuple[int, ...] | None:
     """Return the values of a range: `8..32:8` is 8, 16, 24, 32. The end is included if a step reaches it.
 
-    Return None if the string is no range. Raises ValueError for an empty or too long range.
+    Return None if the string is not a range. Raises ValueError for an empty or too long range.
     """
     match = _RANGE.fullmatch(text)
     if match is None:

@@ -77,8 +77,8 @@ def _hot_lines(captures: Sequence[Report], hot: Mapping[str, Collection[tuple[in
 def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[str]) -> JoinStatus | None:
     """Return the status that the runs together give to a prediction.
 
-    Return None if they reached its place but cannot see faults of this kind, or if it is not known which lines a run
-    reached, because its step failed.
+    Return None if the runs reached the predicted line but cannot detect faults of this kind. Also return None if the
+    step of a run failed, so that the lines it reached are unknown.
     """
     found = [one for report in captures for one in report.findings if _is_about(one, prediction, known)]
     said = ["confirmed" if one.source != "scan" else one.status for one in found]
@@ -91,8 +91,9 @@ def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[st
 def _is_about(seen: Finding, prediction: Finding, known: frozenset[str]) -> bool:
     """Return whether a finding of a run is about a prediction.
 
-    It is if the fingerprints, which stay the same when lines move, are equal. If no prediction has the finding's
-    fingerprint, it may also be about a prediction of another rule on its line.
+    The finding is about the prediction if their fingerprints are equal. Fingerprints stay the same when lines move. If
+    no prediction has the finding's fingerprint, the finding may also be about a prediction of another rule on the same
+    line.
     """
     if seen.fingerprint in known:
         return seen.fingerprint == prediction.fingerprint

@@ -38,8 +38,8 @@ _MOST = 8
 def say(text: str, *, err: bool = False) -> None:
     """Print lines. Characters that control the terminal and commands of CI systems are made harmless.
 
-    Names, messages and settings are from files that anybody may have written. Functions that colour their output do not
-    use this function.
+    Names, messages and settings come from files that anybody may have written. Functions that colour their output do
+    not use this function.
     """
     click.echo("\n".join(without_commands(printable(line)) for line in text.split("\n")), err=err)
 
@@ -117,7 +117,7 @@ def put_ledger_on_stderr(ledger: Ledger, rules: Callable[[], RuleTexts]) -> None
 
 
 def _put_summary(reports: Report | Sequence[Report] | Ledger) -> None:
-    """Add to the job's summary, if this runs in GitHub Actions."""
+    """Add the reports to the job's summary, if the command runs in GitHub Actions."""
     from graphsafe.report.ci.github import render_summary
     from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Report
@@ -151,7 +151,7 @@ def put_written(written: Written, file: Path) -> None:
 
 
 def put_added(added: Added) -> None:
-    """Print where comments were added, and which findings could get none."""
+    """Print where comments were added, and which findings could not get a comment."""
     files = f" in {count(added.files, 'file')}" if added.files else ""
     say(f"{count(added.findings, 'finding')} ignored{files}")
     for failure in added.failures:
@@ -159,7 +159,7 @@ def put_added(added: Added) -> None:
 
 
 def put_fixed(fixed: Fixed) -> None:
-    """Print on stderr how many findings were repaired, and which could not be."""
+    """Print on stderr how many findings were repaired, and which findings could not be repaired."""
     say(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
     for risk in fixed.risks:
         complain(risk)
@@ -175,8 +175,8 @@ def put_unfixed(fixed: Fixed) -> None:
 def put_diff(lines: Iterable[bytes]) -> None:
     """Print a diff.
 
-    On a terminal, control characters of the files are replaced. Into a pipe, the diff is printed unchanged, because
-    `git apply` needs it so.
+    On a terminal, control characters of the files are replaced. In a pipe, the diff is printed unchanged, so that `git
+    apply` can read it.
     """
     for line in lines:
         if is_live(sys.stdout):
@@ -230,7 +230,8 @@ def put_page(markdown: str) -> None:
 
 
 def put_hotness(found: Sequence[Hotness]) -> None:
-    """Print why functions are hot or not. If there are many, print the first ones and how to select fewer."""
+    """Print why functions are hot or not. If there are many functions, print the first ones and explain how to select
+    fewer."""
     blocks = ["\n".join(_hotness(each)) for each in found[:_MOST]]
     more = (
         f"{len(found) - _MOST} more have this name. To select one, write its class or file before the name, as above."

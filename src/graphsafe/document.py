@@ -14,7 +14,7 @@ Convert = Callable[["Document", str, object], Any]
 "Takes the full name of a key and its value, and returns the checked value."
 
 _CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]")
-"Matches control characters. Paths do not contain them, and when printed, they could move the cursor."
+"Matches control characters. No path needs them, and they could move the cursor when they are printed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +99,24 @@ class Document:
 
 
 def word_of(words: Sequence[str]) -> Convert:
-    """Return a check that a value is one of these words."""
+    """Return a check that accepts only these words."""
     return lambda doc, key, value: doc.one_of(key, value, words)
 
 
 def list_of(convert: Convert) -> Convert:
-    """Return a check of a list whose items pass `convert`. Its result is a tuple."""
+    """Return a check for a list whose items pass `convert`. The check returns the items as a tuple."""
     return lambda doc, key, value: tuple(convert(doc, *item) for item in doc.items(key, value))
 
 
 def table_of(convert: Convert) -> Convert:
-    """Return a check of a table with any keys, whose values pass `convert`."""
+    """Return a check for a table with any keys, whose values pass `convert`."""
     return lambda doc, key, value: {
         name: convert(doc, f"{key}.{name}", item) for name, item in doc.table(key, value).items()
     }
 
 
 def number_from(least: int) -> Convert:
-    """Return a check of a whole number that is not less than `least`."""
+    """Return a check for a whole number that is at least `least`."""
 
     def check(doc: Document, key: str, value: object) -> int:
         number = doc.number(key, value)

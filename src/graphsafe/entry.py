@@ -1,6 +1,6 @@
 """The entry point of the command. It is small, so that Ctrl-C is handled even during the imports.
 
-`capture` then ends with an inconclusive report, as it does later. All other commands end with one line.
+After Ctrl-C, `capture` ends with an inconclusive report, and all other commands end with one line.
 """
 
 import sys
@@ -9,7 +9,7 @@ from graphsafe.interrupts import hold_interrupts
 
 
 def run() -> int:
-    """Import the command line, run it as the whole work of this process, and return the exit code."""
+    """Import and run the command line, and return the exit code."""
     if sys.argv[1:2] == ["capture"]:
         hold_interrupts()
     try:

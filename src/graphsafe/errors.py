@@ -21,6 +21,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     matches = get_close_matches(word, list(known), n=_MOST_ALIKE, cutoff=0.5)
     if not matches:
         return ""
-    # If several words are equally similar, take the one with the fewest changed places: GS101 for GS1O1, not GS711.
+    # If several words are equally similar, take the one with the fewest changed characters: GS101 for GS1O1, not GS711.
     best = max(matches, key=lambda one: (SequenceMatcher(None, one, word).ratio(), sum(map(eq, one, word))))
     return f' (did you mean "{best}"?)'

@@ -29,8 +29,8 @@ def in_one_line(error: BaseException) -> str:
 
 
 def what_to_report(error: BaseException, arguments: Sequence[str]) -> str:
-    """Return a short text with the failure, its place, the versions and the command. It contains no source code of the
-    user."""
+    """Return a short text with the failure, the line that raised it, the versions and the command. It contains no
+    source code of the user."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     return "\n".join(
         [

@@ -33,7 +33,7 @@ def read_regular(path: str | Path, most: int) -> bytes:
 
 
 def beginning(path: str | Path, most: int = 200) -> bytes:
-    """Return the first bytes of a regular file; nothing if it cannot be read."""
+    """Return the first bytes of a regular file, or `b""` if it cannot be read."""
     try:
         with _opened(path) as (descriptor, _):
             return os.read(descriptor, most)

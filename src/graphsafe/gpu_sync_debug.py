@@ -1,9 +1,8 @@
 """The functions of vLLM's module of the same name, built on `graphsafe.forbid`. Only the import has to be changed.
 
-It differs from vLLM's module in this: a checked call runs to its end; then all its lines are reported, each with its
-rule and a repair. The error is `graphsafe.Forbidden`. Waits on the threads of autograd count too. As in vLLM,
-VLLM_GPU_SYNC_CHECK (`warn` or `error`) is read only once, and nothing is checked before `enable_gpu_sync_check()` is
-called.
+Unlike in vLLM, a checked call first runs to its end. Then all faulty lines are reported, each with its rule and a
+repair. The error is `graphsafe.Forbidden`. Waits on the threads of autograd count too. As in vLLM, VLLM_GPU_SYNC_CHECK
+(`warn` or `error`) is read only once, and nothing is checked before `enable_gpu_sync_check()` is called.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _enabled = False
 
 
 def enable_gpu_sync_check() -> None:
-    """Check from now on. Call it in a worker when it has warmed up."""
+    """Begin to check calls. Call this function in a worker after the warm-up."""
     global _enabled
     _enabled = True
 
@@ -53,8 +52,8 @@ def gpu_sync_allowed(first_only: bool = False) -> AbstractContextManager[None]:
 
 
 def with_gpu_sync_check(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Check each call of a function, on the thread that calls it. A call inside a checked call counts as part of the
-    outer call.
+    """Make a function whose calls are checked, on the thread that calls it. A call inside a checked call counts as part
+    of the outer call.
 
     In the mode `error`, a call raises Forbidden when it ends.
     """

@@ -21,24 +21,24 @@ class HeldFiles:
     """The contents of a project's files, by the paths of locations. Links to one file share its content."""
 
     def __init__(self, root: Path) -> None:
-        """Hold no file yet. `root` is the project's folder. Files outside it, reached by a link or by `..`, are never
-        held."""
+        """Start without files. `root` is the project's folder. Files outside this folder, reached by a link or by `..`,
+        are never read."""
         self._root = os.path.realpath(root)
         self._real: dict[str, str] = {}
         self._before: dict[str, bytes] = {}
         self._now: dict[str, bytes] = {}
         self.failures: dict[str, str] = {}
-        "Path -> why the file is not held, or why it is no longer changed."
+        "Path -> why the file could not be read or written."
 
     def scanned(self, scan: Scan, named: Callable[[Report], Iterable[Finding]], report: Report) -> Report:
-        """Hold every file that has a finding in `named(report)`, and scan again with the held contents. Repeat until a
-        report names no new file."""
+        """Read every file that has a finding in `named(report)`, and scan again with the contents that were read.
+        Repeat until a report names no new file, and return the last report."""
         while self._hold(finding.location.path for finding in named(report)):
             report = scan(self.buffers())
         return report
 
     def _hold(self, paths: Iterable[str]) -> bool:
-        """Read the files that are not held yet. Return whether there were any."""
+        """Read the files that have not been read yet. Return whether there were any."""
         unread = [path for path in dict.fromkeys(paths) if path not in self._real and path not in self.failures]
         for path in unread:
             real = os.path.realpath(path)
@@ -55,7 +55,7 @@ class HeldFiles:
         return any(path in self._real for path in unread)
 
     def by_file(self, findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
-        """Return the findings in held files, by path.
+        """Return the findings in the files that were read, by path.
 
         If there are several links to a file, only the findings of the first link are returned.
         """

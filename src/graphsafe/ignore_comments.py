@@ -19,7 +19,7 @@ from graphsafe.scan.sources.source import Unreadable, editable_lines
 from graphsafe.scan.sources.suppress import comment_in, line_ends
 
 _OWN = "GS90"
-"The beginning of the codes of findings that are about files, suppressions and baselines. No comment suppresses these."
+"The prefix of the codes for files, suppressions and baselines. No comment can suppress findings with these codes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def check_reason(reason: str) -> None:
 def add_ignores(scan: Scan, root: Path, failing: Callable[[Report], list[Finding]], reason: str) -> Added:
     """Write comments with a reason for the findings that `failing` returns. Existing comments are extended.
 
-    Only files of the project in `root` are written, and a file that somebody has saved meanwhile is not.
+    Only files of the project in `root` are written. A file that somebody has saved meanwhile is not overwritten.
     """
     files = HeldFiles(root)
     first = scan({})
@@ -110,8 +110,8 @@ def _merged(comment: str, codes: Collection[str], reason: str) -> str:
 
 
 def _places(text: str, lines: Sequence[str]) -> Mapping[int, _Place]:
-    """Return the places of comments by line, from 1. A line that ends inside a string or with a backslash can have
-    none."""
+    """Return, by line number from 1, the position for a comment. A line that ends inside a string or with a backslash
+    has none."""
     places: dict[int, _Place] = {}
     for token in line_ends(_tokens(text)):
         line, column = token.start

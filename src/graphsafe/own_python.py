@@ -32,7 +32,7 @@ def environment() -> dict[str, str]:
 
 
 def can_spawn_safely() -> bool:
-    """Return whether `safe_spawning` works, which it does from Python 3.11 on."""
+    """Return whether `safe_spawning` works. It needs Python 3.11 or newer."""
     return sys.version_info >= (3, 11)
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _DEVICE = re.compile(r"sim(:\d+)?|cuda(:\d+)?")
 _MARK = (
-    "graphsafe(ready=True, devices=None, buckets=None): a factory whose step is proven as by `graphsafe capture`; "
-    "without arguments, on a test: the test may use a GPU, which is simulated where there is none"
+    "graphsafe(ready=True, devices=None, buckets=None): on a factory, prove its step as `graphsafe capture` does; "
+    "on a test, without arguments, let the test use a GPU or, without a GPU, a simulated one"
 )
 Proofs = dict[str, dict[str, dict[Any, Any]]]
 "The file of a lock -> the id of a test -> its entries."
@@ -69,9 +69,8 @@ def _asked(config: pytest.Config) -> str | None:
 
 @pytest.fixture
 def graphsafe_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
-    """The device of a test.
-
-    It is a GPU or, without a GPU, a simulated device, which is `cuda` to all code of the test.
+    """The device of a test: a GPU or, without a GPU, a simulated device. The test's code sees the simulated device as
+    `cuda`.
     """
     import torch
 
@@ -98,7 +97,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 
 
 def _played(item: pytest.Item) -> int | None:
-    """Return the number of the simulated device on which a test runs, or None if it runs on no simulated device."""
+    """Return the number of the simulated device on which a test runs, or None if the test does not run on one."""
     if not isinstance(item, pytest.Function):
         return None
     asked = _asked(item.config)
@@ -136,7 +135,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Note what a test file contains, before options such as --lf select from it."""
+    """Record the tests of a file before options such as --lf deselect some of them."""
     report = yield
     if report.passed and isinstance(collector, (pytest.Module, pytest.Class)):
         found = [one for one in report.result if isinstance(one, (Factory, pytest.Class))]
@@ -157,7 +156,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class Worse(AssertionError):
-    """Raised if a step is worse than graphsafe.lock says."""
+    """Raised if the result of a step is worse than its entry in graphsafe.lock."""
 
 
 class Factory(pytest.Item):
@@ -183,7 +182,7 @@ class Factory(pytest.Item):
         return build
 
     def _expected_fixtures(self) -> list[str]:
-        """Return the factory's parameters after the device that nothing gives a value to."""
+        """Return the factory's parameters, except the device, that get no value."""
         parameters = [*inspect.signature(self._build).parameters.values()]
         needed = [one.name for one in parameters[1:] if one.default is one.empty and one.kind in _NAMED]
         return [name for name in needed if name not in (self._options.get("buckets") or {})]
@@ -224,7 +223,7 @@ class Factory(pytest.Item):
     def _against_lock(self, report: Report) -> tuple[str, ...]:
         """Return the regressions since the lock was written.
 
-        Warn if nothing is checked, because the step need not be ready and the lock has no entry for the factory.
+        Warn if nothing is checked: the step need not be ready, and the lock has no entry for the factory.
         """
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.config import config_over
@@ -268,7 +267,7 @@ class Factory(pytest.Item):
         return self.path, inspect.getsourcelines(self.factory)[1] - 1, self.name
 
 
-# The lock. Only one process writes it, to which the workers of pytest-xdist send their results.
+# The lock. Only one process writes it. The workers of pytest-xdist send their results to this process.
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -296,7 +295,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _gone(config: pytest.Config) -> dict[str, list[str]]:
-    """Return the entries of the collected tests' locks that are no longer tests, by the file of the lock."""
+    """Return the lock entries of tests that no longer exist, by the file of the lock. Only locks of collected tests are
+    read."""
     folders = config.stash[_FOLDERS] | ({config.rootpath} if (config.rootpath / "graphsafe.lock").is_file() else set())
     if not config.stash[_COLLECTED] or not folders:
         return {}
@@ -314,9 +314,9 @@ def _gone(config: pytest.Config) -> dict[str, list[str]]:
 
 
 def _is_gone(config: pytest.Config, root: Path, name: str) -> bool:
-    """Return whether a test was not collected although its file was, or its file does not exist.
+    """Return whether a test no longer exists: its file is missing, or its file was collected without the test.
 
-    Test ids are relative to pytest's root folder. If the lock is elsewhere, a missing file shows nothing.
+    Test ids are relative to pytest's root folder. If the lock is in another folder, a missing file proves nothing.
     """
     test, parent = name, name.rpartition("::")[0]
     while parent:

@@ -27,7 +27,7 @@ class Outcome:
 
 
 def run_cases(packs: Sequence[Path] = ()) -> Iterator[Outcome]:
-    """Run the cases of some packs, or of graphsafe's own rules. Raises RulebookError."""
+    """Run the cases of some packs, or of graphsafe's own rules, and yield their results. Raises RulebookError."""
     if packs:
         for pack in packs:
             rulebook, codes = load_pack(pack)
@@ -56,7 +56,8 @@ def _problem(rule: Rule, case: Case, rulebook: Rulebook) -> str | None:
 
 
 def _difference(rule: Rule, case: Case, report: Report) -> str | None:
-    """Compare a case with its report. Only this rule's findings count. Notes count only if the case expects notes."""
+    """Return how a report differs from its case, or None. Only this rule's findings count. Notes count only if they are
+    expected."""
     unread = next((one for one in report.findings if one.code == UNREADABLE != rule.code), None)
     if unread is not None:
         return f"line {unread.location.line} of the case: {unread.message}"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _WITH_TIMELINE = frozenset(("html", "trace"))
-"Formats that show the step in time."
+"Formats that show the timeline of a step."
 _SEVERAL: Mapping[str, Any] = {"type": click.IntRange(min=2), "metavar": "N"}
 
 
@@ -109,7 +109,7 @@ def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Comma
 @click.option(
     "--emit-for",
     type=click.Choice(["vllm", "sglang"]),
-    help="With --emit: write the functions to mark in this engine instead.",
+    help="With --emit: instead of code, write the names of the functions to mark in this engine.",
 )
 @click.option("--check", is_flag=True, help="With --plan: run the emitted code and compare it with eager steps.")
 @form_option(has_timeline=True)
@@ -209,7 +209,8 @@ def capture(
 
 
 def _watch(asked: Callable[[], list[CaptureRequest]], prove: Callable[..., int]) -> int:
-    """Prove the same targets again whenever a file of the project changes. All children are forked from one process."""
+    """Prove the same targets again whenever a file of the project changes, until a signal. Return the exit code. All
+    children are forked from one process."""
     from graphsafe.capture.api import kept_server
     from graphsafe.scan_request.watch import state_of, wait_for_change
 
@@ -269,7 +270,7 @@ def _prove(
     texts = rule_texts(requests[0].config)
     try:
         put_outputs(written, form, files, "json", texts)
-    finally:  # a full disk must not lose results that took minutes
+    finally:  # if the disk is full, results that took minutes must not be lost
         put_outputs(written, None, [Output(None, each) for each in printed], "terminal", texts)
         if "terminal" not in printed:
             _say_what_forms_leave_out(requests, reports)
@@ -293,7 +294,8 @@ def _prove(
 
 
 def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> None:
-    """Print on stderr what only the terminal format shows: that no GPU was found, and why a verdict is inconclusive."""
+    """Print on stderr two facts that only the terminal format shows: no GPU was found, or why a verdict is
+    inconclusive."""
     from graphsafe.capture.request import BAD_REQUEST as BAD_TARGET
     from graphsafe.report.verdict import judge
 
@@ -302,7 +304,7 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
         complain("no GPU here: predicted on the simulated device; only a run on a GPU measures")
     for report in reports:
         if any(limit.kind == BAD_TARGET for limit in report.limits):
-            continue  # `_capture_code` says why the request is wrong
+            continue  # `_capture_code` prints why the request is wrong
         judged = [judge(device.probes) for device in report.devices or ()]
         reasons = [one.reasons for one in judged if one.verdict == "inconclusive" and one.reasons]
         if report.verdict == "inconclusive" and reasons:
@@ -312,7 +314,7 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
 def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
     """Return the options of requests.
 
-    Raises RequestError for options that exclude each other or --shapes.
+    Raises RequestError for options that cannot be used together.
     """
     emit, check, plan = asked["emit"], asked["check"], asked["plan"]
     if asked["emit_for"] is not None and emit is None:

@@ -1,4 +1,4 @@
-"""Runs `graphsafe capture --all` as a gate, which compares with the lock, and divides targets among machines."""
+"""Compares the results of `graphsafe capture --all` with the lock, and divides the targets among machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 OF_TESTS = "::"
-"The names of targets in test files contain this, and no other names do. pytest writes their entries."
+"Only the names of targets in test files contain this. pytest writes the entries of these targets."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Shard:
 
     @staticmethod
     def parsed(text: str | None) -> Shard:
-        """Parse `number/of`. Raises RequestError."""
+        """Parse `number/of`. Without a text, all targets are one shard. Raises RequestError for another form."""
         if text is None:
             return Shard()
         match = _SHARD.fullmatch(text)
@@ -45,7 +45,7 @@ class Shard:
         return Shard(int(match[1]), int(match[2]))
 
     def part_of(self, requests: Sequence[CaptureRequest]) -> list[CaptureRequest]:
-        """Return every N-th target, because neighbours are similar and should run on different machines."""
+        """Return every `of`-th target. Neighbouring targets are similar, so they run on different machines."""
         shard = None if self.of == 1 else f"{self.number}/{self.of}"
         return [replace(one, shard=shard) for one in requests[self.number - 1 :: self.of]]
 
@@ -152,7 +152,7 @@ def _report_gone(names: Sequence[str]) -> None:
 
 
 def gate_for(requests: Sequence[CaptureRequest], locked: bool, update_lock: bool, part: Shard) -> Gate | None:
-    """Return the gate, or None if there is nothing to do. Raises RequestError if the lock cannot be read."""
+    """Return the gate, or None if the lock is not needed. Raises RequestError if the lock cannot be read."""
     if not (locked or update_lock) or not requests:
         return None
     from graphsafe.lock.file import NAME, check_place, read

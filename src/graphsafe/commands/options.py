@@ -83,14 +83,14 @@ class _Output(click.ParamType[Output]):
         if form in FORMS and not equals:
             return Output(None, form)
         if file and form.isidentifier() and form not in FORMS and (hint := nearest(form, FORMS)):
-            self.fail(f"{form!r} is no form{hint}; ./{value} names a file.", param, ctx)
+            self.fail(f"{form!r} is not a format{hint}; ./{value} names a file.", param, ctx)
         named = form in FORMS and bool(file)
         path = file if named else value
         return Output(None if path == "-" else Path(path), form if named else None)
 
 
 class _Path(click.Path):
-    """A path that is not empty. An empty one comes from an unset variable of a script; Path("") would be `.`."""
+    """A path that is not empty. An empty path comes from an unset variable of a script, and Path("") would mean `.`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
@@ -149,8 +149,8 @@ def refuse(refusals: Mapping[str, bool]) -> None:
 def check_outputs(outputs: Sequence[Output]) -> None:
     """Raise RequestError, before any work, if a file cannot be written.
 
-    A repository may contain a link with the name that a CI recipe writes to, so a relative name may neither be a link
-    nor lead out of the working directory through one.
+    A repository may contain a link with the name that a CI recipe writes to. So a relative name must not be a link, and
+    no link in it may lead out of the working directory.
     """
     from graphsafe.console import check_writable
     from graphsafe.files import leads_out
@@ -184,7 +184,8 @@ def put_outputs(
     rules: Callable[[], RuleTexts],
     source: Lines | None = None,
 ) -> None:
-    """Write to every output, or to stdout if there is none. If a file cannot be written, the others still are."""
+    """Write to every output, or to stdout if there is none. If one file cannot be written, the other files are still
+    written."""
     from graphsafe.console import put
 
     failures = []

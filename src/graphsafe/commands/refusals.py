@@ -17,7 +17,7 @@ REPORT_FILE = "graphsafe-report.json"
 
 
 class ReportsRefusals(click.Command):
-    """A command that also leaves such a report if its command line cannot be parsed."""
+    """A command that also writes this report if its command line cannot be parsed."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -34,9 +34,8 @@ class ReportsRefusals(click.Command):
 
 
 def _leave_report(params: Mapping[str, Any], others: Sequence[str], why: str) -> None:
-    """Write the report to the files that the parsed words name.
-
-    The value of an unknown option may be taken for the target.
+    """Write the report to the files that the parsed arguments name. The value of an unknown option may be taken for the
+    target.
     """
     named = [word for word in (params["target"], *others) if word and not word.startswith("-")]
     target = max(named, key=lambda word: ":" in word, default=None)
@@ -74,6 +73,6 @@ def refusals_reported(
 
         named = "--all" if all_targets else target or "no target"
         report = refused(CaptureRequest(named, Config(root=Path.cwd())), str(error))
-        with contextlib.suppress(RequestError):  # the user must read the refusal itself
+        with contextlib.suppress(RequestError):  # the user must see the refusal, not an error of writing
             put_outputs([report] if all_targets else report, form, files, "json", dict)
         raise

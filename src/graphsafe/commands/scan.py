@@ -258,7 +258,8 @@ def scan(
 
 
 def _watch(paths: Sequence[Path]) -> int:
-    """Run the same command again and again, each time in a new process, which keeps nothing in memory."""
+    """Run the same command after each change, until Ctrl-C. Each run is a new process, so nothing is kept in memory.
+    Return the exit code."""
     import subprocess
 
     from graphsafe.config import config_over

@@ -1,4 +1,4 @@
-"""The modes of `graphsafe scan`: a report, or another action in its place."""
+"""The modes of `graphsafe scan`: they make a report or do something else instead."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class ScanModes:
         return joined(reports), code
 
     def fix(self, unsafe: bool, is_written: bool) -> Outcome:
-        """Repair the code and report the remaining findings, or show what would change and report all findings."""
+        """Repair the code and report the remaining findings. Without `is_written`, print the changes and report all
+        findings."""
         from graphsafe.fixes.apply import diff, fix_all, write
 
         code, reports = OK, []
@@ -131,7 +132,7 @@ class ScanModes:
 
 
 def complain_of_limits(report: Report) -> None:
-    """Print on stderr the limits that the user has to know, whatever format the report has.
+    """Print on stderr the limits that the user must know, for every format of the report.
 
     With --quiet, print only limits that make a report without findings meaningless.
     """

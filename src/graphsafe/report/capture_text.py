@@ -19,7 +19,7 @@ _MEANS = {
     "UNIFORM_BATCH": ("batches of equally many tokens per request", "decode and target verify"),
     "ALWAYS": ("any batch, prefill and decode mixed", "decode, target verify and extend"),
 }
-"Level -> a description, and SGLang's name for such graphs."
+"Level -> a description, and SGLang's name for graphs of this level."
 
 
 def support_texts(support: Support) -> list[str]:
@@ -34,7 +34,7 @@ def _proven(proven: Proven | None) -> str:
         plain += f", up to {count(proven.max_query_len or 0, 'token')}"
     if proven.level == "NEVER" and proven.buckets:
         ready = [bucket_name(axes) for axes in proven.buckets]
-        plain = f"not all batches with the fewest tokens; ready: {listed(ready, most=8)}"
+        plain = f"not all batches with the fewest tokens are ready; ready: {listed(ready, most=8)}"
     return f"support proven: {proven.level}, {plain} (SGLang: {sglang})"
 
 
@@ -102,8 +102,8 @@ def _seconds(report: Report) -> float:
 
 
 def reason(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
-    """Return the reason in one sentence. It is empty if the probes give another verdict, as in a report of another
-    version."""
+    """Return the reason in one sentence. The reason is empty if the probes lead to another verdict, as in a report of
+    another version."""
     judgement = judge(probes, plan)
     return judgement.reasons[0] if judgement.verdict == verdict else ""
 

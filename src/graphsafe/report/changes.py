@@ -35,7 +35,7 @@ _NOTABLE = 0.1
 class Change:
     text: str
     worse: bool = False
-    "Whether a verdict fell, a proof was lost, an error or warning is new, or a finding has a higher level."
+    "Whether a verdict is worse, a proof is missing, an error or warning is new, or a finding has a higher level."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,10 @@ def changes(before: Sequence[Report], after: Sequence[Report]) -> list[Section]:
 def paired(
     before: Sequence[Report], after: Sequence[Report]
 ) -> tuple[list[tuple[Report | None, Report]], list[Report]]:
-    """Return each report of `after` with the older one of the same target, or None, and the older ones without one.
+    """Return a list of pairs, and a list of the older reports without a pair.
 
-    Targets with names in both reports are the same if their names are. Two single reports always belong together.
+    A pair consists of the older report of a target, or None, and the newer report. If both reports have a name, the
+    names must be equal; otherwise the targets must be equal. Two single reports always form a pair.
     """
     if len(before) == len(after) == 1:
         return [(before[0], after[0])], []
@@ -82,7 +83,7 @@ def paired(
 
 
 def _is_same_target(old: Report, new: Report) -> bool:
-    has_names = old.name is not None and new.name is not None  # older reports have none
+    has_names = old.name is not None and new.name is not None  # older reports have no names
     return old.name == new.name if has_names else old.target == new.target
 
 
@@ -98,7 +99,7 @@ def _new(verdict: Verdict | None) -> Change:
 
 
 def _gone(text: str, verdict: Verdict | None) -> Change:
-    """Return the change for a part that no longer runs. It is worse if a proof is lost."""
+    """Return the change for a part that no longer runs. The change is worse if the part had been proven."""
     return Change(text if verdict is None else f"{text}, was {verdict}", verdict in _PROVEN)
 
 
@@ -256,7 +257,8 @@ def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[C
 
 
 def _by_fingerprint(findings: Sequence[Finding]) -> dict[str, Finding]:
-    """Return one finding for each fingerprint. If several findings have it, return the one with the highest level."""
+    """Return one finding for each fingerprint. If several findings have the same fingerprint, the highest level
+    counts."""
     found: dict[str, Finding] = {}
     for finding in in_order(findings):
         known = found.get(finding.fingerprint)

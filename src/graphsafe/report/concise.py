@@ -16,8 +16,8 @@ from graphsafe.report.text import printable
 def render_concise(reports: Sequence[Report]) -> str:
     """Return the unsuppressed findings, one per line.
 
-    A finding without a place in the code begins with the target's name. A capture's verdict follows its findings as
-    `target: verdict`, with the reason if no finding gives it.
+    A finding without a location begins with the target's name. A capture's verdict follows its findings as `target:
+    verdict`, with the reason if no finding gives it.
     """
     from graphsafe.report.capture_text import verdict_text
 

@@ -40,7 +40,7 @@ class HotLines:
 
     def text(self) -> str:
         """Return the share in words."""
-        known = "which hot lines ran is not known"
+        known = "it is not known which hot lines ran"
         if self.all > 0:
             known = f"the step ran {self.ran} of {self.all} hot lines ({self.ran / self.all:.0%})"
         names = ", ".join(self.changed[:3]) + (f" and {len(self.changed) - 3} more" if len(self.changed) > 3 else "")

@@ -53,7 +53,7 @@ def render(
     source: Lines = file_lines,
     rules: Callable[[], RuleTexts] = dict,
 ) -> str:
-    """Return one report, several reports (`graphsafe/reports/1` in JSON) or a ledger in one of `FORMS`.
+    """Render one report, several reports (`graphsafe/reports/1` in JSON) or a ledger in one of `FORMS`.
 
     Forms that cannot show the processes of a ledger show only its findings. `width` (in columns) and `colour` are for
     the form `terminal`. `source` returns the code that `terminal` and `html` show. `rules` returns the help texts and

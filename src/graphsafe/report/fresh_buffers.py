@@ -1,8 +1,8 @@
 """Joins the notes about fresh buffers (GS401) to one line per file, after all other findings.
 
-Captures allow allocations, many lines allocate, and one repair removes them all. So formats for people do not show each
-note. If the configuration raises the level of GS401, its findings are shown like all others. Formats for programs keep
-each note.
+Captures allow allocations, many lines allocate, and one repair may remove all of them. So formats for people do not
+show each note. If the configuration raises the level of GS401, its findings are shown like all others. Formats for
+programs keep each note.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def is_folded(finding: Finding) -> bool:
 def folded(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with the notes about fresh buffers last.
 
-    Several notes about one file become one note at the place of the first, which names the lines of the others.
+    Several notes about one file become one note. It has the location of the first note and names the lines of the
+    others.
     """
     kept: list[Finding] = []
     by_file: dict[str, list[Finding]] = {}

@@ -25,8 +25,8 @@ Saved = TypeVar("Saved")
 MAX_SAVED = 256_000_000
 "The largest size in bytes of a saved report."
 _TO_ESCAPE = re.compile(f"[{BIDI_CONTROLS}\ud800-\udfff]")
-"""Matches what must not be written as it is: also lone surrogates, from file names that are not UTF-8, because they
-cannot be encoded."""
+"""Matches characters that must be escaped: characters that change the direction of writing, and lone surrogates. Lone
+surrogates come from file names that are not UTF-8, and they cannot be encoded."""
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
 "These types are checked first, because nearly all values of a report have them."
 
@@ -72,7 +72,7 @@ def read_reports(path: Path) -> tuple[Report, ...]:
 def read_saved(path: Path) -> Report | tuple[Report, ...] | Ledger:
     """Return the report in a file, the reports of `capture --all`, or the ledger of `graphsafe run`.
 
-    Raises ReportError with one line that names the file and the first invalid place in it.
+    Raises ReportError with one line that names the file and its first invalid value.
     """
     return _of_file(path, parse_saved)
 

@@ -102,7 +102,7 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings by file, place and code, which is their order in all formats."""
+    """Return findings sorted by file, position and code. All formats use this order."""
 
     def place(finding: Finding) -> tuple[Any, ...]:
         at = finding.location
@@ -136,7 +136,7 @@ class Environment:
     facts: str
     "The name of the op table, for example `torch-2.11`."
     settings: Mapping[str, str]
-    "Some environment variables: those of a fixed list and those that the configuration names. Others may be secret."
+    "Environment variables of a fixed list, and those that the configuration names. Others may be secret."
     libraries: Mapping[str, str] = field(default_factory=dict)
     "The versions of imported libraries, besides torch, that affect kernels and graphs."
 
@@ -213,7 +213,7 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of a step that a plan has captured or that it runs eagerly. Unknown times are None."""
+    """A piece of a step. The plan has captured this piece or runs it eagerly. Unknown times are None."""
 
     kind: Literal["graph", "eager"]
     operations: int | None = None
@@ -246,7 +246,7 @@ class Fix:
     coverage: float
     "The coverage if only this line is fixed."
     together: float
-    "The coverage if the lines before it are fixed too."
+    "The coverage if this line and the lines before it are fixed."
     planned_ms: float | None
 
     @staticmethod
@@ -264,8 +264,8 @@ class Plan:
     reason: str | None = None
     """Why the plan is not verified.
 
-    A verified plan has a reason only if the step makes graphs of its own: the reason says that the plan is for the step
-    without them.
+    A verified plan has a reason only if the step makes its own graphs. The reason then says that the plan is for the
+    step without these graphs.
     """
     coverage: float | None = None
     "The share of the step's device operations that are in captured segments."
@@ -354,5 +354,5 @@ def is_in_baseline(finding: Finding) -> bool:
 
 
 def with_fix(finding: Finding) -> str:
-    """Return the finding in one paragraph, for formats that show no more."""
+    """Return the finding in one paragraph, for formats with a single text per finding."""
     return f"{finding.message.rstrip('.')}. Fix: {finding.fix}" if finding.fix else finding.message

@@ -57,9 +57,9 @@ class Padded:
     live: int
     inputs: tuple[str, ...]
     follows: tuple[str, ...] | None
-    "The outputs of live requests that depend on the padding, or None if this is unknown."
+    "The outputs of live requests that depend on the padding. It is None if this is unknown."
     wrong: Mapping[str, tuple[str, ...] | None]
-    "Way of filling -> the outputs that differ from those of an eager step on the live requests alone."
+    "How the rows are filled -> the outputs that differ from an eager step on the live requests alone."
     nan: tuple[str, ...] | None
     "The outputs that become NaN if the padding rows are NaN."
     error: str | None

@@ -1,5 +1,5 @@
-"""Turns JSON values into data classes by the types of the fields. A child process or an older version has written
-them."""
+"""Turns JSON values into data classes by the types of the fields. The JSON comes from a child process or an older
+version."""
 
 from __future__ import annotations
 

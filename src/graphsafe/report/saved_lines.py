@@ -13,7 +13,7 @@ from graphsafe.report.model import Finding
 from graphsafe.report.source import Lines, line_of
 
 _MOST_EQUAL_LINES = 32
-"""Fingerprints count equal lines of a function. A line with a higher number counts as changed."""
+"""A fingerprint numbers equal lines of a function from 0. From this number on, a line counts as changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The JSON Schema of reports.
 
-It is `report.schema.json` beside this module, to which the probes and the pool are added by their data classes.
+It is `report.schema.json` beside this module. The parts for the probes and the pool are made from their data classes.
 """
 
 from __future__ import annotations

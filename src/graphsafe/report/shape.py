@@ -41,9 +41,9 @@ class ReportError(RequestError):
 
 
 def check(saved: Any, kind: Literal["report", "ledger"], where: str) -> None:
-    """Raise ReportError if `saved` is not a report (or a ledger). The message names the first wrong place.
+    """Raise ReportError if `saved` is not a report (or a ledger). The message names the first wrong value.
 
-    `saved` is parsed JSON, and `where` is its place in the file.
+    `saved` is parsed JSON, and `where` is its path in the file.
     """
     _check_values(saved, 0)
     _check(saved, _definition(kind), where)
@@ -126,7 +126,7 @@ def _conditions(members: Mapping[str, Any], part: Part) -> Iterator[Part]:
 def _may_lack(part: Part, name: str) -> bool:
     """Return whether an older report may lack a key.
 
-    It may if the key has a default, or if the key may be null and unknown keys are allowed.
+    This is so if the key has a default, or if the key may be null and unknown keys are allowed.
     """
     member = _followed(part["properties"][name])
     return "default" in member or (part.get("additionalProperties", True) is True and _takes_null(member))

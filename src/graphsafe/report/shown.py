@@ -49,8 +49,8 @@ class Report(_Shown, model.Report):
     def load(path: str | os.PathLike[str]) -> Report:
         """Read one report that `scan` or `capture` has written as JSON.
 
-        Raises RequestError, with one line, if the file is no report of this version. It also does so for a file of
-        `capture --all` with several reports, which `load_all` reads.
+        Raises RequestError, with one line, if the file is no report of this version. A file of `capture --all` with
+        several reports also raises it; use `load_all` for such a file.
         """
         found = Report.load_all(path)
         if len(found) != 1:

@@ -69,7 +69,7 @@ def _cropped(text: str, start: int, end: int, room: int) -> tuple[str, int, int]
 def _window(start: int, end: int, room: int) -> int:
     """Return the first cell to show of a line that is too long.
 
-    It is 0 if the span is visible then. Otherwise it is a little before the span.
+    If the span is visible from cell 0 on, return 0. Otherwise return a cell a little before the span.
     """
     if end + len(_CUT) <= room:
         return 0
@@ -86,14 +86,14 @@ _MOST_LINES = 8
 _MANY = 50
 """If there are more findings than this, each function and code has only one line, without source code.
 
-An overview is then more important.
+A reader then needs an overview first.
 """
 _FIRST = 5
 """This many findings are proposed as a start."""
 
 
 def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, width: int) -> str:
-    """Return lines of at most `width` cells. Only the place of a finding is never broken, so that terminals can open
+    """Return lines of at most `width` cells. The location of a finding is never broken, so that terminals can open
     it."""
     sheet = Sheet.of(colour, width)
     blocks = [block for report in reports for block in _blocks(report, source, sheet)]

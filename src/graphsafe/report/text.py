@@ -30,8 +30,7 @@ terminal."""
 INVISIBLE = "&#8288;"
 "A word joiner in HTML and XML. It is not shown, and no line breaks at it."
 COLOURS = {"red": 196, "green": 28, "yellow": 130, "blue": 27, "cyan": 30}
-"""Colours of a terminal's 256 that are readable on black and on white, because they contrast with both about
-equally."""
+"""Numbers of colours in a terminal's palette of 256. They contrast about equally with black and with white."""
 _CODES = {"bold": "1", "dim": "2", **{name: f"38;5;{number}" for name, number in COLOURS.items()}}
 
 

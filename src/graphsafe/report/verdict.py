@@ -114,7 +114,8 @@ def _against(probes: Probes) -> tuple[str, ...]:
 
 
 def _differences(wrong: Iterable[Check]) -> Iterator[str]:
-    """Yield sentences about how replays, and steps that take the code path of captures, differ from the reference."""
+    """Yield a sentence if replays differ from the reference, and one if the captured code path differs from eager
+    steps."""
     wrong = list(wrong)
     replays = [check.name for check in wrong if check.compares != "plain eager"]
     if replays:
@@ -219,8 +220,8 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
 
 
 def _covered(plan: Plan | None) -> float:
-    """Return the share of the step that a verified plan covers. A plan for the step without its own graphs counts as
-    none."""
+    """Return the share of the step that a verified plan covers. If the plan is for the step without its own graphs,
+    return 0."""
     return (plan.coverage or 0.0) if plan is not None and plan.verified and plan.reason is None else 0.0
 
 

@@ -2,8 +2,8 @@
 order.
 
 The operating system keeps such memory when the process dies, even after SIGKILL, and a replay costs only a few stores.
-The order is a list of runs. A run is a number of successive replays of one graph. Replays after the last run that fits
-into the file have no order.
+The order is a list of runs. A run is a number of successive replays of one graph. For replays after the last run that
+fits into the file, no order is recorded.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Counters:
         self.cells[_FIRST] = self.cells[NO_ROOM] = _NOBODY
 
     def read(self, graphs: int) -> tuple[list[Count], Order]:
-        """Return the counts of this many graphs, and the order of their replays."""
+        """Return the counts of the first `graphs` graphs, and the order of their replays."""
         return _read(self.cells, graphs)
 
 
@@ -74,7 +74,7 @@ def slot_of(number: int) -> int:
 
 
 def saved_counts(file: Path, graphs: int) -> tuple[list[Count], Order]:
-    """Read the counts and the order that a process has left. They are zeros if the file is missing, short or not
+    """Read the counts and the order that a process has written. They are zeros if the file is missing, short or not
     regular."""
     return _read(memoryview((saved(file, _BYTES) or b"").ljust(_BYTES, b"\0")).cast("Q"), graphs)
 

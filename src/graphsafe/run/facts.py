@@ -23,8 +23,8 @@ CASTS = "weight in autocast's cache"
 Stage = Literal["refused", "broken", "left", "open"]
 """How far a failed capture came.
 
-It was refused by `make_graphed_callables` before it began; it was broken by an error of the device; it ended without
-such an error, but the captured code raised one; or it never ended.
+`refused`: `make_graphed_callables` refused it before it began. `broken`: an error of the device broke it. `left`: the
+captured code raised an error, but the device did not. `open`: it never ended.
 """
 
 
@@ -84,12 +84,12 @@ class OutsideUse:
     made: CallSite | None
     access: Access
     certain: bool
-    "Whether replays use the old memory, and the program does not know it."
+    "Whether it is certain that replays use the old memory and that the program does not intend this."
     status: OutsideStatus
     frames: Calls = ()
     "The calls that led to the loss of the memory."
     heir: str | None = None
-    "The type and shape of a tensor that has received the lost memory since."
+    "The type and shape of a tensor that got the lost memory afterwards."
     instead: CallSite | None = None
     "The line that made the tensor to which the name refers now."
     lost_after: int | None = None
@@ -98,7 +98,8 @@ class OutsideUse:
 
 @dataclass(frozen=True, slots=True)
 class LentUse:
-    """The use of a tensor in the graph's pool that another graph has made, if a third graph uses its memory now."""
+    """The use of a tensor in the graph's pool. Another graph has made the tensor, and a third graph now uses its
+    memory."""
 
     use: OutsideUse
     makers: tuple[int, ...]
@@ -258,7 +259,7 @@ class WaitFacts:
     ms: float | None
     "The time that they took together, if it was measured."
     turns: int
-    "At how many points between two replays the line has waited."
+    "The number of intervals between replays in which the line has waited."
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +277,7 @@ class Refill:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedTensor:
-    """A tensor that graphs read, computed from a source that was written afterwards."""
+    """A tensor that graphs read. It was computed from a source that the program wrote afterwards."""
 
     what: str
     source: str
@@ -307,7 +308,7 @@ class PoolLine:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """The facts that only the kind of device knows."""
+    """The facts that depend on the kind of device."""
 
     machine: Platform = field(default_factory=Platform)
     devices: tuple[str, ...] = ()
@@ -327,13 +328,13 @@ class ProcessFacts:
     graphs: tuple[GraphFacts, ...] = ()
     failed: tuple[FailedCapture, ...] = ()
     steps: tuple[StepFacts, ...] | None = None
-    "It is None if steps without a graph cannot be seen."
+    "The captured steps. It is None if steps without a graph cannot be seen."
     waits: tuple[WaitFacts, ...] | None = None
-    "It is None if waits were not recorded."
+    "The lines that waited. It is None if waits were not recorded."
     refills: tuple[Refill, ...] = ()
     device: DeviceFacts = DeviceFacts()
     by_line: tuple[PoolLine, ...] | None = None
-    "It is None if the lines were not recorded."
+    "The memory of graphs by line. It is None if the lines were not recorded."
     limits: tuple[tuple[str, str, str], ...] = ()
     "Kind, subject and reason of each limit."
     evidence: Literal["measured", "predicted"] = "measured"

@@ -56,7 +56,7 @@ class Options:
 
     @property
     def only(self) -> frozenset[str]:
-        """The devices whose graphs are wanted. The set is empty if all are."""
+        """The devices whose graphs are recorded. An empty set means all devices."""
         return frozenset(self.devices) if len(self.indices) == len(self.devices) else frozenset()
 
 
@@ -68,7 +68,7 @@ class Part:
     started: int
     "The time of its start in nanoseconds since 1970."
     facts: ProcessFacts | None
-    "The facts that `Watch.write` has written. They are None if the process has not imported torch."
+    "The facts that `Watch.write` has written, or None if the process has not imported torch."
     counts: Sequence[Count]
     order: Order
     outlives: bool = False
@@ -111,7 +111,7 @@ def read_parts(folder: Path) -> list[Part]:
 
 
 def _facts(text: bytes | None) -> ProcessFacts | None:
-    """Return the facts that a process wrote, or None if it wrote nothing or the file is no part."""
+    """Return the facts that a process wrote, or None if it wrote nothing or the file is not a part."""
     with contextlib.suppress(ValueError):
         facts = json.loads(text or b"null")
         return read(ProcessFacts, facts) if isinstance(facts, dict) else None
@@ -119,5 +119,5 @@ def _facts(text: bytes | None) -> ProcessFacts | None:
 
 
 def graphs_of(facts: ProcessFacts | None) -> int:
-    """Return how many graphs have counters in the counters file."""
+    """Return the number of graphs that have counters in the counters file."""
     return max((graph.number + 1 for graph in facts.graphs), default=0) if facts else 0

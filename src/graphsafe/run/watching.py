@@ -25,7 +25,7 @@ from graphsafe.run.part import Options
 class Watching:
     """Watches captures and replays of this process inside `with`.
 
-    Under `graphsafe run`, the process is watched already, so this only gives access to its ledger.
+    Under `graphsafe run`, the process is already watched. Then this object only gives access to the ledger.
     """
 
     def __init__(self, options: Options, book: Rulebook) -> None:

@@ -26,7 +26,7 @@ _ABOUT = "https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints"
 def render_sarif(reports: Sequence[Report], rules: RuleTexts) -> str:
     """Return the SARIF file.
 
-    `rules` contains the help texts by code. A code that it does not contain is shown by its name only.
+    `rules` contains the help texts by code. A code without help texts is shown by its name only.
     """
     runs = [_run(report, rules) for report in reports]
     whole = {"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}

@@ -1,4 +1,4 @@
-"""A timeline as an SVG picture, which the reader can widen, and its legend."""
+"""Draws a timeline as an SVG picture with a legend. The reader can widen the picture."""
 
 from __future__ import annotations
 
@@ -60,15 +60,16 @@ def _bar(bar: Bar, of: float) -> str:
 
 
 def _share(part: float, of: float) -> float:
-    """Return a share of the width. A report that somebody has edited may contain any number."""
+    """Return the width in the picture that stands for `part` of `of`. An edited report may contain any number, so the
+    result is limited to the picture's width."""
     share = part / of * _WIDTH if of > 0 else 0.0
     return min(max(share, 0.0), _WIDTH) if math.isfinite(share) else 0.0
 
 
 def _scale(picture: Picture, in_time: float, in_order: float) -> str:
-    parts = [f"Times are not measured. The width is {count(int(in_order), 'operation')}, in their order."]
+    parts = [f"Times are not measured. The width shows {count(int(in_order), 'operation')} in order."]
     if picture.timeline.is_measured:
-        parts = [f"The width is {ms_text(in_time)}, of a step that was profiled: a little longer than one that is not."]
+        parts = [f"The width is {ms_text(in_time)}. The step was profiled, which makes it a little longer."]
         if any(not lane.in_time for lane in picture.lanes):
             parts.append("The plan has no times; the width of a piece is its number of operations.")
     if picture.timeline.left_out:

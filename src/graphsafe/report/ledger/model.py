@@ -21,7 +21,7 @@ OutsideStatus = Literal["alive", "freed", "moved", "rebound"]
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The place and the way in which a graph was captured."""
+    """The line that captured a graph, and the circumstances of the capture."""
 
     location: Location | None
     "The user's line, or None if none was running, as under `python -c`."
@@ -36,7 +36,7 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Replayer:
-    """A thread that replayed a graph, and the stream on which it did."""
+    """A thread that replayed a graph, and the stream of the replay."""
 
     thread: str
     stream: str
@@ -157,7 +157,7 @@ class Process:
     graphs: tuple[Graph, ...]
     failed: tuple[Failed, ...]
     eager: Eager | None
-    "It is None if steps without a graph cannot be seen; the limits say why."
+    "The steps without a graph. It is None if they cannot be seen; the limits then say why."
     waits: tuple[Wait, ...] | None
     "The lines that waited. It is None if waits were not watched."
     memory: Held
@@ -180,7 +180,7 @@ class Ledger:
     environment: Environment
     program: tuple[str, ...]
     exit_code: int | None
-    "It is None while the program runs."
+    "The program's exit code, or None while the program runs."
     findings: tuple[Finding, ...]
     limits: tuple[Limit, ...]
     processes: tuple[Process, ...]

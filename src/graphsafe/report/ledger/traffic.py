@@ -1,4 +1,4 @@
-"""The sizes at which a step was captured or ran without a graph, as rows of a bar chart. The data are those of
+"""The sizes at which a step was captured or ran without a graph, as rows of a bar chart. The data come from findings of
 GS616."""
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from graphsafe.report.text import count, listed
 @dataclass(frozen=True, slots=True)
 class Capture(Probe):
     """`pass`: the capture gave a graph. `fail`: the warm-up ran, but the capture raised an error or could not be ended,
-    or the graph was empty. `skipped`: the warm-up raised an error, or memory ran out because other children held the
+    or the graph was empty. `skipped`: the warm-up raised an error, or memory ran out because other children used the
     device."""
 
     phase: str | None = None

@@ -30,7 +30,7 @@ class Attempt:
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     nodes: int | None
     first_error: Error | None
-    "It is None if the capture ended well. If a capture was left open, the error says so."
+    "The first error, or None if the capture ended without error. If a capture was left open, the error says so."
     frames: tuple[CallSite, ...] = unreported(())
     span: Span | None = unreported()
 
@@ -42,7 +42,7 @@ class Construct(Probe):
     built: bool | None = None
     "Whether the factory returned an object that can be stepped."
     left_capturing: bool | None = None
-    """Whether a generator behaves, after the factory has returned, as if a capture were running: it refuses to draw.
+    """Whether, after the factory has returned, a generator refuses to draw as if a capture were running.
 
     Only devices with a CUDA context are checked.
     """

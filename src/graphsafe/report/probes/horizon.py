@@ -10,10 +10,9 @@ from graphsafe.report.probes.probe import PLACE, Probe, later, unreported
 from graphsafe.report.text import count
 
 Under = Literal["further steps", "clocks a day later", "other inputs on the host", "other values in host memory"]
-"""The condition that changed before the step.
+"""The condition that was changed before the step.
 
-It is only the number of the step, or the clocks, the inputs on the host, or host memory to which the step itself
-writes.
+For `further steps`, only the number of the step is different. Host memory means memory to which the step itself writes.
 """
 Aspect = Literal["operation", "count", "number", "shape", "memory"]
 
@@ -33,7 +32,7 @@ class Departure:
     frames: tuple[CallSite, ...] = unreported(())
     span: Span | None = unreported()
     path: str = unreported("")
-    "The name of all operations of the step together, so that the same path can be found again in another process."
+    "A name for the whole sequence of operations, so that the same path can be found again in another process."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,9 @@ class Horizon(Probe):
     """`fail`: a later eager step runs other operations than the captured one, or runs them with other numbers, shapes
     or lasting memory.
 
-    The step may also do so only after a change of the host's clocks, of an input on the host, or of host memory that
-    the step writes, such as a pinned flag. `skipped`: no further step could be run. `crashed`: the process died in one.
+    The difference may also appear only after a change of the host's clocks, of an input on the host, or of host memory
+    that the step writes, such as a pinned flag. `skipped`: no further step could be run. `crashed`: the process died in
+    a further step.
     """
 
     steps: int | None = None
@@ -56,11 +56,11 @@ class Horizon(Probe):
     last: Departure | None = unreported()
     "The departure after which no further steps ran."
     varying: tuple[int, ...] = unreported(())
-    "Indices of operations. Their numbers are no part of a path's name, because they already changed in early steps."
+    "Indices of operations whose numbers changed in early steps. These numbers are not part of a path's name."
     files_read: tuple[str, ...] | None = later(())
-    """Files that later steps read, and files of which all of them ask whether they are there.
+    """Files that later steps read, and files whose existence every later step checks.
 
-    They rule out `ready`: Python may make decisions that depend on their contents, and capture cannot change these.
+    They rule out `ready`: Python may make decisions that depend on their contents, and capture cannot change the files.
     """
 
     def text(self) -> str:

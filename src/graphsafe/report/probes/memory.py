@@ -18,9 +18,9 @@ class HeldLine:
     """The memory that one line allocated."""
 
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
-    "It is null if no Python line was running."
+    "The line, or null if no Python line was running."
     bytes: int
-    "The line's share of the largest number of bytes that were held at once."
+    "The bytes of this line that were in use when the most memory was in use."
     allocated: int
     count: int
     kept: int
@@ -29,21 +29,21 @@ class HeldLine:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes as they were requested, without the allocator's rounding."""
+    """Memory in use. Bytes are counted as requested, without the allocator's rounding."""
 
     bytes: int
-    "The largest number of bytes that were held at once."
+    "The largest number of bytes that were in use at the same time."
     allocated: int
-    "The total number of bytes."
+    "The total number of bytes that were allocated."
     count: int
     kept: int
-    "The number of bytes that were held at the end."
+    "The number of bytes that were still in use at the end."
     lines: tuple[HeldLine, ...]
     "The lines, the largest first."
 
     @property
     def largest_place(self) -> str:
-        """The place of the line whose allocations held the most memory."""
+        """The line whose allocations used the most memory, as text."""
         return _place(self.lines[0]) if self.lines else "no line"
 
 
@@ -135,7 +135,7 @@ class Memory(Probe):
         return ", ".join([*parts, *([self.growth.text()] if self.growth is not None else [])])
 
     def sentences(self) -> Sequence[str]:
-        """Return one sentence about the step's memory and one about its graph's, with the largest lines if the two
+        """Return one sentence about the step's memory and one about the graph's memory, with the largest lines if they
         differ."""
         texts = []
         if self.step is not None and self.step.bytes:
@@ -172,7 +172,7 @@ def _row(line: HeldLine) -> tuple[str, ...]:
 
 
 def _at(held: Held, key: str) -> str:
-    """Return the lines that hold most, in parentheses."""
+    """Return the lines that use the most memory, in parentheses."""
     sizes = {line: getattr(line, key) for line in held.lines}
     lines = sorted((line for line in held.lines if sizes[line]), key=lambda line: -int(sizes[line]))
     return f" ({listed([f'{bytes_text(sizes[line])} at {_place(line)}' for line in lines], most=_MOST)})"

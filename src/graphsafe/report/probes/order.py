@@ -12,8 +12,8 @@ from graphsafe.report.text import count
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two nodes that use the same memory, and that no path in the graph puts in order. At least one of them writes
-    it."""
+    """Two nodes that use the same memory and are not ordered by any path in the graph. At least one of them writes the
+    memory."""
 
     op: str
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
@@ -29,8 +29,8 @@ class Race:
 class Order(Probe):
     """The order of a graph's nodes, given by its edges.
 
-    `fail`: some nodes race. `skipped`: the device does not show the order of the nodes, or not the memory that they
-    use.
+    `fail`: some nodes race. `skipped`: the device does not show the order of the nodes, or does not show the memory
+    that they use.
     """
 
     races: tuple[Race, ...] | None = None

@@ -18,7 +18,7 @@ PLACE: Mapping[str, object] = {PLACE_OF: "frames"}
 "Metadata of a field that the parent process fills in: the line at which the unreported field `frames` ends."
 
 ABSOLUTE: Mapping[str, object] = {"absolute": True}
-"Metadata of a field with a place. Its path is absolute in a child's answer and relative in a report."
+"Metadata of a field with a place. Its path is absolute in a child's result and relative in a report."
 
 
 def later(default: Any = None) -> Any:
@@ -57,7 +57,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number whose change between two reports should be reported."""
+    """A number of a probe. A change of this number from one report to another is reported."""
 
     name: str
     value: float | None
@@ -87,7 +87,7 @@ class Probe:
 
     @property
     def answered(self) -> bool:
-        """Whether the probe found an answer."""
+        """Whether the probe has passed or failed."""
         return self.status in ("pass", "fail")
 
     def told(self) -> str:

@@ -12,7 +12,7 @@ from graphsafe.report.text import count
 
 Outcome = Literal["equal", "rounding", "different"]
 NO_REFERENCE = "no reference"
-"The reason that is given if replays were not compared because the reference child gave no answer."
+"The reason that is given if replays were not compared because the reference child returned no result."
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class Check:
     """One output or piece of state that was compared at several steps, with the worst result.
 
     `floor` is how much eager runs differ by chance. `rounding` is how much the result changes if inputs change by one
-    unit in the last place, if this was measured.
+    unit in the last place. It is null if this was not measured.
     """
 
     name: str
     result: Outcome | None = "equal"
     """`equal`: all bits are equal. `rounding`: the difference is no larger than chance or rounding explains.
 
-    `different`: it is larger than that. null: the difference has no bound.
+    `different`: it is larger than that. null: no bound for the difference is known.
     """
     equal: bool | None = True
     max_abs: float | None = 0.0
@@ -45,7 +45,7 @@ class Check:
 
     @staticmethod
     def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the data of a check. In early versions, reports had no results."""
+        """Return the data of a check. Checks in early reports have no key `result`."""
         return data if "result" in data else {**data, "result": _result_of(data)}
 
 
@@ -80,7 +80,7 @@ class Replay(Probe):
     varied: int | None = None
     """The number of replays in which the changed inputs changed the reference's outputs or state.
 
-    If there is none, it is the number of rounds of the refresh in which they did.
+    If there is no such replay, this is the number of rounds of the refresh in which they changed.
     """
     unvaried: tuple[str, ...] | None = None
     """The inputs that could not be given new values and on which the outputs may depend.

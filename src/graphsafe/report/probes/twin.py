@@ -13,7 +13,7 @@ from graphsafe.report.text import count
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference between two captures, caused by a decision that Python makes at capture."""
+    """One difference between two captures. It comes from a decision that Python makes during a capture."""
 
     node: int
     "The number of the node in the graph, from 0."
@@ -57,7 +57,7 @@ class Twin(Probe):
     causes: tuple[str, ...] | None = later()
     "The paths of the state that causes the differences."
     elsewhere: str | None = later()
-    "The place of the cause if it is not state."
+    "The place of the cause, if the cause is not a change of state."
     first_error: Error | None = later()
     "The error of a second capture."
     changes: tuple[Cause, ...] = unreported(())

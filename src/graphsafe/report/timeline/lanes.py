@@ -1,4 +1,4 @@
-"""The lanes of a timeline. Their bars have a begin and a length, in microseconds or, without times, in operations."""
+"""The lanes of a timeline. Each bar has a start and a length, in microseconds or, without times, in operations."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class Picture:
         return f"{self.target} on {self.place}"
 
     def length(self, in_time: bool) -> float:
-        """Return the end of the last bar among the lanes that are in time, or among those that are not."""
+        """Return the end of the last bar: of the lanes in microseconds if `in_time`, otherwise of the lanes in
+        operations."""
         bars = (bar for lane in self.lanes if lane.in_time == in_time for bar in lane.bars)
         return max((bar.begin + bar.length for bar in bars), default=0.0)
 

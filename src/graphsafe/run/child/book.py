@@ -77,7 +77,7 @@ class Book:
         self.waits = Waits(self._replays, lambda: self._is_wanted("waits")) if options.waits else None
         self._only = options.only
         self._problems: dict[tuple[str, str, str], None] = {}
-        "The limits of this run. Each is a kind, a subject and a reason."
+        "The limits of this run. Each consists of a kind, a subject and a reason."
         self._captures = 0
         self._reads: Reads | None = None
         self._results = Results(is_reading_told=sight.evidence == "predicted")
@@ -85,12 +85,12 @@ class Book:
         self._meetings = Meetings()
         self._turns = Turns()
         self._frozen: dict[str, list[Frozen]] = {}
-        "File -> the numbers in it that captured code used. It is empty if eager operations are not seen."
+        "File -> its numbers that captured code used. The dict is empty if eager operations are not seen."
         self.memories = Memories(sight, self.replays, tell)
         self._streams: dict[int, str] = {0: "default stream"}
 
     def begun(self, earlier: GraphRecord | None, handled: int) -> GraphRecord | None:
-        """Record that a capture begins. `earlier` is the record of an earlier capture into the same graph object."""
+        """Return the record of a new capture, or None if it is left out. `earlier` has the same graph object."""
         if earlier is not None:
             earlier.drop()
         if not self._is_wanted("graphs"):
@@ -130,7 +130,7 @@ class Book:
         return True
 
     def ended(self, graph: Any, record: GraphRecord, frame: FrameType) -> None:
-        """Read a captured graph. Variables of `frame` and of its callers give names to its tensors."""
+        """Read a captured graph. Its tensors get the names of variables in `frame` and in the callers of `frame`."""
         self.graphs.append(record)
         record.seconds = (time.time_ns() - record.begun) / 1e9
         frames = user_frames_now(frame)
@@ -208,8 +208,9 @@ class Book:
             record.next_look = ended + _PATIENCE * (ended - begun)
 
     def _returned(self, record: GraphRecord) -> CallSite | None:
-        """Return the line that keeps results whose memory is outside the graph's pool and is updated by each replay. On
-        a GPU, memory that kernels use is left out: the arguments of a kernel do not say which memory it writes."""
+        """Return the line that keeps such results of a graph: their memory is outside the pool, and each replay updates
+        it. On a GPU, memory that kernels use is left out: the arguments of a kernel do not say which memory it
+        writes."""
         updates = ("write", "both") if self.sight.evidence == "predicted" else ("write",)
         updated = [use.memory for use in record.uses if use.access in updates and use.certain]
         storages = frozenset(memory.number for memory in updated if memory.is_there)
@@ -225,7 +226,7 @@ class Book:
             self._tell(False)
 
     def changing_thread(self, record: GraphRecord) -> None:
-        """Record that another thread than at the previous replay is about to replay a graph."""
+        """Record that a graph is about to be replayed by another thread than at its previous replay."""
         self.replayed_by(record)
         if self._turns.is_wanted(record):
             with torch._C.DisableTorchFunction():
@@ -240,7 +241,8 @@ class Book:
                 self._tell(False)
 
     def instantiated(self, record: GraphRecord) -> None:
-        """Count an instantiation of a graph. A graph that was replayed before had already been instantiated once."""
+        """Count an instantiation of a graph. If the graph was replayed before, its first instantiation is counted
+        too."""
         record.instantiations += 1 if record.instantiations or not self.replays(record.number) else 2
         self._tell(False)
 
@@ -307,7 +309,8 @@ class Book:
             number.ran(frames[0].f_lineno)
 
     def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:
-        """Run a hook of graphsafe. An error in it is recorded as a limit and does not stop the program."""
+        """Run a hook of graphsafe and return its result. An error in the hook is recorded as a limit, and None is
+        returned."""
         try:
             return do(*args)
         except Exception as error:
@@ -379,7 +382,7 @@ class Book:
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
     def _is_stale(self, record: GraphRecord) -> bool:
-        """Return whether the program's values differ from the graph's values at this replay for the first time."""
+        """Return whether this is the first replay at which the program's values differ from the graph's values."""
         if record.stale is not None:
             return False
         options = (one.changed() for one in record.optimizers.frozen)

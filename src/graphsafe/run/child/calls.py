@@ -208,7 +208,7 @@ def _owners(code: CodeType, values: dict[str, Any]) -> Owners:
 
 
 def _same(one: Owners, other: Owners) -> bool:
-    """Return whether two calls have the same owners, all of which still exist."""
+    """Return whether two calls have the same owners, and all owners still exist."""
     pairs = zip(one, other, strict=False)
     return len(one) == len(other) and all(a == b and x() is y() is not None for (a, x), (b, y) in pairs)
 

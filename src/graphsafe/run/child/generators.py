@@ -1,7 +1,7 @@
 """Finds faults in the use of random generators by graphs.
 
-Such a fault is a registered generator that the program replaces, a generator that it registers while another device is
-current, or a seed that it sets before each replay. A graph draws from the device's default generator and from the
+There are three faults: the program replaces a registered generator, registers a generator while another device is
+current, or sets the same seed before each replay. A graph draws from the device's default generator and from the
 generators that were registered before its capture. A replay reads a generator's seed and offset and advances the
 offset.
 """

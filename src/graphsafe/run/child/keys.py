@@ -1,8 +1,8 @@
-"""Finds replays at which the program has other values than those that the capture froze.
+"""Finds replays at which the program has other values than the values that the capture froze.
 
-In such a program, the key by which it chooses a graph is too coarse. Three kinds of values are compared: the arguments
-of the capturing function that captured statements read; arguments with the same names in its callers; and values of
-objects, globals and closures that captured code used. If such a function is called with another value, a replay inside
+Such a program chooses its graphs by a key that is too coarse. Three kinds of values are compared: the arguments of the
+capturing function that captured statements read; arguments with the same names in its callers; and values of objects,
+globals and closures that captured code used. If the capturing function is called with another value, a replay inside
 the call uses the old value. The same is true for a replay inside another method of the same object, if the method takes
 the argument and ignores it.
 """
@@ -49,8 +49,8 @@ class Key:
         self.sizes: Sequence[int] = ()
         "The sizes in bytes of the memory outside the pool that the graph uses."
         self._fitted: set[tuple[CodeType, str, int]] = set()
-        """Triples of a function, a variable and the id of a frozen value: at an earlier replay, an object in the
-        variable had the captured value."""
+        """Triples of a function, a variable and the id of a frozen value. At an earlier replay, the variable held an
+        object that had the captured value."""
         self._codes = {frame.f_code for frame in frames}
         self._owner = weak_to(locals_of(frames[0]).get("self")) if frames else None
         read = {one.id for node in walk.body for one in ast.walk(node) if is_read(one)}
@@ -92,7 +92,7 @@ class Key:
     def differs(self, frames: Sequence[FrameType], others: Iterable[Key] = ()) -> Changed | None:
         """Return a value that differs between the capture and a replay in `frames`, or None.
 
-        `others` are the keys of the other graphs that were captured at the same place.
+        `others` are the keys of the other graphs that the same calls captured.
         """
         keys = list(others)
         found = self._differs(frames) or self._frozen_differs(frames, keys)
@@ -140,8 +140,8 @@ class Key:
         return None
 
     def _handled(self, one: Frozen, frames: Sequence[FrameType]) -> Iterator[Any]:
-        """Yield the values that other objects of the same class have, if the program cannot have chosen the graph by
-        them.
+        """Yield the values of other objects of the same class, if the program cannot have chosen the graph by these
+        values.
 
         Such an object is in a parameter of a function that led to the capture. It may also be in a variable of a
         function that ignores the value, if that variable had the captured value at an earlier replay.
@@ -171,7 +171,8 @@ class Key:
         return owner is not None and locals_of(frame).get("self") is owner
 
     def _method_differs(self, frames: Sequence[FrameType]) -> Changed | None:
-        """Compare the arguments of the nearest running method of the capturing object.
+        """Return an argument of the nearest running method of the capturing object that differs from the capture, or
+        None.
 
         An integer may be a size that is padded to the captured one, so it differs only if it is larger.
         """

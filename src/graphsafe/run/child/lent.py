@@ -1,8 +1,8 @@
 """Follows tensors in a pool that one graph makes and a later graph of the pool reads.
 
-If the program frees such a tensor, a capture after that gives its memory to another graph of the pool. Replays of this
-graph then overwrite what the reading graph needs. This does no harm as long as a graph that makes the tensor is
-replayed in between, so the order of the replays decides (`parent/lost_memory.py`).
+If the program frees such a tensor, a capture after that gives its memory to another graph of the pool. Replays of that
+graph then overwrite data that the reading graph needs. This does no harm as long as a graph that makes the tensor is
+replayed in between. So the order of the replays decides (`parent/lost_memory.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Lending:
         self._records: list[GraphRecord] = []
 
     def lost(self) -> list[Lent]:
-        """Return the tensors whose memory a capture may get that begins now."""
+        """Return the lost tensors whose memory may be given to a capture that begins now."""
         found = [one for one in self._lent if not self._is_alive(one)]
         for one in found:
             one.use.memory.look(self._sight.maker)

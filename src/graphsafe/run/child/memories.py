@@ -18,7 +18,7 @@ class Memories:
     """The memory that the graphs use. Call the methods with torch functions disabled."""
 
     def __init__(self, sight: Sight, replays: Callable[[int], int], tell: Callable[[bool], None]) -> None:
-        """Watch no memory yet.
+        """Start without memory.
 
         `replays` returns how often a graph was replayed. `tell` is called when memory was lost, with True if the next
         replay may end the process.
@@ -91,7 +91,7 @@ class Memories:
                 record.suspect = False
                 self._tell(True)
         seeking = [use.memory for use in record.uses if use.memory.seeks_heir]
-        # Search all tensors of the process only once: a reload of weights may lose hundreds of memories at the same
+        # Search all tensors of the process only once: a reload of weights may free hundreds of storages at the same
         # time.
         owners = self._sight.owners([memory.address for memory in seeking]) if seeking else {}
         for memory in seeking:

@@ -32,7 +32,7 @@ Move = tuple[Literal["attribute", "parameter", "item", "cell"], Any]
 class Name:
     text: str
     root: weakref.ref[Any] | None
-    "None for a variable of a function, which cannot be looked up later."
+    "The object at which the name begins. It is None for a variable of a function, which cannot be looked up later."
     way: tuple[Move, ...]
     tensor: weakref.ref[torch.Tensor]
 

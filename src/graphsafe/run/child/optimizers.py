@@ -1,4 +1,4 @@
-"""Finds what the captured step of an optimizer froze, and the state that it first made in the capture.
+"""Finds the values that the captured step of an optimizer froze, and the state that the step first made in the capture.
 
 A schedule writes a new learning rate into `optimizer.param_groups`, but replays do not read it there, unless it is a
 tensor. A weight that the program freezes or thaws after the capture is trained as before. Steps are recorded only while
@@ -46,7 +46,7 @@ class OptimizerOption:
 
 
 class TrainedWeights:
-    """Which weights of an optimizer its captured step trains: those that required a gradient.
+    """The weights that the captured step of an optimizer trains, because they required a gradient.
 
     Captured code may set `requires_grad` itself, which a replay does not repeat. So a change counts only if the weights
     were as in the captured step at an earlier replay.

@@ -17,7 +17,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, storage_number
 
 _MOST_ASKED = 4
-"After a loss, at most this many checks search the process's tensors for one that now has the lost memory."
+"After a loss, at most this many checks search the process's tensors for one that uses the lost memory now."
 
 
 class Memory:
@@ -58,7 +58,7 @@ class Memory:
         self.instead: CallSite | None = None
         "The line that made the tensor to which the name of the lost memory now refers."
         self.heir: str | None = None
-        "The type and shape of a tensor that has received the lost memory since."
+        "The type and shape of a tensor that got the lost memory afterwards."
         self._asked = 0
         self._suspect, self._is_held = suspect, is_held
         self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, functools.partial(self._gone, None))]
@@ -86,7 +86,7 @@ class Memory:
         self._before = {name for name, calls in self._deaths.items() if calls != frames}
 
     def _gone(self, name: int | None, _: Any) -> None:
-        """Record the running line, which has freed the storage or a tensor that gave it a name.
+        """Record the running line. It has freed the storage, or a tensor that gave the storage a name.
 
         The memory is lost when its last tensor is freed. If something still holds the memory after a tensor is freed,
         this line replaces the lines that were recorded for earlier tensors.

@@ -62,9 +62,9 @@ class Lent:
     pool: object
     place: Place
     makers: list[int]
-    "The numbers of other graphs that use the tensor while it exists. After a replay of one of them, it is as it was."
+    "The numbers of other graphs that use the tensor while it exists. A replay of one of them restores the tensor."
     takers: list[int] = field(default_factory=list)
-    "The numbers of graphs that use its memory and were captured after it had been freed."
+    "The numbers of graphs that use the tensor's memory and were captured after the tensor had been freed."
 
 
 @dataclass(eq=False, slots=True)
@@ -178,7 +178,7 @@ class GraphRecord:
         return Rotated(tuple(name.text for name in names), self.key.rebinding(names), when) if when else None
 
     def repeats(self, earlier: GraphRecord) -> bool:
-        """Return whether both graphs do the same work, but one input is another tensor of equal size.
+        """Return whether both graphs do the same work, except that one input is another tensor of equal size.
 
         This input must be in a variable of a function. Otherwise, the graphs of two equal layers would match too,
         because they differ only in their weights.

@@ -1,4 +1,4 @@
-"""Finds writes to memory that graphs read, if nothing orders the write and the replay.
+"""Finds writes to memory that graphs read, if nothing orders the write before or after the replay.
 
 Each stream has a clock. It says how much of the work of every other stream is surely done before the stream's next work
 begins. When a stream waits for an event, the clock of the event is merged into the clock of the stream. When the host
@@ -135,7 +135,7 @@ class Refills:
                 self._reads[storage] = work
 
     def found(self) -> list[Unordered]:
-        """Return the pairs of a write and a replay (or a copy) of one storage that nothing orders. There is one pair
+        """Return the pairs of a write and a replay (or a copy) that use one storage without an order. There is one pair
         for each pair of lines."""
         return list(self._found.values())
 

@@ -40,7 +40,8 @@ class Rotation:
         known = {name.text: name for names in (after or {}).values() for name in names}
         self.names = [known[text] for text in sorted(moved) if old[text] in places]
         self._last: tuple[tuple[int | None, int | None], ...] | None = None
-        # Exchanging buffers that the graph only reads, or only writes, may be meant: it may compute the mean of them.
+        # Exchanging buffers that the graph only reads, or only writes, may be intended: it may compute the mean of
+        # them.
         roles = set(self._used.values())
         self._captured = {text: number for text, number in new.items() if number in self._used and len(roles) > 1}
         self._known = known if self._captured else {}
@@ -65,7 +66,8 @@ class Rotation:
         return self.when is not None
 
     def _exchanged(self) -> list[Name]:
-        """Return the names that hold each other's memory of the capture, if the graph writes only some of it."""
+        """Return the names that have exchanged their memory since the capture, if the graph uses it in different
+        ways."""
         numbers = ((text, number, self._known[text].now()) for text, number in self._captured.items())
         present = {text: (number, storage_number(now)) for text, number, now in numbers if now is not None}
         moved = {text: pair for text, pair in present.items() if pair[0] != pair[1] and pair[1] in self._used}

@@ -101,9 +101,9 @@ class Contents:
     "Returns whether a tensor is in memory of the graph's pool that its replays use, if the device knows it."
     pool: object = None
     borrowed: Sequence[tuple[Touch, Sequence[Any]]] = ()
-    "Tensors of the pool that the graph reads and an earlier capture made, each with other graphs that use it."
+    "Tensors of the pool that an earlier capture made and that the graph reads, each with other graphs that use it."
     takes: Callable[[Place], bool] = lambda _: False
-    "Returns whether the graph uses memory of its pool in this place, or would use it if it were free."
+    "Returns whether the graph uses this range of its pool's memory, or would use the range if it were free."
     casts: FreedCasts | None = None
     "The memory in autocast's cache that the graph reads, if it is followed."
     passed_over: Callable[[], int] = int
@@ -148,8 +148,8 @@ class Sight(Protocol):
         """Stop following a capture that will never end. Return the event that broke it, if the device knows it."""
 
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
-        """Read a graph whose capture has ended. `names` are the names of tensors that the program knows, by storage
-        number."""
+        """Return the contents of a graph whose capture has ended. `names` are the names of the program's tensors, by
+        storage number."""
 
     def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
         """Return the function to call before each replay with the storages that the graph uses.
@@ -163,8 +163,8 @@ class Sight(Protocol):
         return {}
 
     def refills(self) -> Sequence[Unordered]:
-        """Return the pairs of a write and a replay of one storage that nothing orders. There is one pair for each pair
-        of lines."""
+        """Return the pairs of a write and a replay that use one storage without an order. There is one pair for each
+        pair of lines."""
 
     def facts(self) -> DeviceFacts: ...
 
@@ -218,4 +218,4 @@ class Sight(Protocol):
         broken."""
 
     def limits(self) -> list[tuple[str, str, str]]:
-        """Return the limits of this device. Each is a kind, a subject and a reason."""
+        """Return the limits of this device. Each consists of a kind, a subject and a reason."""

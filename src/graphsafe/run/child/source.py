@@ -219,8 +219,8 @@ def called_name(function: ast.expr) -> str | None:
 def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
     """Return whether the innermost loop around the call stack `one` also contains the call stack `other`.
 
-    Both stacks begin with the outermost call. A check, a benchmark or a warm-up has its own loop. A loop that calls a
-    function it was given, as a timing helper does, is another loop for each such function.
+    Both stacks begin with the outermost call. A check, a benchmark or a warm-up has its own loop. A timing helper has a
+    loop that calls a given function. Such a loop counts as a separate loop for each function.
     """
     for depth in reversed(range(len(one))):
         path, line = one[depth].path, one[depth].line
@@ -242,8 +242,8 @@ def _named_functions(stack: Sequence[CallSite]) -> set[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=1024)
 def _calls_what_it_was_given(path: str, line: int) -> bool:
-    """Return whether a line in a loop calls a variable of its functions, or of its module, that the loop does not
-    assign. A line that chooses between two calls does not count."""
+    """Return whether a line in a loop calls a variable that the loop does not assign, of an enclosing function or the
+    module. A line that chooses one of two calls does not count."""
     around = holding(path, line)
     scopes: Sequence[ast.AST] = [one for one in around if isinstance(one, _FUNCTIONS)] or [file_tree(path)]
     given = {one.arg for scope in scopes for one in ast.walk(scope) if isinstance(one, ast.arg)}

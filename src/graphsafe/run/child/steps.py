@@ -1,8 +1,8 @@
 """Finds steps that ran without a graph although the process has captured the same step.
 
-It was captured for other sizes, or for the same size and was formerly replayed from the same place. On the simulated
-device, a step is identified by the first operation of its capture; on a GPU, by the captured function (`calls.py`). In
-both cases, the shapes of the arguments are the step's sizes.
+Either the step was captured for other sizes only, or a graph of this size was formerly replayed from the same line. On
+the simulated device, a step is identified by the first operation of its capture; on a GPU, by the captured function
+(`calls.py`). In both cases, the shapes of the arguments are the step's sizes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_SHAPES = 10_000
 _ENOUGH = 8
 """A graph counts as turned off after this many eager steps of its size without a replay in between.
 
-After this many eager steps of a size that was not captured, their place is read again.
+After this many eager steps of a size that was not captured, the calls that lead to them are read again.
 """
 
 
@@ -54,15 +54,15 @@ class Step:
     "How often the step's first operation runs in one step."
 
     def is_repeated_by(self, other: Step) -> bool:
-        """Return whether `other`, which may be this step, begins with an operation that cannot be told from this
-        one's."""
+        """Return whether the first operations of both steps cannot be distinguished. `other` may be this step
+        itself."""
         return self.shapes == other.shapes and not set(self.keys).isdisjoint(other.keys)
 
 
 @dataclass(slots=True)
 class _Eager:
     frames: Stack
-    "The calls that led to the first step of this size, or to a later one if there are many."
+    "The calls that led to the first step of this size. If there are many steps, the calls that led to a later one."
     count: int = 0
     replays: int = 0
     "The number of replays of this step's graphs when a step of this size last ran eagerly."
@@ -228,7 +228,8 @@ def _graphs(seen: _Seen) -> list[int]:
 
 
 def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
-    """Return the calls of an eager step without the innermost calls that the capture's stack ends with too."""
+    """Return the calls of an eager step without the innermost calls that are also the innermost calls of the
+    capture."""
     shared = 0
     for one, other in zip(reversed(frames), reversed(captured), strict=False):
         if (one.path, one.function, one.line) != (other.path, other.function, other.line):

@@ -33,7 +33,7 @@ class Waits:
         self._found.clear()
 
     def _turns(self, seen: set[int]) -> int:
-        """Return at how many points between two replays the line has waited."""
+        """Return the number of intervals between replays in which the line has waited."""
         return len(seen - {0, self._replays()})
 
     def facts(self) -> tuple[WaitFacts, ...]:

@@ -147,8 +147,8 @@ class Watch:
         return Part(self._token, "", self._begun, facts, *self.book.counters.read(graphs_of(facts)))
 
     def _facts(self, ended: bool, is_whole: bool = False) -> ProcessFacts:
-        """Return the facts. `ended` says that the program ended without an error, and `is_whole` that no facts
-        follow."""
+        """Return the facts. `ended` says whether the program ended without an error, and `is_whole` whether these are
+        the last facts."""
         known = rank()
         # The rank is read early, because the program may leave its process group later.
         self._rank = self._rank if known is None else known

@@ -25,8 +25,8 @@ _WHOLE = "Nothing is corrupted, but from here on the steps silently run eagerly:
 def failed_captures(writer: Writer) -> None:
     """Add findings for failed captures.
 
-    There is one for the cause, one at the handler that swallowed the error, and one for a random generator that is left
-    in capture mode. If the error ended the process, it was not swallowed and left no such generator.
+    One is for the cause, one for the handler that swallowed the error, and one for a random generator that was left in
+    capture mode. If the error ended the process, it was not swallowed and left no such generator.
     """
     has_ended = writer.process.facts.ended
     for failed in writer.process.facts.failed:
@@ -67,7 +67,7 @@ def failed_captures(writer: Writer) -> None:
 def _cause(writer: Writer, failed: FailedCapture, said: Mapping[str, Any]) -> str | None:
     """Add a finding for the cause of a failed capture.
 
-    Return its code and place, or None if the cause is unknown.
+    Return its code and line as text, or None if the cause is unknown.
     """
     event = failed.guilty
     if event is None or not event.frames:

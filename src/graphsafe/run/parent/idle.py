@@ -30,7 +30,7 @@ class _Utilization(ctypes.Structure):
 
 
 class Nvml:
-    """NVML, from the creation of this object until `close`. `library` has its C functions."""
+    """An NVML session, from the creation of this object until `close`. `library` has the C functions of NVML."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -84,7 +84,7 @@ _FEWEST = 8
 _MOST = 65_536
 "At most this many readings are kept. Then every other reading is dropped, and the pause is doubled."
 _PATIENCE = 0.5
-"When the program has ended, the last reading is awaited for this many seconds."
+"When the program has ended, graphsafe waits for the last reading for at most this many seconds."
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ def check_present(devices: Sequence[str]) -> None:
 
 
 def run_program(program: Sequence[str], options: Options) -> Ran:
-    """Run the program until it ends. Raises RequestError if it cannot be started."""
+    """Run the program until it ends, and return what was recorded. Raises RequestError if it cannot be started."""
     folder = Path(tempfile.mkdtemp(prefix="graphsafe-run-"))
     try:
         watching = nullcontext(Readings()) if options.is_simulated else sampling()

@@ -15,7 +15,7 @@ from graphsafe.run.parent.seen import SeenGraph, grouped, last
 from graphsafe.run.parent.writer import Writer, all_named, by
 
 _ENOUGH = 2
-"The overwritten tensor of a pool must be found this many times."
+"An overwritten tensor of a pool must be found at this many replays."
 
 
 def lost_memory(writer: Writer) -> None:
@@ -65,7 +65,7 @@ def lost_memory(writer: Writer) -> None:
 
 def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
     """Yield the uses of freed tensors of a pool that another graph of the pool overwrites, each with the number of
-    replays that found them overwritten.
+    replays at which the tensor was overwritten.
 
     One such replay may be a warm-up. So there must be several, each after another replay of the overwriting graph.
     """
@@ -80,8 +80,7 @@ def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
 
 
 def _replays_after(runs: Sequence[tuple[int, int]], graph: int, lent: LentUse) -> list[int]:
-    """Return the numbers of a graph's replays after replays that overwrote a tensor, before the tensor was made
-    again."""
+    """Return the numbers of a graph's replays that came after a tensor was overwritten and before it was made again."""
     found = []
     is_overwritten = False
     for number, times in runs:
@@ -119,7 +118,7 @@ def _place(graph: SeenGraph, use: OutsideUse) -> tuple[Calls, str]:
 
 
 def _line_of(frame: CallSite, variable: str) -> int | None:
-    """Return the last line of a function, not after its running line, that assigns a variable. Return None if there is
+    """Return the last line of a function that assigns a variable, up to the running line. Return None if there is
     none."""
     around = function_at(frame.path, frame.line)
     names = () if around is None else (one for one in ast.walk(around) if isinstance(one, ast.Name))

@@ -107,8 +107,8 @@ def _cut_off(process: SeenProcess) -> Limit:
 
 
 def _inherited(process: SeenProcess, unlisted: Mapping[int, int]) -> Limit:
-    """Return the limit of a process that reported all its own graphs and replayed others too. Only the simulated device
-    can be used after a fork."""
+    """Return the limit of a process that also replayed graphs which it had inherited by a fork. Only the simulated
+    device can be used after a fork."""
     replays = count(sum(unlisted.values()), "replay")
     why = f"{replays} were counted; a process lists only graphs that it captured after it was forked"
     return Limit("unseen", f"{count(len(unlisted), 'graph')} that process {process.name} has inherited", why)

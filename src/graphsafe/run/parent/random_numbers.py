@@ -53,7 +53,7 @@ def generators(writer: Writer) -> None:
 
 
 def _seeds(one: GeneratorFacts) -> tuple[tuple[str, Calls], ...]:
-    """Return the places at which a seed is set: a known line before each replay, an unknown line, or captured code."""
+    """Return the lines at which a seed is set: a known line before each replay, an unknown line, or captured code."""
     return ("reseeded", one.reseeded), ("between", one.between), ("inside", one.inside)
 
 

@@ -23,7 +23,7 @@ class Parting:
     processes: tuple[SeenProcess, SeenProcess]
     graphs: tuple[SeenGraph, SeenGraph]
     collective: bool
-    "Whether only the graphs were compared that contain a collective in at least one of the two ranks."
+    "Whether the comparison left out graphs that contain no collective in either of the two ranks."
 
     @property
     def text(self) -> str:
@@ -42,9 +42,9 @@ class Parting:
 def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
     """Compare the order of replays in the ranks that one process has started.
 
-    Graphs with collectives are compared first. If their order is the same, all graphs are compared. Of several
-    differences, only the earliest is returned. Ranks that captured different graphs, or that captured on several
-    threads, are not compared; a limit says so.
+    Graphs with collectives are compared first. If their order is the same, all graphs are compared. If there are
+    several differences, only the earliest one is returned. Ranks that captured different graphs, or that captured on
+    several threads, are not compared; a limit says so.
     """
     known = [one for one in seen if one.facts.rank is not None and one.graphs]
     found, limits = [], []

@@ -17,12 +17,12 @@ A loop over buckets makes more captures than that, but all before the first repl
 _REPLAYS = 2
 "A capture with fewer replays than this costs more than it saves."
 _REPLAYS_DROPPED = 100
-"""The same limit for graphs that are dropped or replaced.
+"""The limit of replays for graphs that are dropped or replaced.
 
 A server that loads another model drops its graphs too, but only after many replays.
 """
 _REPLAYS_EACH = 3
-"The same limit for captures that one graph with a static input could replace."
+"The limit of replays for captures that one graph with a static input could replace."
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,9 +81,9 @@ def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
 
 
 def _turn(part: Part) -> tuple[bool, int, int]:
-    """Return the place of a process among the processes that one process has started.
+    """Return a key that sorts the processes that one process has started.
 
-    Process ids grow with each start. The time at which a process begins to run Python depends on chance.
+    Process ids grow with each start. The time at which a process begins to run Python is no reliable key.
     """
     rank, number = None if part.facts is None else part.facts.rank, part.token.partition("-")[0]
     return rank is None, rank or 0, int(number) if number.isdecimal() else 0

@@ -19,7 +19,7 @@ from graphsafe.run.parent.seen import SeenGraph, SeenProcess
 
 
 def by(call: CallSite) -> str:
-    """Return the line with its function. At module level, return only the line."""
+    """Return the text for a line: its function and the line, or only the line at module level."""
     return f"{call.function} ({line_text(call)})" if call.function else line_text(call)
 
 

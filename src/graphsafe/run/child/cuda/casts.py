@@ -1,8 +1,8 @@
 """Finds graphs that read weights which autocast had cast before the capture.
 
 Autocast keeps these casts in a cache and frees them when its outermost block ends. They have no tensor in Python. A
-graph whose warm-up ran in the same block reads the casts of the warm-up: it has no kernel that casts the weights, and
-after the block it reads freed memory.
+graph whose warm-up ran in the same block reads the casts of the warm-up. The graph has no kernel that casts the
+weights, so it reads freed memory after the block.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from graphsafe.run.facts import CASTS, OutsideUse
 
 
 class Casts:
-    """The memory without a tensor in Python that a graph reads, as long as autocast's cache may hold it."""
+    """Memory that a graph reads, that no tensor in Python refers to, and that autocast's cache may hold."""
 
     def __init__(self, blocks: Mapping[int, int], certain: Collection[int]) -> None:
-        """Hold the sizes of the blocks by their addresses. `certain` are those whose addresses cannot be other numbers
-        among a kernel's arguments."""
+        """Make the record. `blocks` maps the address of each block to its size. `certain` are the addresses that cannot
+        be ordinary numbers among a kernel's arguments."""
         self._blocks, self._certain = blocks, certain
         self.replays: Callable[[], int] = int
         "Returns how often the graph was replayed."
         self._freed: OutsideUse | None = None
 
     def cleared(self, still: Collection[int]) -> None:
-        """Record that the running line has cleared the cache. `still` are the blocks that are in use after that."""
+        """Record that the running line has cleared the cache. `still` are the addresses of the blocks that are still in
+        use."""
         gone = self._blocks.keys() - still
         if gone:
             size, certain = sum(self._blocks[one] for one in gone), not gone.isdisjoint(self._certain)
@@ -53,8 +54,8 @@ class AutocastCache:
         self._entered = contextlib.ExitStack()
 
     def captured(self, nodes: Iterable[GraphNode], tensors: Callable[[], Iterable[torch.Tensor]]) -> Casts | None:
-        """Begin to watch the memory that a graph reads, if it was captured under autocast with a cache. `tensors`
-        returns all tensors that Python knows."""
+        """Begin to watch the memory that a graph reads, if the graph was captured under autocast with a cache.
+        `tensors` returns all tensors that Python knows."""
         if not torch.is_autocast_enabled() or not torch.is_autocast_cache_enabled():
             return None
         nodes = list(nodes)

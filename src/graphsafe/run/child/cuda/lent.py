@@ -37,13 +37,13 @@ def borrowed(
 
 
 def is_within(words: Sequence[int], place: Place) -> bool:
-    """Return whether one of the sorted addresses is in this place."""
+    """Return whether one of the sorted addresses is in this memory range."""
     at = bisect_left(words, place[0])
     return at < len(words) and words[at] < place[1]
 
 
 def _reads(nodes: Iterable[GraphNode], place: Place) -> bool:
-    """Return whether the first node with an address in this place may read it."""
+    """Return whether the first node with an address in this memory range may read the memory."""
     first = next((node for node in nodes if _uses(node.words, place)), None)
     if first is None or first.kind == "memset":
         return False

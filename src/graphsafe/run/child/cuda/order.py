@@ -72,7 +72,7 @@ class CudaOrder:
         self.refills.captured(self._inputs)
 
     def settle(self) -> None:
-        """Accept the writes since the last comparison without reporting them."""
+        """Ignore the writes since the last comparison."""
         self._written()
         self._stream = self._current()
 
@@ -140,7 +140,7 @@ def _version(tensor: torch.Tensor) -> int | None:
 
 
 def _calls(names: frozenset[str]) -> Frames:
-    """Return the running calls, the last one at the line that wrote to these names, if that line is known.
+    """Return the running calls. If the line that wrote to these names is known, the last call is at that line.
 
     A version shows only that a write came earlier. If exactly one statement of the running block writes to these names,
     that statement is taken.

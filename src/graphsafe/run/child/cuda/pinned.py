@@ -1,8 +1,8 @@
 """Finds writes to pinned memory while a replay that copies from this memory is still running. Waits are not followed.
 
 An event is recorded after some replays. If the memory has changed before the next replay and the event has not
-completed, the host wrote without waiting. A write after the event has completed is not found here. With `--waits`, the
-order of all calls shows it.
+completed, the host wrote without waiting. A write after the event has completed is not found here. It is found with
+`--waits`, from the order of all calls.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from graphsafe.run.child.refills import Frames
 from graphsafe.run.child.sight import Touch
 
 _FIRST = range(16, 32)
-"These replays are watched. Earlier replays are not, because the checks of the graph's memory slow the host down then."
+"These replays are watched. Earlier replays are not watched, because other checks slow the host down at that time."
 _SOMETIMES = 128
-"After them, one of this many replays is watched."
+"After these replays, one of this many replays is watched."
 
 
 class PinnedReads:

@@ -125,7 +125,8 @@ class CudaSight(Sight):
             self._calls.leave()
 
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
-        """Match the nodes that `ending` has read with the tensors that the program knows."""
+        """Return the contents of a graph: match the nodes that `ending` has read with the tensors that the program
+        knows."""
         nodes, self._nodes = self._nodes, ()
         held, self._held = self._held, ()
         self._gpus |= dict.fromkeys(_current_gpu())
@@ -204,8 +205,8 @@ class CudaSight(Sight):
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
         """Call `moving` for each storage that is resized, by itself or with its tensor.
 
-        `lost` is never called. On a GPU, a graph keeps no storage alive: a storage that no tensor uses is freed unless
-        the program keeps it, and a moved storage has another address.
+        `lost` is never called. On a GPU, a graph keeps no storage alive. A storage that no tensor uses is freed unless
+        the program keeps it. A moved storage has another address.
         """
 
         def watched(owner: Any, name: str) -> tuple[Any, str, Callable[..., Any]]:
@@ -380,7 +381,7 @@ def _known(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
 
 
 def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int, int]:
-    """Map each word that is an address inside a known storage to the first address of that storage."""
+    """Return a dict: each word that is an address inside a known storage -> the first address of that storage."""
     starts = sorted(known)
     found = {}
     for word in words:

@@ -24,7 +24,7 @@ def record_stacks() -> None:
 
 
 def makers() -> dict[int, CallSite]:
-    """Return address of a block in use -> the line of the user's code that allocated it."""
+    """Return a dict: address of a block in use -> the line of the user's code that allocated the block."""
     return {int(block["address"]): line for _, block in blocks_in_use() if (line := innermost_line(block)) is not None}
 
 

@@ -29,10 +29,10 @@ class FailedCaptures:
         self._tell = tell
         self.records: list[FailedCapture] = []
         self._open: dict[int, tuple[GraphRecord, weakref.ref[Any]]] = {}
-        "Number of a capture -> its record and its graph, from the begin of the capture to its end."
+        "Number of a capture -> its record and its graph, from the beginning of the capture to its end."
 
     def begun(self, graph: Any, record: GraphRecord) -> None:
-        """Await the end of a capture. If its graph is destroyed before, the capture has failed."""
+        """Wait for the end of a capture. If its graph is destroyed before the end, the capture has failed."""
         self._open[record.number] = record, weakref.ref(graph, lambda _: self._abandoned(record.number))
 
     def ended(self, record: GraphRecord) -> None:
@@ -102,8 +102,8 @@ class FailedCaptures:
 
 
 def _handler_around(frames: Sequence[CallSite]) -> CallSite | None:
-    """Return the innermost handler around these calls and further lines that catches the device's errors and does not
-    raise again."""
+    """Return the innermost handler that catches the device's errors and does not raise again. Its block must contain
+    one of these calls and further lines after the call."""
     for one in reversed(frames):
         for node in reversed(holding(one.path, one.line)):
             if isinstance(node, ast.With) and suppresses(node):

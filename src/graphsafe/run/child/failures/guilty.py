@@ -1,5 +1,4 @@
-"""Finds the expression that broke a capture on a GPU, from the error of the capture, and the expression that waits for
-a stream.
+"""Finds the expression that broke a capture on a GPU. Also finds the expression of a line that waits for a stream.
 
 CUDA refuses an illegal operation at once. The first error therefore has the traceback of the guilty line, which is the
 innermost line of the user's code in it. An error that only repeats an earlier, swallowed error names no line.

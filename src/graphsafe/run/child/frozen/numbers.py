@@ -30,7 +30,7 @@ _DEEPEST = 12
 _LONGEST = 64
 "At most this many iterations of a loop are followed one by one."
 _SUMMARIES = frozenset({"len", "sum", "max", "min", "any", "all", "bool", "isinstance", "print", "range"})
-"Functions whose result tells nothing about a single number of a list."
+"Functions that summarise a list. Their result does not show any single number of the list."
 
 Kind = Literal["number", "size", "flag"]
 
@@ -73,8 +73,8 @@ class Frozen:
         return now if self.computed is None or now is MISSING else self.computed(now)
 
     def ran(self, line: int) -> None:
-        """Record that a line runs eagerly. If the program has another value than the captured one then, that value
-        needs no graph."""
+        """Record that a line runs eagerly. If the program's value then differs from the captured one, that value needs
+        no graph."""
         if not self.is_free and self.place[1] <= line <= self.place[2] and self.differs(self.present):
             self.is_free = True
 

@@ -75,7 +75,7 @@ class Origin:
     def of(cls, value: Any) -> Origin:
         """Return the origin of an object itself."""
         held = None if isinstance(value, PLAIN) else weak_to(value)
-        # An object that is gone is unknown. It is not None.
+        # The value of a deleted object is unknown. It is not None.
         return cls(value, None if held is None else lambda: MISSING if (live := held()) is None else live)
 
 
@@ -265,7 +265,7 @@ def scope_of(frames: Sequence[FrameType]) -> Scope:
 
 
 def _that_hold(known: Iterable[tuple[str, Origin]], shown: Mapping[str, Any]) -> Mapping[str, Origin]:
-    """Return the origins of variables whose plain values are still those."""
+    """Return the origins of the variables whose values are plain and equal to the values in `shown`."""
     return {
         name: one for name, one in known if isinstance(one.value, PLAIN) and _same(one.value, shown.get(name, MISSING))
     }
@@ -324,7 +324,7 @@ def attribute_or_property(value: Any, name: str) -> Any:
 def _computed(
     node: ast.expr, run: Callable[..., Any] | None, parts: Sequence[Origin], kinds: tuple[type, ...] = (object,)
 ) -> Origin:
-    """Return the origin of a value that `run` computes from the values of `parts`. These must have one of the types
+    """Return the origin of a value that `run` computes from the values of `parts`. They must have one of the types
     `kinds`."""
 
     def compute(values: Sequence[Any]) -> Any:

@@ -67,7 +67,8 @@ def _frozen(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _is_comparable(code: CodeType, name: str, captured: int, replayed: int) -> bool:
-    """Return whether a variable has the same meaning at the two lines, which led to the capture and to the replay."""
+    """Return whether a variable has the same meaning at the line that led to the capture and at the line that led to
+    the replay."""
     function = function_of(code)
     if function is None:
         return False

@@ -4,9 +4,9 @@ A variable counts as a result if only the statement that made the replay assigns
 the next replay comes from a statement that assigns another variable by the same call. Otherwise the program may read
 the new result on purpose. A `return` of both variables counts as a read.
 
-Two graphs may also fill one buffer outside their pools. Then the first graph's result is overwritten if a statement
-that assigns another variable replays the second graph, and if both variables have the same memory when the first one is
-read.
+Two graphs may also fill one buffer outside their pools. Then the first graph's result is overwritten under two
+conditions: a statement that assigns another variable replays the second graph, and both variables have the same memory
+when the first one is read.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Results:
     def _filled_again(
         self, record: GraphRecord, given: Sequence[_Variable], frames: Sequence[FrameType], sites: tuple[CallSite, ...]
     ) -> Iterator[_Stale]:
-        """Yield results of other graphs in memory that this graph is about to fill."""
+        """Yield the results of other graphs whose memory this graph is about to fill."""
         others = [(owner, one) for owner, known in self._given.items() if owner is not record for one in known]
         for owner, variable in others:
             beside = tuple(one for one in given if one.frame == variable.frame and one.name != variable.name)
@@ -168,7 +168,7 @@ def _overlap(place: Place, others: Iterable[Place]) -> bool:
 
 
 def _given_now(frame: FrameType) -> Iterator[_Variable]:
-    """Yield the variables that no other statement of the function than the running one assigns."""
+    """Yield the variables that only the running statement of the function assigns."""
     code = frame.f_code
     names, calls = _assigned(code.co_filename, frame.f_lineno)
     for name in names:

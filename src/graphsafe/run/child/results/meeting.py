@@ -2,7 +2,7 @@
 
 Both calls return the same memory. The second replay overwrites the first result before the expression uses it. The
 first result counts only if the graph's outputs have more references at the second replay than at the first one. A copy
-is no such reference.
+adds no reference.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graphsafe.run.facts import Overwritten
 _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
 "Statements that only keep the elements of a tuple or a list."
 _ENOUGH = 2
-"""The first result must be held this many times.
+"""The first result must wait this many times.
 
 Once is not enough: the first time, an attribute that keeps the last result also adds a reference.
 """
@@ -65,8 +65,8 @@ class Meetings:
 def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
     """Return the positions of calls whose results an expression keeps while it calls the same function again.
 
-    Each position is mapped to the positions of these later calls, and each of those to the line of the expression that
-    uses both results.
+    Each position is mapped to the positions of these later calls. Each later position is mapped to the line of the
+    expression that uses both results.
     """
     tree = tree_of_code(code)
     found: dict[Span | None, dict[Span | None, int]] = {}
@@ -84,8 +84,8 @@ def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
 
 
 def _operands(node: ast.AST) -> Sequence[ast.expr]:
-    """Return the parts of an expression, in the order in which Python evaluates them, if it uses them only after the
-    last one."""
+    """Return the operands of an expression in the order of their evaluation. Return () if the expression may use an
+    operand before all operands are evaluated."""
     if isinstance(node, ast.Call):
         first = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return [*first, *node.args, *(one.value for one in node.keywords)]

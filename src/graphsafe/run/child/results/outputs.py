@@ -1,5 +1,4 @@
-"""Finds out whether a program keeps earlier results of a graph, which every replay overwrites, and which line keeps
-them.
+"""Finds the line that keeps earlier results of a graph, although every replay overwrites them.
 
 An example is `self.chunks.append(logits)`. A statement counts if its container holds the results at the moment of a
 replay. It must be in a function that led to the replay, or in a method of an object that such a function has in a
@@ -119,7 +118,7 @@ class Outputs:
     def look(self) -> bool:
         """Count the references to the outputs, with torch functions disabled.
 
-        Return whether the program is found to collect results for the first time.
+        Return whether this is the first time that the program is found to collect results.
         """
         if self.collected or not self._tensors:
             return False

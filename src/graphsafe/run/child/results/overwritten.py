@@ -110,7 +110,7 @@ class Reads:
             self.close()
 
     def _ran(self, code: CodeType, line: int | None, frame: FrameType) -> None:
-        """Decide whether the line that has just run was a read, and check whether the next line reads."""
+        """Decide whether the line that has just run was a read. Then check whether the line that runs next reads."""
         before = self._watched.get(code, [])
         still = []
         for one in before:
@@ -164,7 +164,8 @@ def reads_in(
 
 
 def _uses(node: ast.AST, name: ast.expr) -> bool:
-    """Return whether a node uses the value of a name. Passing it on, writing it and reading its shape are no use."""
+    """Return whether a node uses the value of a name. Passing the value on, writing it and reading its shape do not
+    count."""
     if isinstance(node, _PARTS) or (isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))):
         return False
     if isinstance(node, ast.Attribute):

@@ -4,8 +4,8 @@ A function replays a graph, waits (`await`), and reads the result only then. If 
 thread, replays the graph during this wait, the read finds the result of that replay. Tasks and threads that exclude
 each other with a lock never replay during such a wait.
 
-The wait is seen when the graph is replayed again: the function of the previous replay still runs, in another task or
-thread, and one of the next statements of its block reads the result. So no read needs to be seen.
+The wait is found when the graph is replayed again. Then the function of the previous replay still runs, in another task
+or thread, and one of the next statements of its block reads the result. So the read itself need not be observed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Read:
     text: str
     line: int
     is_returned: bool
-    "Whether the statement only returns the value, so that the caller uses it."
+    "Whether the statement only returns the value. Then the value counts as used only if the caller uses it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,8 @@ def _is_result(record: GraphRecord, tensor: torch.Tensor) -> bool:
 
 
 def _is_used(callers: Sequence[FrameType]) -> bool:
-    """Return whether the calling function uses what a function returns. A task's result counts as used, that of a
-    thread does not."""
+    """Return whether the calling function uses what a function returns. The result of a task counts as used. The result
+    of a thread does not."""
     if not callers:
         return True
     path = callers[0].f_code.co_filename
@@ -163,7 +163,7 @@ def _is_used(callers: Sequence[FrameType]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def reads_after(path: str, replayed: int, waits: int) -> Sequence[_Read]:
-    """Return what the statements after a wait use, up to the next replay.
+    """Return the expressions that the statements after a wait use, up to the next replay.
 
     The line `replayed` has replayed a graph, and the line `waits` is running. Return nothing if `waits` is not certain
     to come after `replayed`.

@@ -1,6 +1,6 @@
 """Finds faults that eager operations between replays show on the simulated device.
 
-Such a fault is an outdated tensor, a tensor that grows, or an input for which another graph was captured.
+The faults are outdated tensors, tensors that grow, and inputs for which another graph was captured.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Derived:
     """Finds outdated tensors: they were computed before a capture, and replays still use them after their sources were
     written.
 
-    An example is a merged weight. A tensor counts if a graph only reads it, if it was computed only from other
-    attributes of its object (its sources), and if the graph uses none of these sources. Copies and tensors that are
-    updated in place do not count, because they are meant to keep old values; a packed weight (`w.t().contiguous()`)
-    counts. A tensor that the program computes again
-    after the capture does not count either, because the program decides when to refresh it.
+    An example is a merged weight. A tensor counts under three conditions: a graph only reads it, it was computed only
+    from other attributes of its object (its sources), and the graph uses none of these sources. Copies and tensors that
+    are updated in place do not count, because they are meant to keep old values; a packed weight (`w.t().contiguous()`)
+    counts. A tensor that the program computes again after the capture does not count either, because the program itself
+    decides when to refresh it.
     """
 
     def __init__(self) -> None:
@@ -257,8 +257,8 @@ class Asked:
 
 
 def _asked(given: Sequence[Place], wanted: Iterable[Place], own: Iterable[Place]) -> bool:
-    """Return whether a copy filled one of the `wanted` places, and no other copy wrote to the input that contains this
-    place."""
+    """Return whether a copy filled one of the memory ranges `wanted`, and no other copy wrote to the input that
+    contains this range."""
     for place in wanted:
         holders = [one for one in own if one[0] <= place[0] and place[1] <= one[1]]
         filled = [one for one in given if any(a <= one[0] and one[1] <= b for a, b in holders)]

@@ -15,14 +15,15 @@ from graphsafe.run.child.names import Place, storage_number
 from graphsafe.run.child.sight import Touch
 
 _SMALL = 1 << 20
-"The allocator has other segments for larger blocks, so a small tensor never gets the memory of a large one."
+"""The size limit of small blocks. The allocator keeps larger blocks in other segments, so a small tensor never gets the
+memory of a large one."""
 
 
 def borrowed(
     graph: CUDAGraph, uses: Iterable[tuple[torch.Tensor, Access]], users: Iterable[tuple[Graph, Collection[int]]]
 ) -> list[tuple[Touch, Sequence[Any]]]:
-    """Return the tensors of other captures that a graph uses, if it does not write them first, each with the other
-    graphs that use it.
+    """Return the tensors of other captures that a graph uses and does not write first, each with the other graphs that
+    use it.
 
     `uses` are the tensors of the graph's operations in order, and `users` are graphs with the storages that they use.
     """

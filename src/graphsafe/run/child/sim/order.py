@@ -88,8 +88,8 @@ def note_writes(
 def _queued(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, int] | None:
-    """Return the pinned tensor from which a non-blocking copy reads, and the device of the copy. Return None for other
-    operations.
+    """Return the pinned tensor from which a non-blocking copy reads, and the index of the copy's device. Return None
+    for other operations.
 
     A copy that changes the type or the order of the numbers is left out: PyTorch first makes another copy on the host.
     """

@@ -97,7 +97,7 @@ class SimSight(Sight):
         return self._world.current_sim_stream().number
 
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
-        """Read a graph whose capture has ended. The size of its pool is not simulated."""
+        """Return the contents of a graph whose capture has ended. The size of its pool is not simulated."""
         self._devices[self.device()] = None
         found: dict[int, Touch] = {}
         inputs: list[torch.Tensor] = []
@@ -293,7 +293,7 @@ class SimSight(Sight):
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Call `compared` with a graph when one of its results is compared with itself.
 
-        The program seems to take the two for results of different replays. Call `read` at each eager operation.
+        The program seems to expect results of two different replays. Call `read` at each eager operation.
         """
 
         def seen(session: object) -> None:
@@ -328,7 +328,7 @@ def _made(lines: dict[int, CallSite], event: MemoryEvent) -> None:
 
 
 def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tuple[Place, ...]:
-    """Return the places of the filled tensors whose storages are not read."""
+    """Return the memory ranges of the filled tensors whose storages are not read."""
     others = storage_numbers(read)
     alone = [one for one in filled if storage_number(one) not in others]
     return tuple({place for one in alone if (place := place_of(one)) is not None})
