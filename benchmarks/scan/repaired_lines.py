@@ -136,7 +136,19 @@ def main() -> int:
     parser.add_argument("--lines", action="store_true", help="also name each label, found or missed")
     parser.add_argument(
         "--set",
-        choices=("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
+        choices=(
+            "first",
+            "second",
+            "third",
+            "fourth",
+            "fifth",
+            "sixth",
+            "seventh",
+            "eighth",
+            "ninth",
+            "tenth",
+            "eleventh",
+        ),
         default="first",
         help="the set of labels",
     )
