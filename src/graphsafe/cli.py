@@ -18,6 +18,7 @@ from graphsafe.commands.capture import capture
 from graphsafe.commands.diff import diff
 from graphsafe.commands.options import (
     BAD_REQUEST,
+    CLOSED_PIPE,
     FINDINGS,
     INTERNAL_ERROR,
     INTERRUPTED,
@@ -87,9 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of the pipe (`| head`) has ended
+    except (BrokenPipeError, SystemExit) as error:  # the reader of the pipe (`| head`) has ended
+        if isinstance(error, SystemExit) and error.code != FINDINGS:
+            raise  # click exits with 1 for a closed pipe, and with 0 after it has completed words for a shell
         _discard_output()
-        return FINDINGS
+        return CLOSED_PIPE
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
             _discard_output()

@@ -28,6 +28,7 @@ from graphsafe.commands.options import (
     quiet_option,
     refuse,
     rule_texts,
+    say_waiting,
     usual_form,
 )
 from graphsafe.commands.refusals import ReportsRefusals, absolute, refusals_reported, report_files
@@ -225,7 +226,7 @@ def _watch(asked: Callable[[], list[CaptureRequest]], prove: Callable[..., int])
                 complain(str(error))
             if ended.by is not None:
                 return OK
-            complain("waiting for changes; Ctrl-C ends")
+            say_waiting()
             try:
                 with ended.breaks_off():
                     wait_for_change(folders, state)
