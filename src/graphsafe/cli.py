@@ -229,7 +229,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     """
     from graphsafe.report.json_form import read_reports, read_saved
     from graphsafe.report.saved_lines import SavedLines
-    from graphsafe.report.shards import missing_shards
+    from graphsafe.report.shards import in_order_of_targets, missing_shards
     from graphsafe.report.source import lines_inside
 
     is_merge = str(files[0]) == "merge" and (len(files) > 1 or not files[0].exists())
@@ -239,7 +239,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
         raise RequestError("report: give one FILE, or `merge` before several")
     parts = [(str(file), read_reports(file)) for file in files[1:]] if is_merge else []
     missing = missing_shards(parts)
-    saved = [each for _, reports in parts for each in reports] if is_merge else read_saved(files[0])
+    saved = in_order_of_targets([reports for _, reports in parts]) if is_merge else read_saved(files[0])
     check_outputs(outputs)
     findings = [finding for each in (saved if isinstance(saved, Sequence) else (saved,)) for finding in each.findings]
     source = SavedLines.of(findings, lines_inside(Path.cwd()))
