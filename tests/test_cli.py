@@ -172,6 +172,23 @@ def test_a_folder_without_files_is_told_from_one_without_hot_code(
         assert code == 0 and "no hot code found" in one_line(err)
 
 
+def test_a_terminal_shows_a_setting_without_effect_once(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "pyproject.toml").write_text('[tool.graphsafe]\ncold-paths = ["gone/"]\n', encoding="utf-8")
+    for terminals, options, times in (
+        (("stdout", "stderr"), (), (1, 0)),
+        (("stdout", "stderr"), ("--format", "concise"), (0, 1)),
+        (("stdout", "stderr"), ("-o", "out.json"), (0, 1)),
+        (("stderr",), (), (1, 1)),  # the report is in a pipe or a file
+    ):
+        with monkeypatch.context() as patch:
+            for name in terminals:
+                patch.setattr(f"sys.{name}.isatty", lambda: True)
+            _, out, err = here(capsys, "scan", *options)
+        assert (out.count("cold-paths gone/"), err.count("cold-paths gone/")) == times, (terminals, options)
+
+
 def test_scan_exits_with_1_on_findings_and_0_without(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = here(capsys, "scan", "hot.py", "--format", "concise")
     assert code == 1
@@ -745,7 +762,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == b""
-    process.wait(timeout=60)
+    assert process.wait(timeout=60) == 141  # as a program that SIGPIPE ends; 1 would mean findings
 
 
 @pytest.mark.child

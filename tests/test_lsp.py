@@ -34,7 +34,7 @@ class Step(nn.Module):
 class Client:
     """An editor: opens files, types, and asks."""
 
-    def __init__(self, folder: Path, encodings: list[str]) -> None:
+    def __init__(self, folder: Path, encodings: list[str], takes_versions: bool = True) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "graphsafe", "lsp"],
@@ -48,7 +48,9 @@ class Client:
         self._came: queue.Queue[dict[str, Any]] = queue.Queue()
         self._kept: list[dict[str, Any]] = []
         threading.Thread(target=self._read, daemon=True).start()
-        capabilities = {"general": {"positionEncodings": encodings}}
+        capabilities: dict[str, Any] = {"general": {"positionEncodings": encodings}}
+        if takes_versions:
+            capabilities["workspace"] = {"workspaceEdit": {"documentChanges": True}}
         self.answer = self.ask(
             "initialize", {"processId": None, "rootUri": folder.as_uri(), "capabilities": capabilities}
         )
@@ -196,6 +198,15 @@ def test_a_finding_from_opening_to_its_fix(client: Client) -> None:
     assert client.actions("step.py", 2, "quickfix") == []
 
     assert [one["severity"] for one in client.type("step.py", 2, after)] == [3]
+    assert client.end() == 0
+
+
+def test_an_editor_that_knows_no_versions_of_documents_gets_plain_changes(folder: Path) -> None:
+    client = Client(folder, ["utf-16"], takes_versions=False)
+    client.open("step.py", STEP)
+    for action in client.actions("step.py", 6):
+        ((uri, edits),) = action["edit"]["changes"].items()
+        assert uri.endswith("/step.py") and len(edits) == 1 and "documentChanges" not in action["edit"]
     assert client.end() == 0
 
 

@@ -67,6 +67,20 @@ def test_it_scans_again_after_a_change_and_ends_with_ctrl_c(tmp_path: Path) -> N
     assert process.wait(timeout=60) == 0
 
 
+def test_with_quiet_it_does_not_say_that_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr("graphsafe.scan_request.watch.wait_for_change", ended)
+    for options in ([], ["-q"]):
+        assert cli.main(["scan", "--watch", *options]) == 0
+        assert ("waiting for changes" in capsys.readouterr().err) == (not options)
+
+
 def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
     before = state_of([tmp_path])
 

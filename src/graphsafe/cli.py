@@ -18,6 +18,7 @@ from graphsafe.commands.capture import capture
 from graphsafe.commands.diff import diff
 from graphsafe.commands.options import (
     BAD_REQUEST,
+    CLOSED_PIPE,
     FINDINGS,
     INTERNAL_ERROR,
     INTERRUPTED,
@@ -87,9 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of the pipe (`| head`) has ended
+    except (BrokenPipeError, SystemExit) as error:  # the reader of the pipe (`| head`) has ended
+        if isinstance(error, SystemExit) and error.code != FINDINGS:
+            raise  # click exits with 1 for a closed pipe, and with 0 after it has completed words for a shell
         _discard_output()
-        return FINDINGS
+        return CLOSED_PIPE
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
             _discard_output()
@@ -224,7 +227,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     """
     from graphsafe.report.json_form import read_reports, read_saved
     from graphsafe.report.saved_lines import SavedLines
-    from graphsafe.report.shards import missing_shards
+    from graphsafe.report.shards import in_order_of_targets, missing_shards
     from graphsafe.report.source import lines_inside
 
     is_merge = str(files[0]) == "merge" and (len(files) > 1 or not files[0].exists())
@@ -234,7 +237,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
         raise RequestError("report: give one FILE, or `merge` before several")
     parts = [(str(file), read_reports(file)) for file in files[1:]] if is_merge else []
     missing = missing_shards(parts)
-    saved = [each for _, reports in parts for each in reports] if is_merge else read_saved(files[0])
+    saved = in_order_of_targets([reports for _, reports in parts]) if is_merge else read_saved(files[0])
     check_outputs(outputs)
     findings = [finding for each in (saved if isinstance(saved, Sequence) else (saved,)) for finding in each.findings]
     source = SavedLines.of(findings, lines_inside(Path.cwd()))

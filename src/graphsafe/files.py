@@ -125,6 +125,14 @@ def from_here(path: str) -> str:
     return Path(path).as_posix()
 
 
+def import_folder(file: Path) -> Path:
+    """Return the absolute folder of a file, or of the outermost package around it. Imports of the file begin there."""
+    folder = Path(os.path.abspath(file)).parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
 def with_real_folder(path: str | os.PathLike[str]) -> Path:
     """Return the path that a scan gives to a file.
 

@@ -108,11 +108,11 @@ def test_shards_are_all_targets_once_and_merge(capsys: pytest.CaptureFixture[str
     counts = [len(json.loads(Path(f"shard-{number}.json").read_text())["reports"]) for number in (1, 2)]
     assert counts == [2, 1]
     capsys.readouterr()
-    assert main(["report", "merge", "shard-1.json", "shard-2.json", "--format", "json", "-o", "all.json"]) == 0
+    assert main(["report", "merge", "shard-2.json", "shard-1.json", "--format", "json", "-o", "all.json"]) == 0
     merged = json.loads(Path("all.json").read_text())
     assert merged["schema"] == "graphsafe/reports/1"
     assert sorted(report["target"] for report in merged["reports"]) == ["steps.py:a", "steps.py:b", "steps.py:c"]
-    assert [(one["name"], one["shard"]) for one in merged["reports"]] == [("a", "1/2"), ("c", "1/2"), ("b", "2/2")]
+    assert [(one["name"], one["shard"]) for one in merged["reports"]] == [("a", "1/2"), ("b", "2/2"), ("c", "1/2")]
     assert main(["capture", "--all", "--shard", "7/7", "-o", "none.json"]) == 0
     assert json.loads(Path("none.json").read_text())["reports"] == []
     assert main(["report", "shard-1.json", "shard-2.json"]) == 2

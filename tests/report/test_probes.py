@@ -18,6 +18,7 @@ from graphsafe.report.forms import FORMS, render
 from graphsafe.report.json_form import parse_reports, render_json
 from graphsafe.report.model import DeviceResult, Report
 from graphsafe.report.probes import PROBE_KEYS, PROBES, Probes
+from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.probe import is_unreported
 from graphsafe.report.reading import hints_of
 from graphsafe.report.schema import report_schema
@@ -82,6 +83,10 @@ def test_what_a_probe_says_stands_in_the_terminal_and_in_html(name: str) -> None
     for form in ("terminal", "html"):
         text = " ".join(render(report, form, width=1000, source=lambda path: None).split())
         assert probe.told() in text, form
+
+
+def test_the_kinds_of_nodes_are_counted() -> None:
+    assert Capture("pass", nodes={"kernel": 4, "memcpy": 1}).text() == "5 nodes: 4 kernels and 1 memcpy"
 
 
 def test_keys_are_the_fields_that_a_report_has() -> None:

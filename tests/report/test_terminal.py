@@ -336,6 +336,7 @@ def test_order_is_the_same_whoever_found_first() -> None:
 def test_words() -> None:
     assert [count(number, "copy") for number in (0, 1, 2)] == ["0 copies", "1 copy", "2 copies"]
     assert count(2, "replay") == "2 replays"
+    assert [count(number, "empty") for number in (1, 2)] == ["1 empty", "2 empties"]
     assert [listed("abcd"[:number]) for number in range(5)] == ["", "a", "a and b", "a, b and c", "a, b, c and d"]
     assert listed("abcdef", most=3) == "a, b, c and 3 more"
     assert wrapped("", 10, "> ") == ["> "]

@@ -28,6 +28,7 @@ from graphsafe.commands.options import (
     quiet_option,
     refuse,
     rule_texts,
+    say_waiting,
     usual_form,
 )
 from graphsafe.commands.refusals import ReportsRefusals, absolute, refusals_reported, report_files
@@ -226,7 +227,7 @@ def _watch(asked: Callable[[], list[CaptureRequest]], prove: Callable[..., int])
                 complain(str(error))
             if ended.by is not None:
                 return OK
-            complain("waiting for changes; Ctrl-C ends")
+            say_waiting()
             try:
                 with ended.breaks_off():
                     wait_for_change(folders, state)
@@ -281,6 +282,7 @@ def _prove(
         complain("interrupted")
         return 128 + (ended.by or signal.SIGINT)
 
+    _say_what_was_checked(requests, reports)
     passes = {} if gate is None else gate.passes(requests, reports, lambda request: proven([request])[0])
     code = max(
         _capture_code(report, request.breaks, passes.get(request.name or request.target))
@@ -309,6 +311,14 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
         reasons = [one.reasons for one in judged if one.verdict == "inconclusive" and one.reasons]
         if report.verdict == "inconclusive" and reasons:
             complain(f"{report.called}: {reasons[0][0]}")
+
+
+def _say_what_was_checked(requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> None:
+    """Print on stderr that a plan's code was run and is right. If it was not, the report's limits say why."""
+    for request, report in zip(requests, reports, strict=True):
+        has_code = request.check and request.emit_for is None and report.plan is not None and report.plan.verified
+        if has_code and not is_quiet() and not any(limit.kind == "emit" for limit in report.limits):
+            complain(f"{report.called}: the plan's code was run, and gave the results of eager steps")
 
 
 def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
 
-OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
+OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 130, 141
 
 
 class _Form(click.ParamType[str]):
@@ -132,6 +132,14 @@ def is_quiet() -> bool:
     """Return whether -q was given to the running command."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_QUIET))
+
+
+def say_waiting() -> None:
+    """Print on stderr that a command with --watch waits, and how to end it."""
+    from graphsafe.console import complain
+
+    if not is_quiet():
+        complain("waiting for changes; Ctrl-C ends")
 
 
 def usual_form() -> str:

@@ -24,6 +24,7 @@ from graphsafe.commands.options import (
     quiet_option,
     refuse,
     rule_texts,
+    say_waiting,
     usual_form,
 )
 from graphsafe.console import complain, is_live, put_statistics, say
@@ -251,7 +252,7 @@ def scan(
         put_statistics(report)
     elif mode is None:
         put_outputs(report, form, outputs, usual_form(), rule_texts(scan.parts[0].config), source_over(buffers))
-    complain_of_limits(report)
+    complain_of_limits(report, is_shown=mode is None and _is_on_screen(form, outputs))
     if runs and not is_quiet():
         say(summary(report), err=True)
     return BAD_REQUEST if refused else code
@@ -275,7 +276,7 @@ def _watch(paths: Sequence[Path]) -> int:
             if is_live(sys.stdout):
                 click.clear()
             subprocess.run(again, check=False)
-            complain("waiting for changes; Ctrl-C ends")
+            say_waiting()
             wait_for_change(folders, state)
     except KeyboardInterrupt:
         return OK
@@ -285,6 +286,12 @@ def _shows_edits(form: str | None, outputs: Sequence[Output]) -> bool:
     """Return whether one of the requested formats shows repairs."""
     asked = {output.form_or(form, "terminal") for output in outputs} if outputs else {form or "terminal"}
     return bool(asked & {"json", "sarif"})
+
+
+def _is_on_screen(form: str | None, outputs: Sequence[Output]) -> bool:
+    """Return whether the report and stderr are on a terminal, and the report's format shows limits there."""
+    printed = [output.form_or(form, usual_form()) for output in outputs or (Output(None, None),) if not output.file]
+    return "terminal" in printed and sys.stdout.isatty() and sys.stderr.isatty()
 
 
 def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:

@@ -131,11 +131,15 @@ class ScanModes:
             self._bar.clear()
 
 
-def complain_of_limits(report: Report) -> None:
+def complain_of_limits(report: Report, is_shown: bool) -> None:
     """Print on stderr the limits that the user must know, for every format of the report.
 
-    With --quiet, print only limits that make a report without findings meaningless.
+    Of the limits that the report has already shown on the same terminal, and with --quiet, print only those that make a
+    report without findings meaningless.
     """
-    for limit in report.limits:
-        if limit.kind in (_TOLD_ALWAYS if is_quiet() else _TOLD):
+    from graphsafe.report.terminal import MOST_LIMITS
+
+    for at, limit in enumerate(report.limits):
+        is_seen = is_quiet() or (is_shown and at < MOST_LIMITS)
+        if limit.kind in (_TOLD_ALWAYS if is_seen else _TOLD):
             complain(f"{limit.what}: {limit.why}")

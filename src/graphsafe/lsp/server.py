@@ -142,17 +142,23 @@ class Session:
         if not found:
             return []
         lines = found[0][2]
-        version = self._answers[uri].version
-        document = types.OptionalVersionedTextDocumentIdentifier(uri, version)
+        document: Any = types.TextDocumentIdentifier(uri)  # an editor that knows no versions ignores edits with one
+        if self._takes_versions():
+            document = types.OptionalVersionedTextDocumentIdentifier(uri, self._answers[uri].version)
         actions = [
             shapes.quick_fix(finding, document, lines, self._units)
             for finding, span, _ in found
             if finding.edits and span.start.line <= wanted.end.line and wanted.start.line <= span.end.line
         ]
         every = shapes.fix_all((finding for finding, _, _ in found), document, lines, self._units)
-        if every.edit.document_changes[0].edits:
+        if every is not None:
             actions.append(every)
         return [one for one in actions if not only or any(one.kind.startswith(kind) for kind in only)]
+
+    def _takes_versions(self) -> bool:
+        workspace = self._server.client_capabilities.workspace
+        edit = workspace.workspace_edit if workspace is not None else None
+        return edit is not None and bool(edit.document_changes)
 
     def _found(self, uri: str) -> Iterator[tuple[Finding, Any, Sequence[str]]]:
         """Yield the findings of a document's current version, each with its range and the document's lines.

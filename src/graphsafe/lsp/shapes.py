@@ -58,7 +58,7 @@ def diagnostic(finding: Finding, lines: Sequence[str], units: Units) -> Any:
 
 
 def quick_fix(finding: Finding, document: Any, lines: Sequence[str], units: Units) -> Any:
-    """Return the fix of a finding, for one version of a document."""
+    """Return the fix of a finding. It is for one version of the document if the editor knows versions."""
     is_safe = finding.data.get("edits") == SAFE
     title = str(finding.data.get("edits_title", finding.fix))
     return types.CodeAction(
@@ -70,8 +70,11 @@ def quick_fix(finding: Finding, document: Any, lines: Sequence[str], units: Unit
     )
 
 
-def fix_all(findings: Iterable[Finding], document: Any, lines: Sequence[str], units: Units) -> Any:
+def fix_all(findings: Iterable[Finding], document: Any, lines: Sequence[str], units: Units) -> Any | None:
+    """Return all safe fixes as one action, or None if there are none."""
     edits, _ = apart(one for one in findings if one.data.get("edits") == SAFE)
+    if not edits:
+        return None
     return types.CodeAction(
         title="graphsafe: make all safe fixes", kind=FIX_ALL, edit=_edit(edits, document, lines, units)
     )
@@ -79,4 +82,6 @@ def fix_all(findings: Iterable[Finding], document: Any, lines: Sequence[str], un
 
 def _edit(edits: Sequence[Edit], document: Any, lines: Sequence[str], units: Units) -> Any:
     changes = [types.TextEdit(range_of(edit, lines, units), edit.text) for edit in edits]
+    if not isinstance(document, types.OptionalVersionedTextDocumentIdentifier):
+        return types.WorkspaceEdit(changes={document.uri: changes})
     return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(document, changes)])

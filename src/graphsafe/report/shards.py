@@ -34,3 +34,17 @@ def missing_shards(saved: Sequence[tuple[str, Sequence[Report]]]) -> str:
             more = f" and {absent - _MOST} more" if absent > _MOST else ""
             return f"missing: {', '.join(islice(names, _MOST))}{more}"
     return ""
+
+
+def in_order_of_targets(saved: Sequence[Sequence[Report]]) -> list[Report]:
+    """Return the reports of several files in the order in which `capture --all` without shards would write them.
+
+    A shard K/N has every N-th target. Reports without a shard come first, in the order of the files.
+    """
+    places = []
+    for reports in saved:
+        for at, report in enumerate(reports):
+            match = _SHARD.fullmatch(report.shard or "")
+            place = (int(match[2]), at * int(match[2]) + int(match[1])) if match else (0, 0)
+            places.append((place, report))
+    return [report for _, report in sorted(places, key=lambda each: each[0])]

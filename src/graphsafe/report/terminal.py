@@ -79,7 +79,7 @@ def _window(start: int, end: int, room: int) -> int:
 
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-_MOST_LIMITS = 20
+MOST_LIMITS = 20
 _MOST_FILES = 20
 _MOST_LINES = 8
 """At most this many further lines are listed for a group of notes. A reader does not need all of them."""
@@ -293,9 +293,9 @@ def _by_code(findings: Iterable[Finding]) -> list[str]:
 
 def _limits(limits: Sequence[Limit], sheet: Sheet) -> list[str]:
     lines = [sheet.paint("bold", "Not known:")]
-    for limit in limits[:_MOST_LIMITS]:
+    for limit in limits[:MOST_LIMITS]:
         lines += sheet.wrapped(f"{limit.what}: {limit.why} [{limit.kind}]", "  ", "    ")
-    more = len(limits) - _MOST_LIMITS
+    more = len(limits) - MOST_LIMITS
     return [*lines, f"  and {more} more, in the JSON form"] if more > 0 else lines
 
 

@@ -122,7 +122,7 @@ def count(number: int, noun: str) -> str:
     """Return a number with its noun: `1 error`, `2 errors`, `3 copies`, `4 replays`."""
     if number == 1:
         return f"1 {noun}"
-    return f"{number} {noun[:-1]}ies" if noun.endswith(("py", "ry")) else f"{number} {noun}s"
+    return f"{number} {noun[:-1]}ies" if noun.endswith(("py", "ry", "ty")) else f"{number} {noun}s"
 
 
 def first_line(text: str) -> str:

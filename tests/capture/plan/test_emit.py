@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -84,8 +85,10 @@ def test_marks_for_an_engine(engine: str, mark: str, tmp_path: Path, command: Co
     ids=lambda target: target.rpartition(":")[2],
 )
 def test_emitted_code_gives_what_eager_steps_give(target: str, tmp_path: Path, command: Command) -> None:
-    report = command(target, *SIM, "--emit", "plan.py", "--check").report
+    answer = command(target, *SIM, "--emit", "plan.py", "--check")
+    report = answer.report
     assert report is not None and report["plan"]["verified"], report
+    assert "the plan's code was run, and gave the results of eager steps" in answer.err
     assert emit_limits(report) == []
     assert (tmp_path / "plan.py").exists()
 
@@ -133,8 +136,19 @@ def test_the_check_finds_code_that_is_wrong(tmp_path: Path, command: Command) ->
         encoding="utf-8",
     )
     path = f"{tmp_path}:{':'.join(part for part in sys.path if part)}"
-    report = command(f"{FILE}:stack", *SIM, "--emit", "plan.py", "--check", env={"PYTHONPATH": path}).report
-    assert any("differ from the reference" in why for why in emit_limits(report))
+    answer = command(f"{FILE}:stack", *SIM, "--emit", "plan.py", "--check", env={"PYTHONPATH": path})
+    assert any("differ from the reference" in why for why in emit_limits(answer.report))
+    assert "the plan's code was run" not in answer.err
+
+
+@needs_package
+def test_a_step_that_is_ready_has_no_code_to_check(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "ready.py").write_text(
+        "import torch\n\ndef build(device):\n    return torch.neg, (torch.randn(4, device=device),)\n"
+    )
+    answer = command("ready.py:build", *SIM, "--check")
+    assert answer.code == 0 and "the plan's code was run" not in answer.err
+    assert emit_limits(answer.report) == ["no code was checked: the step is ready: one graph"]
 
 
 @pytest.mark.parametrize(
@@ -168,3 +182,22 @@ def test_as_a_call() -> None:
     assert planned.report.verdict == "ready-with-breaks"
     assert planned.code is not None and "def GrowingCache_attend" in planned.code
     assert graphsafe.plan(f"{FILE}:all_read", "sim").code is None
+
+
+@needs_package
+def test_the_code_is_applied_to_the_target_although_a_file_beside_the_program_has_its_name(tmp_path: Path) -> None:
+    (tmp_path / "planned.py").write_text("", encoding="utf-8")
+    script = (
+        "import sys, graphsafe\n"
+        f"made = graphsafe.plan({f'{FILE}:growing_cache'!r}, 'sim')\n"
+        "made.apply()\n"
+        f"assert sys.modules['planned'].__file__ == {str(FILE)!r} and {str(FILE.parent)!r} not in sys.path\n"
+        "del sys.modules['planned']\n"
+        "import planned\n"
+        "made.apply()\n"
+    )
+    (tmp_path / "main.py").write_text(script, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+    run = [sys.executable, "main.py"]
+    done = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr.strip().endswith("the module planned is already imported from " + str(tmp_path / "planned.py"))

@@ -20,7 +20,7 @@ from graphsafe.capture.shared.frames import absolute, message_of, root_error, tr
 from graphsafe.capture.shared.job import InputSpec
 from graphsafe.capture.step import Step
 from graphsafe.errors import nearest
-from graphsafe.files import from_here
+from graphsafe.files import from_here, import_folder
 from graphsafe.report.model import CallSite
 
 _NOTHING = object()
@@ -252,15 +252,12 @@ def _import_file(path: Path) -> Any:
     path = path.resolve()
     if not path.is_file():
         raise TargetError("import", f"no such file: {from_here(str(path))}")
-    package = []
-    folder = path.parent
-    while (folder / "__init__.py").is_file():
-        package.append(folder.name)
-        folder = folder.parent
+    folder = import_folder(path)
+    package = path.relative_to(folder).parent.parts
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     if package:
-        return importlib.import_module(".".join([*reversed(package), path.stem]))
+        return importlib.import_module(".".join([*package, path.stem]))
     # A file with the name of an imported module (`json.py`) must not replace that module for other code.
     taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
     return module_of(f"graphsafe_target_{path.stem}" if taken or not path.stem.isidentifier() else path.stem, path)

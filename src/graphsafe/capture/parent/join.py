@@ -12,7 +12,7 @@ from pathlib import Path
 from graphsafe.capture.parent.chain_that_ran import with_chain_that_ran
 from graphsafe.capture.shared.classify import function_at
 from graphsafe.config import Config
-from graphsafe.files import from_here, read_regular
+from graphsafe.files import from_here, import_folder, read_regular
 from graphsafe.report.executed import ExecutedFile, digest, runs_of
 from graphsafe.report.fingerprint import same_cause
 from graphsafe.report.model import LEVELS, Finding, JoinStatus, Level, Limit, Location, Suppression
@@ -123,21 +123,13 @@ def of_project(lines: Mapping[str, set[int]], target: str) -> dict[str, set[int]
     """Return the lines of files that belong to the project: files below the working directory, and files below the
     folder from which the target's file is imported. Installed libraries do not belong to it."""
     file = Path(target.rpartition(":")[0])
-    folder = _import_folder(file) if file.suffix == ".py" else Path()
+    folder = import_folder(file) if file.suffix == ".py" else Path()
     below = tuple(f"{os.path.abspath(one)}{os.sep}" for one in (Path(), folder))
     return {
         file: numbers
         for file, numbers in lines.items()
         if os.path.abspath(file).startswith(below) and "site-packages" not in Path(file).parts
     }
-
-
-def _import_folder(file: Path) -> Path:
-    """Return the folder of a file, or of the outermost package around it."""
-    folder = Path(os.path.abspath(file)).parent
-    while (folder / "__init__.py").is_file():
-        folder = folder.parent
-    return folder
 
 
 def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:

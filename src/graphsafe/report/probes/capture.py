@@ -32,8 +32,8 @@ class Capture(Probe):
     def text(self) -> str:
         if self.first_error is not None or not self.nodes:
             return error_text(self.first_error) or ("the graph is empty" if self.empty else "")
-        kinds = [f"{number} {kind}" for kind, number in self.nodes.items()]
-        return f"{count(sum(self.nodes.values()), 'node')}: {listed(kinds)}"
+        kinds = listed(count(number, kind) for kind, number in self.nodes.items())
+        return f"{count(sum(self.nodes.values()), 'node')}: {kinds}"
 
     def numbers(self) -> Sequence[Number]:
         return [Number("nodes of the graph", sum((self.nodes or {}).values()) or None, "count")]

@@ -80,9 +80,8 @@ class Planning:
 
     def _without_code(self, plan: Plan | None) -> Plan | None:
         """Return the plan. If code was asked for, add a limit with the reason why there is none."""
-        if self.request.emit is not None:
-            why = "there is no plan" if plan is None else str(plan.reason)
-            self._limit("emit", f"no code was written: {why}")
+        if self.request.emit is not None or self.request.check:
+            self._limit_code("there is no plan" if plan is None else str(plan.reason))
         return plan
 
     def _search(self) -> Child:
@@ -101,7 +100,7 @@ class Planning:
         request = self.request
         text = code.text if request.emit_for is None else marks(plan, request.emit_for)
         if text is None:
-            self._limit("emit", f"no code was written: {code.why_not}")
+            self._limit_code(str(code.why_not))
             return
         if request.emit_for is None:
             why = self._checked(text)
@@ -121,6 +120,9 @@ class Planning:
         child = self.run(self.job("check"))
         checked = child.answers.get(Checked)
         return child.ended.why if checked is None else checked.reason
+
+    def _limit_code(self, why: str) -> None:
+        self._limit("emit", f"no code was {'checked' if self.request.emit is None else 'written'}: {why}")
 
     def _limit(self, kind: str, why: str) -> None:
         self.limits.append(Limit(kind, self.request.called, why))
