@@ -227,3 +227,22 @@ def test_a_method_may_be_called_on_a_base_class(project: Path, monkeypatch: pyte
         "from interface import Kernel\n\n\nclass Fast(Kernel):\n    def run(self, x):\n        return x.sum().item()\n"
     )
     assert [(f.code, f.location.line) for f in scan(project, "fast.py").findings] == [("GS101", 6)]
+
+
+def test_files_that_cannot_be_imported_are_named_with_the_missing_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "engine"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "layers.py").write_text("class Base: ...\n")
+    for name, module in (("sampler", "layers"), ("draft", "gone"), ("verify", "gone"), ("words", "gone")):
+        hot = "" if name == "words" else "import torch\n\nclass Head(torch.nn.Module):\n    def forward(self, x):\n"
+        body = hot and "        return x * x.sum().item()\n"
+        (package / f"{name}.py").write_text(f"from .{module} import Base\n{hot}{body}")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    assert [one.location.path for one in report.findings] == ["engine/sampler.py"]
+    (limit,) = [one for one in report.limits if one.kind == "missing-import"]
+    assert limit.what == "engine.gone"
+    assert limit.why.startswith("engine/draft.py and 1 more file cannot be imported without this module")

@@ -15,6 +15,7 @@ from graphsafe.config import Config, is_project_root
 from graphsafe.environment_variables import recorded
 from graphsafe.files import from_here
 from graphsafe.report.model import Confidence, Environment, Limit, Reach, Report, Tool
+from graphsafe.report.text import count
 from graphsafe.rulebook.book import Rulebook, rulebook_of
 from graphsafe.scan.cache.scan_cache import ScanCache
 from graphsafe.scan.deep_stack import run_deep
@@ -276,6 +277,11 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
     yield from linter.ignored_problems(wanted)
     for path in wanted:
         yield from stray_marks(driver.project.files, path, linter.display(path))
+    for module, paths in sorted(candidates.broken.items()):
+        named = [linter.display(path) for path in sorted({*paths}.intersection(wanted))]
+        if named:
+            who = named[0] + (f" and {count(len(named) - 1, 'more file')}" if len(named) > 1 else "")
+            yield Limit("missing-import", module, f"{who} cannot be imported without this module; no step begins there")
     if candidates.scope is not None:
         yield Limit(
             "nearest-roots",

@@ -18,8 +18,9 @@ _BUILT = re.compile(r"_|version$|\w*_(c|pb2|pb2_grpc|cuda|ext|lib|cpp|kernels?|o
 "Matches names of modules that a build makes."
 
 
-def is_broken(path: str, files: Files, data: bytes) -> bool:
-    """Return whether a file of a package unconditionally imports a module that its package does not contain."""
+def missing_import(path: str, files: Files, data: bytes) -> str | None:
+    """Return a module that a file of a package unconditionally imports although its package does not contain it, or
+    None."""
     module, is_package = files.names[path]
     parts = module.split(".")
     for dots, name in _FROM.findall(data):
@@ -27,8 +28,8 @@ def is_broken(path: str, files: Files, data: bytes) -> bool:
         if dots:
             wanted = [*parts[: len(parts) - len(dots) + is_package], *wanted]
         if wanted[0] == parts[0] and len(wanted) > 1 and len(parts) > 1 and _is_missing(wanted, files, path):
-            return True
-    return False
+            return ".".join(wanted)
+    return None
 
 
 def _is_missing(wanted: list[str], files: Files, path: str) -> bool:

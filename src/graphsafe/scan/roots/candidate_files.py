@@ -13,7 +13,7 @@ from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.execution.budget import Scope
 from graphsafe.scan.interpreter.calls.handed_to_loops import all_loopers
 from graphsafe.scan.roots.assumed_roots import may_be_assumed
-from graphsafe.scan.roots.broken_files import is_broken
+from graphsafe.scan.roots.broken_files import missing_import
 from graphsafe.scan.roots.factories import may_make_step
 from graphsafe.scan.roots.hot_roots import EXPORTS, TESTS_AND_DATA
 from graphsafe.scan.roots.importers import reading_plan
@@ -98,6 +98,9 @@ class Candidates:
     "The files around the given files, or None if the whole project is read."
     step_names: StepNames
     "The names of the project's functions that replay or train."
+    broken: Mapping[str, Sequence[str]]
+    """Missing module -> the files that cannot be imported because they import it. No step begins in these files,
+    although they may contain a root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +167,10 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     names = step_names(_taking_steps(packages, files))
     loopers = [f"{name}(".encode() for name in sorted(all_loopers(files))]
     found: list[str] = []
+    broken: dict[str, list[str]] = {}
     for path in candidates:
         data = files.data(path)
-        if data is None or is_broken(path, files, data):
+        if data is None:
             continue
         if (
             root_patterns.anywhere
@@ -175,13 +179,17 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
             or any(call in data for call in loopers)
             or (path in public and PUBLIC.search(data) is not None)
         ):
-            found.append(path)
+            missing = missing_import(path, files, data)
+            if missing is None:
+                found.append(path)
+            else:
+                broken.setdefault(missing, []).append(path)
     with_graphs = frozenset(path for package in capturing for path in packages[package])
     chooses_device = any(True for _ in _with(packages, files, may_choose_device))
     has_one_device = any(True for _ in _with(packages, files, lambda data: ONE_A_PROCESS.search(data) is not None))
     paths = (*found, TARGETS) if config.targets else tuple(found)
     return Candidates(
-        paths, public, applied, bool(scripts), beside, with_graphs, chooses_device, has_one_device, scope, names
+        paths, public, applied, bool(scripts), beside, with_graphs, chooses_device, has_one_device, scope, names, broken
     )
 
 

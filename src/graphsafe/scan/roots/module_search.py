@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from graphsafe.report.model import Region
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.roots.assumed_roots import WAY, assumed_roots_of
-from graphsafe.scan.roots.broken_files import is_broken
+from graphsafe.scan.roots.broken_files import missing_import
 from graphsafe.scan.roots.hot_roots import FORWARD, HotnessRules, roots_of
 from graphsafe.scan.roots.loop_roots import LoopRoots
 
@@ -19,7 +19,7 @@ def has_module(
     files, known = engine.project.files, frozenset(read)
     for path in files.names:
         data = files.data(path) or b""
-        if path in known or b"def forward" not in data or is_broken(path, files, data):
+        if path in known or b"def forward" not in data or missing_import(path, files, data):
             continue
         file = files.index(path)
         if file is None:
