@@ -695,6 +695,25 @@ def test_a_test_for_cuda_alone_keeps_no_capture_out(scan: Scan) -> None:
     assert [code for code, _ in scan(source)] == ["GS101"]
 
 
+@pytest.mark.parametrize(
+    ("made", "codes"),
+    [
+        ("torch.Tensor([0], device=x.device)", []),
+        ('torch.Tensor([0], device="cpu")', ["GS304"]),
+        ("torch.Tensor([0])", ["GS304"]),
+    ],
+)
+def test_a_constructor_that_only_makes_host_tensors_raises_for_a_device(
+    scan: Scan, made: str, codes: list[str]
+) -> None:
+    source = f"""\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return torch.where(x > 0, x, {made}.to(x))
+        """
+    assert [code for code, _ in scan(source)] == codes
+
+
 def test_what_is_made_where_a_doubtful_tensor_is_is_doubtful(scan: Scan) -> None:
     source = """\
         class Tower(nn.Module):
