@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -456,6 +457,7 @@ def test_functions_around_a_generation_run_once(tmp_path: Path) -> None:
     ("name", "is_hot"),
     [
         *[("initialise", False), ("save_maps", False), ("log_images", False), ("log_prob", True), ("saved", True)],
+        *[("load", False), ("unload", False), ("expert_load", True)],
         *[("generate", False), ("cutoff_to_str", False), ("prepare_ids", False), ("prepared", True), ("to_rgb", True)],
     ],
 )
@@ -464,6 +466,21 @@ def test_what_sets_up_saves_or_shows_is_not_hot(tmp_path: Path, name: str, is_ho
         tmp_path, f"import torch\n\n\nclass Flow:\n    def {name}(self, x: torch.Tensor):\n        return x.cpu()\n"
     )
     assert [code for code, *_ in found(tmp_path)] == ["GS103"] * is_hot
+
+
+@pytest.mark.parametrize(("made", "is_hot"), [("nn.Parameter(rank)", False), ("rank", True)])
+def test_a_function_that_makes_weights_is_not_hot(tmp_path: Path, made: str, is_hot: bool) -> None:
+    source = f"""\
+        from torch import Tensor, nn
+
+
+        class Reduced:
+            def reduce_rank(self, weight: Tensor, rank: Tensor):
+                self.weight = {made}
+                return weight.max().item()
+        """
+    packaged(tmp_path, textwrap.dedent(source))
+    assert [code for code, *_ in found(tmp_path)] == ["GS101"] * is_hot
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ COMPILED = 'hot-paths = [{ path = "step:Step.forward", compiled = true }]\n'
         ("not torch.cuda.is_current_stream_capturing()", "note", "note"),
         ("not torch.cuda.is_available() or not torch.cuda.is_current_stream_capturing()", "note", "note"),
         ("not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())", "note", "note"),
+        ("not x.is_cuda or not torch.cuda.is_current_stream_capturing()", "note", "note"),
+        ("x.is_cuda and torch.cuda.is_current_stream_capturing()", "error", "error"),
         ("torch.cuda.is_available()", "error", "error"),
         ("not torch.cuda.is_available()", "note", "note"),
         ("torch.cuda.is_current_stream_capturing()", "error", "error"),

@@ -123,3 +123,47 @@ def test_many_names_on_one_line_end(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "more.py").write_text(f"def made():\n    {hostile}", encoding="utf-8")
     assert confidences(tmp_path, {"models/loss.py": LOSS + "\n@registry(" + "'x', " * 50_000 + ")\ndef f(): ...\n"})
+
+
+TABLES = """
+import torch
+
+def kept_entries(table: torch.Tensor):
+    return table[table != 0].sum()
+
+def _made(table: torch.Tensor):
+    return kept_entries(table)
+
+class Coupling(torch.nn.Module):
+    def __init__(self, table: torch.Tensor):
+        super().__init__()
+        self.kept = _made(table)
+
+    def load(self, table: torch.Tensor):
+        self.kept = kept_entries(table)
+
+    def forward(self, x):
+        return x * self.kept
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "confidence"),
+    [
+        ("", "possible"),
+        ("from lib.loss import kept_entries\n\n# kept_entries(table) is slow\n", "possible"),
+        ("from lib.loss import kept_entries\n\ndef score(x):\n    return kept_entries(x)\n", "likely"),
+        ("from lib.loss import kept_entries\n\nTABLE = {'kept': kept_entries}\n", "likely"),
+    ],
+)
+def test_a_function_that_only_constructors_call_has_only_possible_findings(
+    tmp_path: Path, more: str, confidence: str
+) -> None:
+    files = {"lib/__init__.py": "", "lib/loss.py": TABLES, "lib/more.py": more, "train.py": "", "models/loss.py": ""}
+    assert confidences(tmp_path, files)["kept_entries"] == confidence
+
+
+def test_a_library_names_its_code_for_its_users(tmp_path: Path) -> None:
+    unused = TABLES.replace("kept_entries(table)\n", "table\n")
+    files = {"lib/__init__.py": "", "lib/loss.py": unused, "train.py": "", "models/loss.py": ""}
+    assert confidences(tmp_path, files)["kept_entries"] == "likely"

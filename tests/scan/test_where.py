@@ -663,6 +663,7 @@ def test_a_cache_by_the_identity_of_a_weight_holds_what_belongs_to_it(scan: Scan
     "guard",
     [
         "capturing = is_capturing()\n                if not capturing:",
+        "capturing = x.is_cuda and is_capturing()\n                if not x.is_cuda or not capturing:",
         "quick = FAST and not is_capturing()\n                if quick:",
         "buffers = self.buffers if is_capturing() else None\n                if buffers is None:",
     ],
@@ -678,6 +679,39 @@ def test_a_local_holds_what_a_capture_answers(scan: Scan, guard: str) -> None:
                 return x
         """
     assert scan(source) == []
+
+
+def test_a_test_for_cuda_alone_keeps_no_capture_out(scan: Scan) -> None:
+    source = """\
+        from engine import FAST, is_capturing
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                capturing = x.is_cuda and is_capturing()
+                if x.is_cuda or not capturing:
+                    x.max().item()
+                return x
+        """
+    assert [code for code, _ in scan(source)] == ["GS101"]
+
+
+@pytest.mark.parametrize(
+    ("made", "codes"),
+    [
+        ("torch.Tensor([0], device=x.device)", []),
+        ('torch.Tensor([0], device="cpu")', ["GS304"]),
+        ("torch.Tensor([0])", ["GS304"]),
+    ],
+)
+def test_a_constructor_that_only_makes_host_tensors_raises_for_a_device(
+    scan: Scan, made: str, codes: list[str]
+) -> None:
+    source = f"""\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return torch.where(x > 0, x, {made}.to(x))
+        """
+    assert [code for code, _ in scan(source)] == codes
 
 
 def test_what_is_made_where_a_doubtful_tensor_is_is_doubtful(scan: Scan) -> None:

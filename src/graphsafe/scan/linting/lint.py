@@ -40,7 +40,6 @@ _ONLY_IN_GRAPHS = frozenset(
 "Events that are faults only inside a graph."
 _AROUND_GRAPHS = frozenset("input-rebound output-kept refilled host-refilled read-early given-early".split())
 "Events that are faults in the code around a graph."
-_UNNAMED = ", which nothing in the project names"
 LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
 "Matches the line number in the name of a lambda, counted in the surrounding function."
 
@@ -74,8 +73,8 @@ class Linter:
         self._sites: dict[Edge, CallSite] = {}
         self._texts: dict[tuple[str, int], str] = {}
         "The displayed path and the line of each finding -> the source code of the line."
-        self._unnamed: set[str] = set()
-        "Functions that are reached only through code that nothing in the project names."
+        self._doubts: dict[str, str] = {}
+        "Function -> why every root that leads to the function is doubtful."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
         """Path -> first line, last line and rule code of each match that is not reported, because it is too uncertain
         or its region is not selected."""
@@ -97,9 +96,9 @@ class Linter:
         unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls, documents)
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(place.ref))
-            if place.path in wanted and self._is_above_note(event) and unnamed.holds(place.ref):
+            if place.path in wanted and self._is_above_note(event) and (doubt := unnamed.doubt(place.ref)):
                 event = replace(event, confidence="possible")
-                self._unnamed.add(place.ref)
+                self._doubts[place.ref] = doubt
             self._match(place, event, wanted, found, hazards)
         for place, event in declared_support.events(self._project, calls, hazards, told):
             self._match(place, event, wanted, found, hazards)
@@ -236,7 +235,7 @@ class Linter:
         chain = chains.get(ref, ())
         root = chain[0].caller if chain else ref
         if root in self._record.roots:
-            data["root"] = self._record.roots[root] + (_UNNAMED if ref in self._unnamed else "")
+            data["root"] = self._record.roots[root] + self._doubts.get(ref, "")
         line, column, end_line, end_column = event.span
         source = self._project.files.source(place.path)
         shown = self.display(place.path)

@@ -4,6 +4,9 @@ A definition is a function or class at the top of a file. Imports alone do not c
 exports what it imports. Tests do not count, because they are not steps. A definition is also unnamed if only unnamed
 definitions name it. Names are compared as text, so two definitions with the same name count as one.
 
+A public function is also doubtful if code of the project names it, but only code that runs before the first step, such
+as a constructor.
+
 The search works on text, because any file may name a definition, but only files that may contain a root have an index.
 """
 
@@ -17,8 +20,9 @@ from dataclasses import dataclass
 
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, TARGET
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import ENTRY, OPERATOR
+from graphsafe.scan.roots.assumed_roots import ENTRY, OPERATOR, PUBLIC, RESULTS
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, HotnessRules
+from graphsafe.scan.roots.public_functions import LOADS
 from graphsafe.scan.sources.documents import Documents
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
@@ -44,6 +48,8 @@ _MOST_BEFORE = 500
 "The number of bytes before a name that are searched for the beginning of a comment."
 _NAMED_ELSEWHERE = (ENTRY_POINT, AROUND_GRAPHS, BY_LIBRARY, OPERATOR, ENTRY)
 "Reasons for roots that a library or an engine calls by a known name, and for roots that are entries of a table."
+_UNNAMED = ", which nothing in the project names"
+_BEFORE_STEPS = ", which the project names only in code that runs before the first step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,26 @@ class Namings:
         self._named.update(dict.fromkeys(seen, False))
         return False
 
+    def users_of(self, root: str) -> Iterator[str | None]:
+        """Yield the functions that name a function, except functions of the same name, which may pass the call on.
+        Yield None for code outside functions."""
+        name = root.partition("::")[2].rpartition(".")[2]
+        word = name.encode()
+        for path in self._nearest_first(root.partition("::")[0]):
+            data = self._files.data(path) or b""
+            for at in self._mentions(path, data, word) if word in data else ():
+                file, line = self._files.index(path), data.count(b"\n", 0, at) + 1
+                around = [facts.name for facts in file.functions.values() if facts.holds(line)] if file else []
+                if not any(one.rpartition(".")[2] == name for one in around):
+                    yield f"{path}::{around[-1]}" if around else None
+
+    def _mentions(self, path: str, data: bytes, word: bytes) -> Iterator[int]:
+        """Yield the places that name a definition, except comments and imports."""
+        for match in _whole((word,)).finditer(data):
+            at = match.start()
+            if not _is_comment(data, at) and not _within(at, self._layout(path).imports):
+                yield at
+
     def _users(self, path: str, name: str) -> Iterator[Definition | None]:
         """Yield the definitions that name this one. Yield None if something else names it: the top level of a file, an
         export or a document."""
@@ -114,10 +140,8 @@ class Namings:
             word = waiting.pop()
             for match in _whole((word,)).finditer(data):
                 at = match.start()
-                before = max(0, at - _MOST_BEFORE)
-                line = data[max(data.rfind(b"\n", before, at) + 1, before) : at]
-                if b"#" in line and b'"' not in line and b"'" not in line:
-                    continue  # a comment
+                if _is_comment(data, at):
+                    continue
                 if _within(at, layout.exports):
                     yield None
                 elif not _within(at, layout.imports):
@@ -172,13 +196,19 @@ def _whole(words: Iterable[bytes]) -> re.Pattern[bytes]:
     return re.compile(rb"(?<![\w-])(?:%s)(?![\w-])" % b"|".join(map(re.escape, sorted(words))))
 
 
+def _is_comment(data: bytes, at: int) -> bool:
+    before = max(0, at - _MOST_BEFORE)
+    line = data[max(data.rfind(b"\n", before, at) + 1, before) : at]
+    return b"#" in line and b'"' not in line and b"'" not in line
+
+
 def _within(at: int, spans: Sequence[tuple[int, int]]) -> bool:
     number = bisect_right(spans, at, key=lambda span: span[0]) - 1
     return number >= 0 and at < spans[number][1]
 
 
 class UnnamedCode:
-    """The functions to which only unnamed definitions lead."""
+    """The functions to which only doubtful roots lead: unnamed definitions, and functions that run before the steps."""
 
     def __init__(
         self,
@@ -193,37 +223,54 @@ class UnnamedCode:
         self._paths = paths
         self._roots = roots
         self._calls = calls
-        self._namings = Namings(project.files, documents) if documents is not None else None
-        self._known: dict[str, bool] = {}
+        self._searches_names = documents is not None
+        self._namings = Namings(project.files, documents or Documents(()))
+        self._known: dict[str, str] = {}
+        self._before: dict[str, bool] = {}
 
-    def holds(self, ref: str) -> bool:
-        """Return whether every root that leads to a function is in an unnamed definition."""
-        if self._namings is None:
-            return False
+    def doubt(self, ref: str) -> str:
+        """Return why every root that leads to a function is doubtful, or an empty text. The text continues the reason
+        for the root."""
         if ref not in self._known:
-            self._known[ref] = self._is_unnamed(ref, self._namings)
+            self._known[ref] = self._doubt(ref)
         return self._known[ref]
 
-    def _is_unnamed(self, ref: str, namings: Namings) -> bool:
+    def _doubt(self, ref: str) -> str:
         waiting, seen = [ref], {ref}
-        is_reached = False
+        found: set[str] = set()
         while waiting:
             one = waiting.pop()
             if one in self._roots:
-                is_reached = True
-                if self._is_named(one, namings):
-                    return False
+                found.add(self._doubt_of_root(one))
+                if "" in found:
+                    return ""
             callers = {caller for caller, _ in self._calls.callers(one)} - seen
             seen |= callers
             waiting += callers
-        return is_reached
+        return max(found, default="")
 
-    def _is_named(self, root: str, namings: Namings) -> bool:
+    def _doubt_of_root(self, root: str) -> str:
         why = self._roots[root]
         path, _, name = root.partition("::")
         if why in _NAMED_ELSEWHERE or why.startswith(TARGET) or not name:
-            return True
+            return ""
         facts = self._project.function_facts(root)
         if facts is not None and self._paths.hot_because(path, self._project.module_of(path), facts) is not None:
-            return True
-        return namings.is_named(path, name.partition(".")[0])
+            return ""
+        if self._searches_names and not self._namings.is_named(path, name.partition(".")[0]):
+            return _UNNAMED
+        return _BEFORE_STEPS if why in (PUBLIC, RESULTS) and self._is_before_steps(root) else ""
+
+    def _is_before_steps(self, ref: str) -> bool:
+        """Return whether the project names a function, and only in functions that run before the first step."""
+        if ref not in self._before:
+            self._before[ref] = False  # functions that only name each other show nothing
+            users = {*self._namings.users_of(ref)}
+            self._before[ref] = bool(users) and all(one is not None and self._is_cold(one) for one in users)
+        return self._before[ref]
+
+    def _is_cold(self, ref: str) -> bool:
+        path = ref.partition("::")[0]
+        facts = self._project.function_facts(ref)
+        is_cold = facts is not None and self._paths.is_cold(path, self._project.module_of(path), facts)
+        return is_cold or LOADS.search(ref) is not None or self._is_before_steps(ref)

@@ -140,11 +140,12 @@ class _Called:
     def _placement(self) -> Where:
         """Return the device of the result."""
         op, given = self._op, self._arguments.keywords.get("device")
+        named = device_named(given)
         if op.placement == "host":
-            return "host"
+            # `torch.Tensor(data, device=d)` raises if `d` is no CPU, so it copies nothing.
+            return "any" if given is not None and (named is None or named.where != "host") else "host"
         if op.placement == "accelerator" or type(given) is Unknown:
             return "device"
-        named = device_named(given)
         if named is not None:
             return "device" if named.where == "any" else named.where
         lists_values = bool(self._values) and type(self._values[0]) is Sequence

@@ -21,13 +21,15 @@ _ONCE = re.compile(
     r"|plot|visuali[sz]e|to_(str|string|json|dict|mesh|pil|images?|videos?|ase)|log_(images?|videos?|metrics|stats))(?![^\W_])"
 )
 "Matches words in names of functions that set up, save or show something, or generate a whole result."
+LOADS = re.compile(r"(^|[.:])(un|re)?load$")
+"Matches functions that load weights, or that give up the memory of weights."
 _CLOCKS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time")
 _GATHERING = ("append", "extend", "update", "add")
 
 
 def is_public(facts: FunctionFacts) -> bool:
     """Return whether users may call a function in their steps, judging by its name."""
-    return _has_public_name(facts) and _ONCE.search(facts.name) is None
+    return _has_public_name(facts) and _ONCE.search(facts.name) is None and LOADS.search(facts.name) is None
 
 
 def _has_public_name(facts: FunctionFacts) -> bool:
@@ -40,8 +42,8 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
     Return None if the operands may also be numbers. The function's result then decides.
     """
     node = engine.project.function_node(f"{file.path}::{facts.name}")
-    if node is None or _asks_clock(node) or _asks_for_arrays(node):
-        # A function that times steps waits for the steps, and is not a step itself.
+    if node is None or _asks_clock(node) or _asks_for_arrays(node) or _makes_parameters(node):
+        # A function that times steps waits for the steps, and is not a step itself. Neither is one that makes weights.
         return False
     if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
         return True
@@ -68,6 +70,11 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
 def _asks_clock(function: ast.AST) -> bool:
     calls = (dotted(call.func) or "" for call in inside(function, ast.Call))
     return any(called.endswith(_CLOCKS) for called in calls)
+
+
+@memoize_on_node
+def _makes_parameters(function: ast.AST) -> bool:
+    return any((dotted(call.func) or "").endswith("nn.Parameter") for call in inside(function, ast.Call))
 
 
 @memoize_on_node

@@ -136,9 +136,12 @@ def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
 
 def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """Return the event for a tensor or list that grows step by step, or for a buffer that a larger one replaces. A
-    buffer that no step reads has no event."""
+    buffer that no step reads has no event, and neither has a tensor on the host: no graph holds its memory, and a copy
+    of it to the device has an event of its own."""
     tensor = as_tensor(write.value)[0]
-    if not write.grows or not _has_tensor(write.value) or (tensor is not None and tensor.ndim == 0):
+    if not write.grows or not _has_tensor(write.value):
+        return None
+    if tensor is not None and (tensor.ndim == 0 or tensor.where == "host"):
         return None
     # A list to which a step appends may be emptied once per step, alone or with the dict that holds it.
     lists = {write.key, write.key.rpartition("[")[0]}

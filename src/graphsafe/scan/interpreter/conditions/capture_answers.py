@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from graphsafe.scan.domain.values import Function, Lib
+from graphsafe.scan.domain.values import Function, Lib, Number
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted
@@ -44,6 +44,10 @@ def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
     if isinstance(test, ast.BoolOp):
         parts = [answer(frame, part, compiled) for part in test.values]
         return decided(parts, isinstance(test.op, ast.Or))
+    if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
+        # Code asks for a capture only where there may be one: `x.is_cuda and is_current_stream_capturing()`.
+        on_cuda = frame.evaluate_quietly(test)
+        return on_cuda.const if type(on_cuda) is Number and type(on_cuda.const) is bool else None
     return None
 
 

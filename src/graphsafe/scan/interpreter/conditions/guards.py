@@ -143,7 +143,7 @@ def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> b
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _captured(frame, test.operand, compiled, depth)
         return None if inner is None else not inner
-    if isinstance(test, ast.BoolOp) and depth:
+    if isinstance(test, ast.BoolOp):
         parts = [_captured(frame, part, compiled, depth) for part in test.values]
         return decided(parts, isinstance(test.op, ast.Or))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
