@@ -219,6 +219,27 @@ def test_tensors_that_steps_replace_or_make_once(tmp_path: Path, made: str, step
     assert found(tmp_path, module(step, made)) == [(code, line)]
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("self.h = new.detach()", "GS703"),
+        ("self.h = new.data", "GS703"),
+        ("self.h = new.transpose(0, 1).contiguous().t()", "GS703"),
+        ("self.h = new.chunk(2)[0]", "GS703"),
+        ("self.h = self.h.add(x).mul_(2)", "GS703"),
+        ("self.h = torch.cat([self.h, x]).view(-1, 8)", "GS402"),
+        ("self.h = torch.cat([self.h[1:], x]).detach()", "GS703"),
+        ("self.h = self.h.detach()", None),
+        ("self.h = self.h.view(2, 8)", None),
+        ("shown = new.detach()", None),
+    ],
+)
+def test_a_view_of_a_new_tensor_is_at_a_new_address(tmp_path: Path, line: str, code: str | None) -> None:
+    made = "self.cell = nn.GRUCell(8, 8)\nself.h = torch.zeros(2, 8, device='cuda')"
+    source = module(f"new = self.cell(x, self.h)\n{line}\nreturn new * 2", made)
+    assert found(tmp_path, source) == ([(code, line)] if code is not None else [])
+
+
 def test_an_alias_of_an_attribute_is_no_swap(tmp_path: Path) -> None:
     made = "self.front = torch.zeros(2, device='cuda')\nself.back = torch.zeros(2, device='cuda')"
     assert found(tmp_path, module("self.current = self.front\nreturn x + self.current", made)) == []

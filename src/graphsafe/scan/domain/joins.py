@@ -213,7 +213,7 @@ def element_of(value: Value) -> Value:
             ndim = option.ndim - 1 if option.ndim is not None and option.ndim > 0 else None
             # An element of a host tensor may be 0-d, and a 0-d tensor behaves like a number.
             sure = option.certain and not (option.where == "host" and option.ndim is None)
-            found.append(replace(option, ndim=ndim, fresh=False, name=None, certain=sure))
+            found.append(replace(option, ndim=ndim, name=None, certain=sure))
         elif isinstance(option, Dict):
             keys = [number(key) for key, _ in option.items]
             found.append(join_all(keys) if keys else UNKNOWN)

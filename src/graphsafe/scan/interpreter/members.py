@@ -113,7 +113,7 @@ def _of_tensor(engine: Engine, tensor: Tensor, name: str) -> Value:
         return Tensor(where=tensor.where, dtype="float", pinned=tensor.pinned, step=tensor.step, certain=not on_host)
     op = engine.ops.method(name)
     if op is not None and op.attribute:
-        return replace(tensor, fresh=False) if op.view else NUMBER
+        return tensor if op.view else NUMBER
     return UNKNOWN if op is None or not tensor.certain else Lib(f"torch.Tensor.{name}", bound=tensor)
 
 

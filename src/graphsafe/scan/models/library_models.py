@@ -99,7 +99,7 @@ def _returned(name: str, returns: Returns, arguments: Arguments) -> Value:
     if returns in ("first", "unchanged") and tensor is None:
         return NUMBER if type(first) is Number else first
     if returns == "first" and tensor is not None:
-        return replace(tensor, ndim=None, name=None, fresh=False)
+        return replace(tensor, ndim=None, name=None)
     if returns == "unchanged" and tensor is not None:
         return tensor
     if returns == "shape-of-first":

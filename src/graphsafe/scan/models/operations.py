@@ -349,7 +349,7 @@ class _Called:
             return replace(made, where=out.where, dtype=out.dtype, fresh=out.fresh, attr=out.attr, name=out.name)
         if not self._op.view or first is None:
             return made
-        return replace(made, fresh=False, attr=first.attr, name=first.name, pinned=made.pinned or first.pinned)
+        return replace(made, fresh=first.fresh, attr=first.attr, name=first.name, pinned=made.pinned or first.pinned)
 
     def _draws_several(self) -> bool:
         """Return whether numpy draws an array: `rng.normal(size=8)`, `np.random.permutation(n)`."""

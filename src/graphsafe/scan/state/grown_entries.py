@@ -20,7 +20,7 @@ from graphsafe.scan.symbols.blocks import Definition, with_defaults
 from graphsafe.scan.symbols.index import dotted, elements, is_none
 from graphsafe.scan.symbols.project_files import Files
 
-_VIEWS = CONVERSIONS | {"transpose", "permute", "detach"}
+_VIEWS = CONVERSIONS | {"transpose", "permute"}
 
 
 def put(frame: Frame, target: ast.Subscript, value: Value) -> None:

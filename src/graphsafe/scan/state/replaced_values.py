@@ -21,7 +21,9 @@ from graphsafe.scan.state.provenance import (
 from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
-CONVERSIONS = frozenset("to type type_as cuda cpu contiguous float half bfloat16 double int long view reshape".split())
+CONVERSIONS = frozenset(
+    "to type type_as cuda cpu contiguous detach float half bfloat16 double int long view reshape".split()
+)
 JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
 
 _IN_PLACE = re.compile(r"(?!set_$|resize_)[a-z]\w*[a-z0-9]_$")
@@ -139,6 +141,8 @@ def grows(frame: Frame, node: ast.expr | None, text: str) -> bool:
     """Return whether the new value contains the whole old value and more, as in `torch.cat([self.kv, k])`."""
     if isinstance(node, ast.IfExp):
         return grows(frame, node.body, text) or grows(frame, node.orelse, text)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CONVERSIONS:
+        return grows(frame, bound_expression(frame, node.func.value), text)
     if not isinstance(node, ast.Call) or (dotted(node.func) or "").rpartition(".")[2] not in JOINING:
         return False
     return any(_is_old(frame, part, text) for argument in node.args for part in elements(argument))
