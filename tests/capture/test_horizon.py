@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
+
+from graphsafe.capture.child.lines.clocks import LATER
 
 from .conftest import DEVICES, TARGETS, Prove, Reports, codes_of, marked, probes_of
 
@@ -27,7 +30,7 @@ LATE = {
 CLOCKS = (
     *("until", "injected_clock", "date", "raw_clock", "local_time", "day"),
     *("clock_in_closure", "clock_by_default", "stamp", "day_text", "timer", "cpu_usage"),
-    *("slotted_clock", "stored_now", "night", "full_before_clock", "polled", "polled_by_event"),
+    *("slotted_clock", "stored_now", "night", "full_before_clock", "polled", "polled_by_event", "half_hours"),
 )
 SOUND = (
     *("full", "logged", "ring", "dropout", "alternating", "kept", "never_exact", "packed_outside", "grown_base"),
@@ -63,6 +66,13 @@ def test_state_that_decides_later_is_not_ready_and_the_step_is_told(reports: Rep
 def test_a_step_that_reads_a_clock_is_not_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "not-ready"
     assert probes_of(reports[name])["horizon"]["departure"]["under"] == "clocks a day later"
+
+
+@pytest.mark.parametrize("period", [0.5, 1, 10, 20, 60, 600, 1_200, 3_600, 7_200, 86_400, 604_800, 31_557_600])
+def test_clocks_are_set_to_all_parts_of_a_period(period: float) -> None:
+    for steps, most in ((LATER, 0.1), (LATER[:10], 0.3)):
+        parts = sorted(seconds % period / period for seconds in (0.0, *steps))
+        assert max(later - part for part, later in itertools.pairwise([*parts, 1.0])) < most
 
 
 @pytest.mark.parametrize("name", marked(SOUND, SLOW))

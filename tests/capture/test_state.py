@@ -174,6 +174,25 @@ def test_what_a_method_closes_over_is_state() -> None:
     assert any(path.endswith("settings.rate") for path in found.hosts)
 
 
+def test_the_attributes_of_a_wrapped_object_are_read_from_the_object() -> None:
+    module = torch.nn.Linear(2, 2)
+    module.front, module.back = front, back = torch.zeros(2), torch.ones(2)
+    step = torch.no_grad()(module)  # its own `__dict__` has a copy of the module's
+    step.calls = 0  # type: ignore[attr-defined]
+    module.front, module.back = back, front
+    reach = walk({"": step})
+    assert reach.places()["front"] == back.untyped_storage().data_ptr()
+    assert {"weight", "bias"} < reach.tensors.keys() and reach.hosts["calls"] == "0"
+
+    @functools.wraps(counts)
+    def counted() -> None:
+        counts()
+
+    counts.cache = counted.cache = torch.zeros(2)  # type: ignore[attr-defined]
+    assert "cache" in walk({"": counted}).tensors
+    del counts.cache  # type: ignore[attr-defined]
+
+
 def test_two_elements_of_a_tuple() -> None:
     holder = Holder(state=(1, 2))
     reach = walk({"x": holder})

@@ -11,6 +11,7 @@ EXPECTED = {
     "host_counter": ("not-ready", ["GS702"]),
     "device_counter": ("ready", []),
     "rebound": ("not-ready", ["GS703"]),
+    "swapped": ("not-ready", ["GS703"]),
     "plan": ("not-ready", ["GS701"]),
     "first_shape": ("ready", []),
     "constant_inputs": ("ready", []),

@@ -613,6 +613,12 @@ def build_night(device: torch.device) -> Built:
     return lambda x: x * 3 if 4 <= (datetime.datetime.now().hour - begun) % 24 < 12 else x * 2, (_x(device),)
 
 
+def build_half_hours(device: torch.device) -> Built:
+    """Every half hour the other branch, so that nothing changes in whole hours."""
+    begun = time.time()
+    return lambda x: x * 2 if (time.time() - begun) % 3_600 < 1_800 else x * 3, (_x(device),)
+
+
 def _filling(device: torch.device, seconds: float) -> Built:
     """A cache is full after some steps, and the step then refuses."""
     used, until = [0], time.monotonic() + seconds

@@ -530,6 +530,23 @@ def ring_of_buffers(device):
     return step, (torch.randn(8, 8, device=device) / 8,)
 
 
+class Swapped(nn.Module):
+    """Two buffers that each step swaps, read by a sum that is the same either way."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.front = torch.zeros(8, 8, device=device)
+        self.back = torch.ones(8, 8, device=device)
+
+    def forward(self, x):
+        self.front, self.back = self.back, self.front
+        return self.front + self.back + x
+
+
+def swapped(device):
+    return torch.no_grad()(Swapped(device)), (torch.randn(8, 8, device=device),)
+
+
 def returns_a_count(device):
     count = [0]
 

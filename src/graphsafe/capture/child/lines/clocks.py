@@ -25,10 +25,10 @@ from graphsafe.capture.child.state.objects import layout_of
 
 A_DAY = 90_061.0
 "Seconds by which clocks are set ahead: a day, an hour, a minute and a second, to change the time of day too."
-_HOURS = ((4, 12), (2, 6), (6, 18), (3, 9), (5, 15), (7, 21), (1, 3))
-"Days and hours by which clocks are then set ahead: first those that differ most from each other."
-LATER = tuple(86_400.0 * days + 3_600.0 * hours for days, hours in (*_HOURS, (40, 0), (130, 0), (220, 0), (310, 0)))
-"Further numbers of seconds: together they reach all parts of a day, all days of the week and other months."
+_PART, _PARTS, _STRIDE = 973_894.07, 33, 29
+LATER = tuple(round(at * _STRIDE % _PARTS * _PART, 2) for at in range(1, _PARTS))
+"""Further numbers of seconds by which clocks are set ahead, up to a year. They are spread over every usual period (a
+tenth of a second to a year), and so are the first ten of them, because slow steps have no time for more."""
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
 "Functions that turn a number of seconds into another form. Without an argument, they use the current time."

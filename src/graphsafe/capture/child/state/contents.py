@@ -323,6 +323,13 @@ def _take_context_variable(walk: ObjectWalk, path: str, value: Any) -> None:
 def _take_function(walk: ObjectWalk, path: str, value: Any) -> None:
     dot = below(path)
     code = value.__code__
+    own = value.__dict__
+    wrapped = own.get("__wrapped__")
+    if wrapped is not None and type(wrapped) is not types.FunctionType:
+        # `functools.wraps` has copied the attributes of an object, as in `torch.no_grad()(module)`. The step uses those
+        # of the object.
+        walk.enqueue([(path, wrapped, None, None)])
+        own = {name: item for name, item in own.items() if name not in (attributes_of(wrapped) or {})}
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
         slot = cell_slot(cell)
         walk.reach.containers.append(slot)
@@ -336,7 +343,7 @@ def _take_function(walk: ObjectWalk, path: str, value: Any) -> None:
             walk.enqueue([(f"{dot}{name}", default, None, None)])
     if is_user_file(code.co_filename) or value.__dict__:
         walk.reach.containers.append(value.__dict__)
-        walk.enqueue(variables_in(dot, value.__dict__))
+        walk.enqueue(variables_in(dot, own))
     if is_user_file(code.co_filename):
         walk.take_names(dot, value.__globals__, names_in(code))
 
