@@ -492,6 +492,34 @@ def test_a_read_names_the_argument_that_is_read_and_not_the_receiver(scan):
     assert finding.message == "`x.new_full((2, 2), limit.sum())` makes the host read a device tensor"
 
 
+def test_a_helper_that_gets_tensors_of_several_types_is_told_of_none(scan):
+    source = """
+        def home(given):
+            return given.cpu()
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, y: torch.Tensor):
+                return home(x > 0), home(x), (y > 0).cpu()
+    """
+    (of_helper, own) = scan("GS103", source)
+    assert of_helper.message == "`given.cpu()` makes the host wait for a copy of `given`, a device tensor"
+    assert own.message == "`(y > 0).cpu()` makes the host wait for a copy of a boolean device tensor"
+
+
+def test_a_helper_copies_a_tensor_that_its_caller_built_from_values(scan):
+    source = """
+        def moved(given, like):
+            return given.to(like.device)
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, sizes: list[int]):
+                here = torch.tensor(sizes).to(x.device)
+                return here + moved(torch.tensor(sizes), x)
+    """
+    assert [finding.message.split("`")[1] for finding in scan("GS304", source)] == ["given.to(like.device)"]
+    assert [finding.message.split("`")[1] for finding in scan("GS301", source)] == ["torch.tensor(sizes).to(x.device)"]
+
+
 @pytest.mark.parametrize(
     ("parts", "codes"),
     [
