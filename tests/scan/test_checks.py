@@ -492,6 +492,26 @@ def test_a_read_names_the_argument_that_is_read_and_not_the_receiver(scan):
     assert finding.message == "`x.new_full((2, 2), limit.sum())` makes the host read a device tensor"
 
 
+@pytest.mark.parametrize(("token", "confidence"), [("ids.cpu()", "possible"), ("ids", "likely")])
+def test_a_join_of_host_tensors_shows_where_the_others_are(scan, token: str, confidence: str):
+    source = f"""
+        class Stream(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tokens = torch.zeros(1, 0, dtype=torch.long)
+
+            def forward(self, prompt: torch.Tensor, ids: torch.Tensor):
+                self.tokens = torch.cat([self.tokens, prompt], -1)
+                self.append({token})
+                return self.tokens
+
+            def append(self, token):
+                self.tokens = torch.cat([self.tokens, token], -1)
+    """
+    found = scan("GS402", source, "possible")
+    assert {finding.confidence for finding in found} == {confidence}
+
+
 def test_a_helper_that_gets_tensors_of_several_types_is_told_of_none(scan):
     source = """
         def home(given):
