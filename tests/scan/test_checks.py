@@ -492,6 +492,54 @@ def test_a_read_names_the_argument_that_is_read_and_not_the_receiver(scan):
     assert finding.message == "`x.new_full((2, 2), limit.sum())` makes the host read a device tensor"
 
 
+@pytest.mark.parametrize(("token", "confidence"), [("ids.cpu()", "possible"), ("ids", "likely")])
+def test_a_join_of_host_tensors_shows_where_the_others_are(scan, token: str, confidence: str):
+    source = f"""
+        class Stream(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tokens = torch.zeros(1, 0, dtype=torch.long)
+
+            def forward(self, prompt: torch.Tensor, ids: torch.Tensor):
+                self.tokens = torch.cat([self.tokens, prompt], -1)
+                self.append({token})
+                return self.tokens
+
+            def append(self, token):
+                self.tokens = torch.cat([self.tokens, token], -1)
+    """
+    found = scan("GS402", source, "possible")
+    assert {finding.confidence for finding in found} == {confidence}
+
+
+def test_a_helper_that_gets_tensors_of_several_types_is_told_of_none(scan):
+    source = """
+        def home(given):
+            return given.cpu()
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, y: torch.Tensor):
+                return home(x > 0), home(x), (y > 0).cpu()
+    """
+    (of_helper, own) = scan("GS103", source)
+    assert of_helper.message == "`given.cpu()` makes the host wait for a copy of `given`, a device tensor"
+    assert own.message == "`(y > 0).cpu()` makes the host wait for a copy of a boolean device tensor"
+
+
+def test_a_helper_copies_a_tensor_that_its_caller_built_from_values(scan):
+    source = """
+        def moved(given, like):
+            return given.to(like.device)
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, sizes: list[int]):
+                here = torch.tensor(sizes).to(x.device)
+                return here + moved(torch.tensor(sizes), x)
+    """
+    assert [finding.message.split("`")[1] for finding in scan("GS304", source)] == ["given.to(like.device)"]
+    assert [finding.message.split("`")[1] for finding in scan("GS301", source)] == ["torch.tensor(sizes).to(x.device)"]
+
+
 @pytest.mark.parametrize(
     ("parts", "codes"),
     [

@@ -77,6 +77,9 @@ def _load(frame: Frame, node: ast.Subscript, owner: Value) -> Value:
         return _chosen_by(frame, node, _item(owner, index), index)
     if isinstance(owner, Dict):
         protocols.hashed(frame, node, index)
+        name = const_of(index)
+        if frame.hot and owner.held_by is not None and isinstance(name, str):
+            frame.engine.note_read(frame, entry(owner.held_by, name))
         return _chosen_by(frame, node, _entry(owner, index), index)
     if isinstance(owner, Array):
         return owner

@@ -6,6 +6,7 @@ several processes can read them. Each process gathers its own record, and `joine
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -206,10 +207,16 @@ def _in_order(place: Place) -> tuple[object, ...]:
     return place.path, place.span, place.kind, place.how, place.function
 
 
+_TYPED = re.compile(r"\b(a boolean|an integer) \w*\s?tensor$")
+"Matches the description of a value that names the type of a tensor's elements (domain/values.py)."
+
+
 def _rank(event: Event) -> tuple[object, ...]:
-    """Return a sort key that puts the plainest event of a place first."""
+    """Return a sort key that puts the plainest event of a place first. If the calls of a function pass tensors of
+    several types, the message names no type: `a device tensor`, not `a boolean device tensor`."""
     words = sorted(event.words.items())
-    return *plainness(event), words, event.guard or "", event.once, repr(event.compile_test)
+    names_type = _TYPED.search(event.words.get("value", "")) is not None
+    return *plainness(event), names_type, words, event.guard or "", event.once, repr(event.compile_test)
 
 
 def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:

@@ -38,6 +38,7 @@ from graphsafe.scan.hazards import fixed_device, refills
 from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
 from graphsafe.scan.state.own_changes import own_change
+from graphsafe.scan.state.provenance import is_plain_parameter
 
 _SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
 "Names of methods that containers or strings have."
@@ -199,7 +200,10 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
         tensor = replace(tensor, where="host")
     if tensor.where == "host" and target.where != "host":
         if not (tensor.pinned and may_be_true(non_blocking)):
-            how = "literal" if tensor.literal else "blocking"
+            # A caller may have built the tensor. This line then only copies it.
+            receiver = getattr(node.func, "value", None)
+            is_given = isinstance(receiver, ast.Name) and is_plain_parameter(frame, receiver.id)
+            how = "literal" if tensor.literal and not is_given else "blocking"
             doubtful = target.maybe_host or (tensor.maybe_pinned and may_be_true(non_blocking))
             confidence: Confidence = "likely" if (tensor.certain or tensor.literal) and not doubtful else "possible"
             frame.emit("Transfer", how, node, confidence, None, value=describe(tensor), **_memory(tensor))

@@ -93,6 +93,8 @@ class StateFlow:
         "Attributes to which steps assign another tensor."
         self.emptied: set[str] = set()
         "Containers that steps replace by new ones."
+        self.joined_on_host: set[str] = set()
+        "Attributes that a step makes larger by joining tensors on the host."
         self.passing: set[str] = set()
         "Attributes of objects that a step makes for itself."
         for writes in log.writes.values():
@@ -102,8 +104,11 @@ class StateFlow:
                 for source in state_of(write.value):
                     if source != write.key:
                         self._fed.setdefault(source, set()).add(write.key)
-                if not (write.keyed or write.lazy) and as_tensor(write.value)[0] is not None:
+                tensor = as_tensor(write.value)[0]
+                if not (write.keyed or write.lazy) and tensor is not None:
                     self.moved.add(write.key)
+                if write.grows and write.reads_self and tensor is not None and tensor.where == "host":
+                    self.joined_on_host.add(write.key)
                 if not write.reads_self and any(
                     type(option) in (SequenceValue, Dict) for option in options(write.value)
                 ):
@@ -146,7 +151,9 @@ def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     # A list to which a step appends may be emptied once per step, alone or with the dict that holds it.
     lists = {write.key, write.key.rpartition("[")[0]}
     appended = write.keyed and write.augmented and not flow.emptied.isdisjoint(lists)
-    confidence = "possible" if appended or write.past_maximum else _confidence(write.value)
+    # torch joins tensors of one device only. So one write that joins host tensors shows where all of them are.
+    doubtful = appended or write.past_maximum or write.key in flow.joined_on_host
+    confidence = "possible" if doubtful else _confidence(write.value)
     if write.outgrown and write.key not in log.readers:
         return None
     if write.outgrown:
