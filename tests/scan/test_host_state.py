@@ -240,6 +240,55 @@ def test_a_view_of_a_new_tensor_is_at_a_new_address(tmp_path: Path, line: str, c
     assert found(tmp_path, source) == ([(code, line)] if code is not None else [])
 
 
+RECORDS = """
+@dataclasses.dataclass
+class State:
+    h: torch.Tensor
+    n: int
+
+class Pair(typing.NamedTuple):
+    h: torch.Tensor
+    n: int
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("self.state = dataclasses.replace(self.state, h=self.state.h + x)", True),
+        ("self.state = State(self.state.h + x, 1)", True),
+        ("self.state = dataclasses.replace(self.state, h=self.state.h)", False),
+        ("state = dataclasses.replace(self.state, h=self.state.h + x)", False),
+        ("self.state = self.shown(h=self.state.h + x)", False),
+        ("self.pair = self.pair._replace(h=self.pair.h + x)", True),
+        ("self.pair = Pair(self.pair.h + x, 1)", True),
+        ("self.table = {'h': self.table['h'] + x}", True),
+        ("self.table.update({'h': self.table['h'] + x})", True),
+        ("self.table = {'h': self.table['h'].add_(x)}", False),
+        ("self._buffers['h'] = self.h + x", True),
+        ("self.__dict__['p'] = self.p + x", True),
+        ("vars(self)['p'] = self.p + x", True),
+        ("object.__setattr__(self, 'p', self.p + x)", True),
+        ("self.net.bias = nn.Parameter(self.net.bias * 0.9)", True),
+        ("self.p = torch.ops.aten.add.Tensor(self.p, x)", True),
+        ("torch.ops.aten.add_.Tensor(self.p, x)", False),
+    ],
+)
+def test_parts_of_state_that_a_step_replaces(tmp_path: Path, line: str, is_found: bool) -> None:
+    made = """
+        self.net = nn.Linear(8, 8)
+        self.register_buffer("h", torch.zeros(8))
+        self.p = torch.zeros(8, device="cuda")
+        self.table = {"h": torch.zeros(8, device="cuda")}
+        self.state = State(torch.zeros(8, device="cuda"), 0)
+        self.pair = Pair(torch.zeros(8, device="cuda"), 0)
+    """
+    step = f"{line}\nreturn self.net(x) + self.h + self.p + self.table['h'] + self.state.h + self.pair.h"
+    source = "import dataclasses, typing\n" + RECORDS + module(step, made, "def shown(self, h):\n    return self.state")
+    assert found(tmp_path, source) == ([("GS703", line)] if is_found else [])
+
+
 def test_an_alias_of_an_attribute_is_no_swap(tmp_path: Path) -> None:
     made = "self.front = torch.zeros(2, device='cuda')\nself.back = torch.zeros(2, device='cuda')"
     assert found(tmp_path, module("self.current = self.front\nreturn x + self.current", made)) == []

@@ -244,7 +244,7 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     "builtins.isinstance": builtin_functions.isinstance_,
     "builtins.hasattr": lambda frame, node, arguments: BOOL,
     "builtins.getattr": builtin_functions.getattr_,
-    "builtins.setattr": builtin_functions.setattr_,
+    **dict.fromkeys(("builtins.setattr", "builtins.object.__setattr__"), builtin_functions.setattr_),
     "builtins.vars": builtin_functions.vars_,
     "builtins.map": builtin_functions.map_,
     "builtins.filter": builtin_functions.filter_,
