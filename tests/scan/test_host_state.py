@@ -240,6 +240,21 @@ def test_a_view_of_a_new_tensor_is_at_a_new_address(tmp_path: Path, line: str, c
     assert found(tmp_path, source) == ([(code, line)] if code is not None else [])
 
 
+@pytest.mark.parametrize(
+    ("step", "is_found"),
+    [
+        ("x = x * 2 if time.time() % 20 < 10 else x * 3", True),
+        ("k = 2 if time.time() > 5 else 3\nx = x * k", True),
+        ("k = 2 if time.time() > 5 else 3\nprint(k)", False),
+        ("shown = x.detach() if time.time() > 5 else None", False),
+        ("name = 'late' if time.time() > 5 else 'early'", False),
+    ],
+)
+def test_a_clock_in_a_conditional_expression(tmp_path: Path, step: str, is_found: bool) -> None:
+    line = step.partition("\n")[0]
+    assert found(tmp_path, module(f"{step}\nreturn x + 1")) == ([("GS702", line)] if is_found else [])
+
+
 RECORDS = """
 @dataclasses.dataclass
 class State:
