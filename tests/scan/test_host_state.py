@@ -255,6 +255,29 @@ def test_a_clock_in_a_conditional_expression(tmp_path: Path, step: str, is_found
     assert found(tmp_path, module(f"{step}\nreturn x + 1")) == ([("GS702", line)] if is_found else [])
 
 
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [
+        ("self.rows[n].append(x)", "GS402"),
+        ("self.rows = defaultdict(list)\nself.rows[n].append(x)", None),
+        ("rows = defaultdict(list)\nrows[n].append(x)", None),
+        ("self.counts[n] += 1", None),
+        ("self.last[n].append(x)", "GS703"),
+        ("self.seen = self.seen + [x]", "GS402"),
+        ("self.seen = [*self.seen, x]", "GS402"),
+        ("self.seen = []\nself.seen = self.seen + [x]", None),
+        ("seen = [*self.seen, x]", None),
+    ],
+)
+def test_lists_that_steps_lengthen(tmp_path: Path, step: str, code: str | None) -> None:
+    made = """
+        self.rows, self.counts, self.seen = defaultdict(list), defaultdict(int), []
+        self.last = defaultdict(lambda: collections.deque(maxlen=4))
+    """
+    source = "from collections import defaultdict\n" + module(f"n = x.shape[0]\n{step}\nreturn x * 2", made)
+    assert found(tmp_path, source) == ([(code, step)] if code is not None else [])
+
+
 RECORDS = """
 @dataclasses.dataclass
 class State:

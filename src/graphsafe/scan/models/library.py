@@ -223,6 +223,7 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     "itertools.count": lambda frame, node, arguments: of_elements("iterator", INT),
     "collections.namedtuple": named_tuples.defined,
     "collections.deque": builtin_functions.listed("list"),
+    "collections.defaultdict": builtin_functions.defaultdict,
     "collections.OrderedDict": builtin_functions.dict_,
     "types.SimpleNamespace": builtin_functions.namespace,
     "operator.index": builtin_functions.cast,
