@@ -234,7 +234,7 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     **{f"builtins.{name}": formatting.text_ for name in ("str", "repr", "format")},
     **{f"builtins.{name}": builtin_functions.abs_ for name in ("abs", "round")},
     "builtins.hash": builtin_functions.hash_,
-    "builtins.print": formatting.print_,
+    **dict.fromkeys(("builtins.print", "pprint.pprint", "pprint.pp"), formatting.print_),
     "builtins.len": builtin_functions.len_,
     "builtins.slice": lambda frame, node, arguments: builtin_functions.SLICE,
     "builtins.sum": builtin_functions.sum_,
