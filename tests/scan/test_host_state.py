@@ -240,6 +240,93 @@ def test_a_view_of_a_new_tensor_is_at_a_new_address(tmp_path: Path, line: str, c
     assert found(tmp_path, source) == ([(code, line)] if code is not None else [])
 
 
+@pytest.mark.parametrize(
+    ("step", "is_found"),
+    [
+        ("x = x * 2 if time.time() % 20 < 10 else x * 3", True),
+        ("k = 2 if time.time() > 5 else 3\nx = x * k", True),
+        ("k = 2 if time.time() > 5 else 3\nprint(k)", False),
+        ("shown = x.detach() if time.time() > 5 else None", False),
+        ("name = 'late' if time.time() > 5 else 'early'", False),
+    ],
+)
+def test_a_clock_in_a_conditional_expression(tmp_path: Path, step: str, is_found: bool) -> None:
+    line = step.partition("\n")[0]
+    assert found(tmp_path, module(f"{step}\nreturn x + 1")) == ([("GS702", line)] if is_found else [])
+
+
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [
+        ("self.rows[n].append(x)", "GS402"),
+        ("self.rows = defaultdict(list)\nself.rows[n].append(x)", None),
+        ("rows = defaultdict(list)\nrows[n].append(x)", None),
+        ("self.counts[n] += 1", None),
+        ("self.last[n].append(x)", "GS703"),
+        ("self.seen = self.seen + [x]", "GS402"),
+        ("self.seen = [*self.seen, x]", "GS402"),
+        ("self.seen = []\nself.seen = self.seen + [x]", None),
+        ("seen = [*self.seen, x]", None),
+    ],
+)
+def test_lists_that_steps_lengthen(tmp_path: Path, step: str, code: str | None) -> None:
+    made = """
+        self.rows, self.counts, self.seen = defaultdict(list), defaultdict(int), []
+        self.last = defaultdict(lambda: collections.deque(maxlen=4))
+    """
+    source = "from collections import defaultdict\n" + module(f"n = x.shape[0]\n{step}\nreturn x * 2", made)
+    assert found(tmp_path, source) == ([(code, step)] if code is not None else [])
+
+
+RECORDS = """
+@dataclasses.dataclass
+class State:
+    h: torch.Tensor
+    n: int
+
+class Pair(typing.NamedTuple):
+    h: torch.Tensor
+    n: int
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("self.state = dataclasses.replace(self.state, h=self.state.h + x)", True),
+        ("self.state = State(self.state.h + x, 1)", True),
+        ("self.state = dataclasses.replace(self.state, h=self.state.h)", False),
+        ("state = dataclasses.replace(self.state, h=self.state.h + x)", False),
+        ("self.state = self.shown(h=self.state.h + x)", False),
+        ("self.pair = self.pair._replace(h=self.pair.h + x)", True),
+        ("self.pair = Pair(self.pair.h + x, 1)", True),
+        ("self.table = {'h': self.table['h'] + x}", True),
+        ("self.table.update({'h': self.table['h'] + x})", True),
+        ("self.table = {'h': self.table['h'].add_(x)}", False),
+        ("self._buffers['h'] = self.h + x", True),
+        ("self.__dict__['p'] = self.p + x", True),
+        ("vars(self)['p'] = self.p + x", True),
+        ("object.__setattr__(self, 'p', self.p + x)", True),
+        ("self.net.bias = nn.Parameter(self.net.bias * 0.9)", True),
+        ("self.p = torch.ops.aten.add.Tensor(self.p, x)", True),
+        ("torch.ops.aten.add_.Tensor(self.p, x)", False),
+    ],
+)
+def test_parts_of_state_that_a_step_replaces(tmp_path: Path, line: str, is_found: bool) -> None:
+    made = """
+        self.net = nn.Linear(8, 8)
+        self.register_buffer("h", torch.zeros(8))
+        self.p = torch.zeros(8, device="cuda")
+        self.table = {"h": torch.zeros(8, device="cuda")}
+        self.state = State(torch.zeros(8, device="cuda"), 0)
+        self.pair = Pair(torch.zeros(8, device="cuda"), 0)
+    """
+    step = f"{line}\nreturn self.net(x) + self.h + self.p + self.table['h'] + self.state.h + self.pair.h"
+    source = "import dataclasses, typing\n" + RECORDS + module(step, made, "def shown(self, h):\n    return self.state")
+    assert found(tmp_path, source) == ([("GS703", line)] if is_found else [])
+
+
 def test_an_alias_of_an_attribute_is_no_swap(tmp_path: Path) -> None:
     made = "self.front = torch.zeros(2, device='cuda')\nself.back = torch.zeros(2, device='cuda')"
     assert found(tmp_path, module("self.current = self.front\nreturn x + self.current", made)) == []

@@ -44,6 +44,10 @@ class Step(nn.Module):
         ("y = (x.long(), 3, slice(None), None)", "return x[y], x[*y]", None),
         ("y = ([0, 1], 3)", "return x[y]", "GS302"),
         ("y = [(0, 1), (2, 3)]", "return x[:, y[0]]", "GS302"),
+        ("y = torch.zeros(4, 4, device=x.device)", "y[..., 0, 0] = 2.0; return y", "GS303"),
+        ("y = torch.zeros(4, 4, 1, device=x.device)", "y[..., 0, 0] = 2.0; return y", None),
+        ("import pprint; pprint.pprint(x)", "return x", "GS104"),
+        ("import pprint; pprint.pprint(x.shape)", "return x", None),
     ],
 )
 def test_what_the_host_waits_for(scan: Scan, line: str, body: str, code: str | None) -> None:

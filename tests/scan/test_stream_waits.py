@@ -146,3 +146,39 @@ MADE = "side = torch.cuda.Stream()"
 def test_local_names(tmp_path: Path, made: str, other: str, before: str, confidence: str) -> None:
     source = LOCAL.format(given="", made=made, other=other).replace("import torch\n", f"import torch\n\n{before}\n")
     assert confidences(tmp_path, textwrap.dedent(source)) == [confidence]
+
+
+FACTORY = """
+def {name}(device):
+    side = torch.cuda.Stream(device)
+
+    def step(x):
+        {before}
+        with torch.cuda.stream(side):
+            y = x * 2
+        return y
+
+    {after}
+    return step, (torch.randn(2, 4, device=device),)
+
+"""
+WAITING = "torch.cuda.current_stream().wait_stream(side)"
+FORKED = "side.wait_stream(torch.cuda.current_stream())"
+
+
+@pytest.mark.parametrize(
+    "after, confidence",
+    [
+        ("pass", "likely"),
+        (f"def join(x):\n        {WAITING}\n        return x", "possible"),
+        ("REGISTRY.add(side)", "possible"),
+    ],
+    ids="own nested passed-on".split(),
+)
+def test_two_factories_with_streams_of_one_name(tmp_path: Path, after: str, confidence: str) -> None:
+    """The second factory waits for a local stream of the same name, which is no wait for the stream of the first."""
+    first = FACTORY.format(name="build", before=FORKED, after=after)
+    second = FACTORY.format(name="joins", before=FORKED, after="pass").replace(
+        "return y", f"{WAITING}\n        return y"
+    )
+    assert confidences(tmp_path, "import torch\n" + first + second) == [confidence]

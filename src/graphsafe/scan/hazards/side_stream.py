@@ -94,9 +94,21 @@ def _waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
         held = re.compile(rf"(?<!\bself)\.{attribute[1]}(?!\w)")
         if any(held.search(lines[number - 1]) for number in waiting - near):
             return True
-    if not named or _is_shared(frame, function, stream):
+    owner = _binds(frame, function, stream)
+    if not named or _is_shared(frame, owner, stream):
         return bool(named)
-    return attribute is not None and any(may_hold_object(frame, number) for number in named)
+    if attribute is None:
+        # The functions nested in the function that binds the name use the same stream, and no other function does.
+        return not named.isdisjoint(_span(owner))
+    return any(may_hold_object(frame, number) for number in named)
+
+
+def _binds(frame: Frame, function: Function, name: str) -> Function:
+    """Return the function whose local name `name` is: a function around `function`, or `function` itself."""
+    around = [node for _, node in functions_of(frame, frame.path) if function.lineno in _span(node)]
+    nested = [inner for node in around for inner in inside(node, ast.FunctionDef) if function.lineno in _span(inner)]
+    binding = [node for node in (function, *reversed(nested), *around) if name in own_names(node)]
+    return binding[0] if binding else function
 
 
 def _word(name: str) -> str:

@@ -152,6 +152,10 @@ class _Assignment:
         elif isinstance(target, ast.Attribute):
             self._attribute(target, frame.evaluate(target.value))
         elif isinstance(target, ast.Subscript):
+            by_name = self._by_name(target)
+            if by_name is not None:
+                self._attribute(*by_name)
+                return
             owner = frame.evaluate(target.value)
             is_done = self._put_by_method(target, owner)
             if not is_done and not subscript_store(frame, target, owner, self.value, self.node):
@@ -167,6 +171,24 @@ class _Assignment:
             if name in frame.nonlocals and frame.hot:
                 writes.write_nonlocal(frame, name, value, self.node, self.written, self.augmented)
             frame.env[name] = bound_to(as_loss(frame, name, value), name)
+
+    def _by_name(self, target: ast.Subscript) -> tuple[ast.Attribute, Instance] | None:
+        """Return the attribute that `self.__dict__["h"]`, `vars(self)["h"]` or `module._buffers["h"]` stands for, and
+        its object."""
+        holder, name = target.value, target.slice
+        if isinstance(holder, ast.Attribute) and holder.attr in ("__dict__", "_buffers", "_parameters"):
+            made = holder.value
+        elif isinstance(holder, ast.Call) and dotted(holder.func) == "vars" and len(holder.args) == 1:
+            made = holder.args[0]
+        else:
+            return None
+        owner = self.frame.evaluate(made)
+        if type(owner) is not Instance or not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
+            return None
+        is_table = isinstance(holder, ast.Attribute) and holder.attr != "__dict__"
+        if is_table and not self.frame.attributes.is_module(owner.ref):
+            return None  # a class that is no module may have a table of this name
+        return ast.copy_location(ast.Attribute(made, name.value, ast.Store()), target), owner
 
     def _put_by_method(self, target: ast.Subscript, owner: Value) -> bool:
         """Call the `__setitem__` of the class of `owner`. Return False if the class defines none."""

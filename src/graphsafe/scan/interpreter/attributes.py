@@ -265,11 +265,14 @@ class AttributeTables:
 
     def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:
         """Yield the fields of a class without its own constructor, with the values that a call puts into them."""
-        names: dict[str, None] = {}
-        for _, facts in reversed([*self._engine.project.own_classes(ref)]):
-            names.update(dict.fromkeys(facts.fields))
+        names = self.field_names(ref)
         yield from zip(names, given.positional, strict=False)
         yield from ((name, value) for name, value in given.keywords if name in names)
+
+    def field_names(self, ref: str) -> Sequence[str]:
+        """Return the names that the bodies of a class and its bases bind, those of the topmost base first."""
+        known = reversed([*self._engine.project.own_classes(ref)])
+        return [*dict.fromkeys(name for _, facts in known for name in facts.fields)]
 
     def _constructed_so_far(self, owner: Instance) -> UnderConstruction:
         """Return the effects so far of the constructors that are being read, and of the functions that they call."""

@@ -257,7 +257,8 @@ def _store_by_index(
     frame: Frame, target: ast.Subscript, index: Index, value: Value, node: ast.AST, confidence: Confidence
 ) -> None:
     tensor, gathers = index.tensor, index.gathers
-    only_integers = not gathers and index.is_known and _only_integers(target.slice) and not _asks(frame, target)
+    fills = _spans_dimensions(target.slice, tensor.ndim)
+    only_integers = not gathers and index.is_known and not fills and not _asks(frame, target)
     # PyTorch copies a host value to the device only if the selected element is 0-d. Otherwise it fills the elements.
     single = only_integers and (tensor.ndim is None or tensor.ndim == index.dropped)
     source, _ = as_tensor(value)
@@ -280,9 +281,12 @@ def _place(single: bool) -> Mapping[str, str]:
     return {"place": "one element"} if single else {}
 
 
-def _only_integers(node: ast.expr) -> bool:
-    return not any(
-        isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value in (None, Ellipsis))
+def _spans_dimensions(node: ast.expr, ndim: int | None) -> bool:
+    """Return whether an index contains a slice, None or `...`. An ellipsis spans no dimension if the other parts index
+    all of them, which shows only if their number is known."""
+    whole = (None, Ellipsis) if ndim is None else (None,)
+    return any(
+        isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value in whole)
         for part in parts_of(node)
     )
 

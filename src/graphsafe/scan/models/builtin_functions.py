@@ -213,6 +213,12 @@ def dict_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return Dict(tuple(items.items())[:64], elem)
 
 
+def defaultdict(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return an empty dict. Entries of a `defaultdict(list)` are lists of unknown length."""
+    entry = frame.call_value(node, arguments.first, Arguments())
+    return Dict((), of_elements(entry.kind, entry.elem) if type(entry) is Sequence else UNKNOWN)
+
+
 def namespace(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Return the functions in a `SimpleNamespace`, as a dict. Other fields are unknown, because they may be assigned
     later."""

@@ -137,12 +137,12 @@ def _update(frame: Frame, node: ast.Call, receiver: Dict, arguments: Arguments) 
     for name, value in arguments.keywords.items():
         added = join(added, value)
         items[name] = value if receiver.held_by is None else held_in(value, entry(receiver.held_by, name))
-    _write_entries(frame, node, receiver, arguments)
+    _write_entries(frame, node, receiver)
     elem = join(receiver.elem, added) if receiver.items else added
     _put_back(frame, node, Dict(tuple(items.items())[:64], elem, receiver.held_by), added)
 
 
-def _write_entries(frame: Frame, node: ast.Call, receiver: Dict, arguments: Arguments) -> None:
+def _write_entries(frame: Frame, node: ast.Call, receiver: Dict) -> None:
     """Record the entries that `self.state.update(h=h)` replaces, as assignments to `self.state['h']`."""
     if not frame.hot or receiver.held_by is None or not isinstance(node.func, ast.Attribute):
         return
@@ -153,11 +153,9 @@ def _write_entries(frame: Frame, node: ast.Call, receiver: Dict, arguments: Argu
         initial = frame.attributes.initial(owner, holder.attr)
         held = initial if type(initial) is Dict else Dict((), UNKNOWN)
     before = dict(held.items)
-    for word in node.keywords:
-        if word.arg is not None and word.arg in arguments.keywords:
-            key, text = entry(receiver.held_by, word.arg), f"{ast.unparse(holder)}[{word.arg!r}]"
-            value = arguments.keywords[word.arg]
-            writes.write(frame, key, text, value, before.get(word.arg), word.value, word.value)
+    for name, written in writes.parts(frame, receiver, node.args[0] if node.args else node):
+        key, text = entry(receiver.held_by, name), f"{ast.unparse(holder)}[{name!r}]"
+        writes.write(frame, key, text, frame.evaluate_quietly(written), before.get(name), written, written)
 
 
 def _of_text(frame: Frame, node: ast.Call, receiver: Number, name: str, arguments: Arguments) -> Value:

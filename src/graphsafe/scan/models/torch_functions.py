@@ -41,6 +41,10 @@ _COMPUTING = ("torch.nn.functional.", "torch.special.", "torch.fft.")
 def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
     """Return the result of a function or class of torch that has no handler of its own."""
     op = frame.ops.python(name)
+    if name.startswith("torch.ops.aten."):
+        # `torch.ops.aten.add.Tensor(x, y)` takes the arguments of `torch.add(x, y)`.
+        called = name.split(".")[3]
+        op = frame.ops.python(f"torch.{called}") or frame.ops.method(called)
     if op is not None:
         return operations.by_table(frame, node, op, name, None, arguments)
     if name.startswith("torch.ops."):
@@ -90,7 +94,7 @@ def parameter(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.get(0, "data")
     tensor, _ = as_tensor(value) if value is not None else (None, False)
     if tensor is not None:
-        return replace(tensor, where="device", literal=False, fresh=False, pinned=False, maybe_host=False)
+        return replace(tensor, where="device", literal=False, pinned=False, maybe_host=False)
     return Tensor(dtype="float")
 
 

@@ -31,13 +31,12 @@ _BOUNDED = re.compile(r"\b(\w+)(?::[^=\n]*)? = (?:collections\.)?deque\([^\n]*\b
 _WITH_MAXLEN = re.compile(r"^.*\bmaxlen\b.*$", re.M)
 
 
-def is_bounded(frame: Frame, key: str) -> bool:
-    """Return whether the attribute `key` holds a deque that cannot grow beyond its `maxlen`. If `key` is an entry of a
+def is_bounded(frame: Frame, key: str, text: str) -> bool:
+    """Return whether the attribute `key` holds a deque that cannot grow beyond its `maxlen`. If `text` is an entry of a
     dict, return whether some line names both the dict and `maxlen`."""
     path, _, name = key.partition("::")
-    holder, is_entry, _ = name.partition("[")
-    holder = holder.rpartition(".")[2]
-    if is_entry:
+    holder = name.partition("[")[0].rpartition(".")[2]
+    if "[" in name or text.endswith("]"):
         named = re.compile(rf"\b{re.escape(holder)}\b")
         return any(named.search(line) for line in frame.project.files.search(path, _WITH_MAXLEN))
     return holder in frame.project.files.search(path, _BOUNDED)
@@ -65,7 +64,7 @@ def lengthened(frame: Frame, node: ast.AST, key: str, text: str, added: Value) -
     the capture."""
     if as_tensor(added)[0] is None:
         return
-    grows = not is_bounded(frame, key)
+    grows = not is_bounded(frame, key, text)
     if not grows and type(added) is Tensor:
         # The deque keeps its length, but in the next step it has another tensor at each position.
         added = replace(added, fresh=True)

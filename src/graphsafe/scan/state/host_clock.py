@@ -37,3 +37,8 @@ def decides(items: list[Item], since: int, end: int) -> None:
     for i, item in enumerate(items[since:end], since):
         if type(item) is Use and item.key.startswith(KEY):
             items[i] = replace(item, kind="operand")
+
+
+def read_by(condition: list[Item]) -> tuple[str, ...]:
+    """Return the clocks that a condition with these effects reads."""
+    return tuple(sorted({item.key for item in condition if type(item) is Use and item.key.startswith(KEY)}))

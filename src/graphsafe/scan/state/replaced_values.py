@@ -138,11 +138,18 @@ def _asks_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
 
 
 def grows(frame: Frame, node: ast.expr | None, text: str) -> bool:
-    """Return whether the new value contains the whole old value and more, as in `torch.cat([self.kv, k])`."""
+    """Return whether the new value contains the whole old value and more, as in `torch.cat([self.kv, k])`,
+    `self.rows + [x]` and `[*self.rows, x]`."""
     if isinstance(node, ast.IfExp):
         return grows(frame, node.body, text) or grows(frame, node.orelse, text)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CONVERSIONS:
         return grows(frame, bound_expression(frame, node.func.value), text)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        sides = node.left, node.right
+        return any(isinstance(side, ast.List) for side in sides) and any(_is_old(frame, side, text) for side in sides)
+    if isinstance(node, ast.List):
+        spread = [part.value for part in node.elts if isinstance(part, ast.Starred)]
+        return len(spread) < len(node.elts) and any(_is_old(frame, part, text) for part in spread)
     if not isinstance(node, ast.Call) or (dotted(node.func) or "").rpartition(".")[2] not in JOINING:
         return False
     return any(_is_old(frame, part, text) for argument in node.args for part in elements(argument))

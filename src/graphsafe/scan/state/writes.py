@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from graphsafe.scan.domain.events import span_of
@@ -23,6 +25,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.state import even_turns, first_step, straight_line
 from graphsafe.scan.state.cached_entries import may_drop_entries
 from graphsafe.scan.state.filled_once import is_past_maximum
@@ -53,6 +56,9 @@ from graphsafe.scan.state.replaced_values import (
     shows_entry,
 )
 from graphsafe.scan.symbols.index import dotted
+
+_MAKES_FROM_PARTS = re.compile(r"(?:^|\b|\._)(?:dict|replace|evolve|update|[A-Z]\w*)$")
+"Matches the functions whose keywords name parts of the result."
 
 
 def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
@@ -98,9 +104,8 @@ def write_attribute(
     augmented: bool = False,
 ) -> None:
     """Record that hot code assigns `holder.name`."""
-    if type(value) is Instance:
-        _write_replaced(frame, value, f"{holder}.{name}", node, written)
     key = frame.attributes.key(owner.ref, name)
+    _write_parts(frame, key, f"{holder}.{name}", value, node, written, _is_passing(owner))
     before = frame.attributes.initial(owner, name)
     was, now = as_tensor(before)[0] if before is not None else None, as_tensor(value)[0]
     is_moved = was is not None and now is not None and not was.pinned and (was.where, now.where) == ("host", "device")
@@ -124,16 +129,37 @@ def write_attribute(
     )
 
 
-def _write_replaced(frame: Frame, made: Instance, text: str, node: ast.AST, written: ast.expr | None) -> None:
-    """Record the numbers of a new object that are computed from the numbers of the replaced object: `self.clock =
-    replace(self.clock, tick=self.clock.tick + 1)`."""
-    call = bound_expression(frame, written)
-    for keyword in call.keywords if isinstance(call, ast.Call) else ():
-        key = frame.attributes.key(made.ref, keyword.arg or "")
-        value = frame.evaluate_quietly(keyword.value)
+def _write_parts(
+    frame: Frame, key: str, text: str, value: Value, node: ast.AST, written: ast.expr | None, borrowed: bool
+) -> None:
+    """Record the parts of a new object, named tuple or dict that are computed from the same parts of the replaced one:
+    `self.clock = replace(self.clock, tick=self.clock.tick + 1)`."""
+    for name, part in parts(frame, value, bound_expression(frame, written)):
+        of, named_part = f"{key}.{name}", f"{text}.{name}"
+        if type(value) is Instance:
+            of = frame.attributes.key(value.ref, name)
+        elif type(value) is Dict:
+            of, named_part = entry(key, name), f"{text}[{name!r}]"
+        made = frame.evaluate_quietly(part)
         # A plain `scale=old.scale` passes the number on unchanged.
-        if type(value) is Number and key in value.state and dotted(keyword.value) is None:
-            write(frame, key, f"{text}.{keyword.arg}", value, None, node, keyword.value, augmented=True)
+        if type(made) is Number and of in made.state and dotted(part) is None:
+            write(frame, of, named_part, made, None, node, part, augmented=True)
+        elif as_tensor(made)[1] and reads_old(frame, part, named_part):
+            write(frame, of, named_part, made, None, node, part, borrowed=borrowed)
+
+
+def parts(frame: Frame, value: Value, written: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the named parts of an object, named tuple or dict with their expressions, as far as a call or a display
+    shows them."""
+    if isinstance(written, ast.Dict):
+        for key, part in zip(written.keys, written.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, part
+    elif isinstance(written, ast.Call) and _MAKES_FROM_PARTS.search(source_text(written.func)):
+        names = frame.attributes.field_names(value.ref) if type(value) is Instance else getattr(value, "names", ())
+        if not isinstance(written.func, ast.Attribute):
+            yield from zip(names, written.args, strict=False)
+        yield from ((keyword.arg, keyword.value) for keyword in written.keywords if keyword.arg is not None)
 
 
 def outlasts(frame: Frame, owner: Instance, holder: str) -> bool:

@@ -6,6 +6,7 @@ import ast
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.numbers import both_states
 from graphsafe.scan.domain.values import (
     BOOL,
     UNKNOWN,
@@ -20,10 +21,10 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import capturing_branch
-from graphsafe.scan.hazards.branch_effects import may_be_operand
+from graphsafe.scan.hazards.branch_effects import may_be_operand, may_be_tensor
 from graphsafe.scan.interpreter.conditions import filled_defaults, guards
 from graphsafe.scan.models import platforms, protocols
-from graphsafe.scan.state import first_step_tests
+from graphsafe.scan.state import first_step_tests, host_clock
 
 
 def boolean(frame: Frame, node: ast.BoolOp) -> Value:
@@ -148,5 +149,11 @@ def conditional(frame: Frame, node: ast.IfExp) -> Value:
         frame.leave(around)
     if has_used and not any(map(may_be_operand, results)):
         effects.forget_uses(since, end)
+    elif has_used and all(map(may_be_tensor, results)):
+        host_clock.decides(effects.items, since, end)
     frame.env = before
-    return join_all(results)
+    result = join_all(results)
+    if has_used and type(result) is Number:
+        # In `k = 2 if time.time() > limit else 3`, the number is as much state as the clock.
+        return replace(result, state=both_states(result.state, host_clock.read_by(effects.items[since:end])))
+    return result
