@@ -159,7 +159,7 @@ def test_a_target_that_removes_the_working_directory_has_its_report(
 
 def test_a_fault_of_graphsafe_in_a_child_is_a_limit_and_no_verdict(command: Callable[..., Answer]) -> None:
     answer = command(f"{BAD}:breaks_graphsafe", "--device", "sim")
-    assert answer.code == 1
+    assert answer.code == 3
     [line] = answer.err.splitlines()
     assert "build on sim:0: graphsafe failed: TypeError" in line and "please report" in line
     assert answer.report is not None and answer.report["verdict"] == "inconclusive"
