@@ -106,7 +106,7 @@ def test_capture_says_what_the_command_says(project: Path) -> None:
     assert (report.verdict, report.evidence) == ("not-ready", "predicted")
     assert [finding.code for finding in report.findings] == ["GS101"]
     assert not (project / "graphsafe-report.json").exists()
-    for wrong in ({"warmup": -1}, {"replays": 0}, {"nproc": 1}, {"timeout": 0}):
+    for wrong in ({"warmup": -1}, {"replays": 0}, {"nproc": 1}, {"timeout": 0}, {"seed": 10**23}):
         with pytest.raises(graphsafe.RequestError, match="capture: "):
             graphsafe.capture("hot.py:build", **wrong)
     with pytest.raises(graphsafe.RequestError, match="expected cuda"):

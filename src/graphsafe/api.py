@@ -128,6 +128,8 @@ def capture(
     for name, number, least in (("warmup", warmup, 0), ("replays", replays, 1), ("nproc", nproc, 2)):
         if number is not None and number < least:
             raise RequestError(f"capture: {name}={number} is less than {least}")
+    if abs(seed) > 2**32:
+        raise RequestError(f"capture: seed={seed} is not between {-(2**32)} and {2**32}")
     if timeout <= 0:
         raise RequestError(f"capture: timeout={timeout} is not more than 0")
     for axis, values in (buckets or {}).items():

@@ -125,6 +125,16 @@ def test_a_death_in_a_capture_is_named_at_its_line(command: Callable[..., Answer
     assert (finding["code"], finding["location"]["line"]) == ("GS607", line)
 
 
+def test_a_death_is_named_in_a_file_of_any_name(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    (tmp_path / "schlü\u0142 \U0001f511").mkdir()
+    file = tmp_path / "schlü\u0142 \U0001f511" / "mö.py"
+    file.write_text(BAD.read_text(), encoding="utf-8")
+    answer = command(f"{file}:dies_in_capture", "--device", "sim")
+    assert answer.report is not None
+    [finding] = answer.report["findings"]
+    assert finding["location"]["path"].endswith("schlü\u0142 \U0001f511/mö.py") and finding["location"]["column"] > 1
+
+
 def test_an_error_shows_the_calls_that_led_to_it(command: Callable[..., Answer]) -> None:
     answer = command(f"{BAD}:raises_deep", "--device", "sim")
     calls = [line.strip() for line in answer.out.splitlines() if line.strip().startswith("at ")]
@@ -149,7 +159,7 @@ def test_a_target_that_removes_the_working_directory_has_its_report(
 
 def test_a_fault_of_graphsafe_in_a_child_is_a_limit_and_no_verdict(command: Callable[..., Answer]) -> None:
     answer = command(f"{BAD}:breaks_graphsafe", "--device", "sim")
-    assert answer.code == 1
+    assert answer.code == 3
     [line] = answer.err.splitlines()
     assert "build on sim:0: graphsafe failed: TypeError" in line and "please report" in line
     assert answer.report is not None and answer.report["verdict"] == "inconclusive"

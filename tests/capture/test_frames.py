@@ -76,4 +76,7 @@ def test_messages_of_errors_are_the_same_in_each_run() -> None:
     error = ValueError(f"no {object()} in process pid {os.getpid()}, see {tempfile.gettempdir()}/tmpab12_x9z/log")
     found = message_of(error)
     assert "<object object at 0x...>" in found and "pid ...," in found and "/tmp.../log" in found
+    closed = "Connection closed by peer [{}]:{}. Row x[3]:4"
+    assert message_of(RuntimeError(closed.format("127.0.0.1", 56202))) == closed.format("127.0.0.1", "...")
+    assert message_of(RuntimeError(closed.format("::1", 36272))) == closed.format("::1", "...")
     assert message_of(ValueError("mask 0xff of 4 rows in tmp_buffer")) == "mask 0xff of 4 rows in tmp_buffer"

@@ -12,6 +12,7 @@ EXPECTED = {
     "device_counter": ("ready", []),
     "rebound": ("not-ready", ["GS703"]),
     "swapped": ("not-ready", ["GS703"]),
+    "concatenated": ("not-ready", ["GS402"]),
     "plan": ("not-ready", ["GS701"]),
     "first_shape": ("ready", []),
     "constant_inputs": ("ready", []),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from samples import FINDINGS
 
-from graphsafe.report.fingerprint import fingerprint, fingerprinted, normalised
+from graphsafe.report.fingerprint import fingerprint, fingerprinted, normalised, same_cause
 from graphsafe.report.model import Finding, Location
 from graphsafe.report.source import line_of
 
@@ -67,3 +67,14 @@ def test_a_file_that_is_gone_has_empty_lines() -> None:
     (gone,) = fingerprinted([at(1)], lambda path, line: line_of(None, line), lambda path: path)
     assert gone.fingerprint == fingerprint("GS101", "src/layer.py", "Layer.forward", "", 0)
     assert prints("one line", at(9)) == [gone.fingerprint]
+
+
+def test_a_prediction_about_state_has_the_cause_of_a_finding_in_its_function_or_on_its_line() -> None:
+    def about(line: int, function: str, code: str = "GS702") -> Finding:
+        return replace(at(line, code=code), location=Location("src/layer.py", line, 5, line, 9, function))
+
+    predicted = about(4, "factory")
+    assert same_cause(predicted, about(6, "factory"))
+    assert same_cause(predicted, about(4, "factory.<lambda>"))
+    assert not same_cause(predicted, about(6, "factory.<lambda>"))
+    assert not same_cause(predicted, about(4, "factory.<lambda>", "GS703"))

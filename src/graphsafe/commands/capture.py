@@ -16,6 +16,7 @@ from graphsafe.commands.gate import Gate, Shard, any_is_gone, gate_for
 from graphsafe.commands.options import (
     BAD_REQUEST,
     FINDINGS,
+    INTERNAL_ERROR,
     OK,
     PATH,
     Output,
@@ -98,7 +99,7 @@ def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Comma
     help="Also replay N times, to find memory that grows and results that drift.",
 )
 @click.option("--nproc", **_SEVERAL, help="Run the target in N ranks of one process group, each on its own device.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(-(2**32), 2**32), default=0, show_default=True)
 @click.option("--shapes", is_flag=True, help="Predict from shapes alone, without computing values. For large models.")
 @click.option(
     "--watch", is_flag=True, help="Run again whenever a file is saved, until Ctrl-C. torch is imported only once."
@@ -360,12 +361,14 @@ def _capture_code(report: Report, breaks: bool, passes: bool | None) -> int:
     """
     from graphsafe.capture.request import INTERNAL, refusals
 
-    for limit in report.limits:
-        if limit.kind == INTERNAL:
-            complain(f"{report.called}: {limit.what}: {limit.why}; please report this")
+    faults = [limit for limit in report.limits if limit.kind == INTERNAL]
+    for limit in faults:
+        complain(f"{report.called}: {limit.what}: {limit.why}; please report this")
     wrong = refusals(report)
     for line in wrong:
         complain(line)
+    if faults:
+        return INTERNAL_ERROR
     if wrong:
         return BAD_REQUEST
     if passes is not None:

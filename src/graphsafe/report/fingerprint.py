@@ -22,8 +22,9 @@ def same_cause(prediction: Finding, seen: Finding) -> bool:
     them, the same code in the same function is enough.
     """
     here, there = prediction.location, seen.location
-    if prediction.code == seen.code and prediction.code.startswith(("GS6", "GS7")):
-        return (here.path, here.function) == (there.path, there.function)
+    in_one_function = (here.path, here.function) == (there.path, there.function)
+    if in_one_function and prediction.code == seen.code and seen.code.startswith(("GS6", "GS7")):
+        return True
     if here.path != there.path or not here.line <= there.line <= max(here.line, here.end_line):
         return False
     if prediction.code == seen.code:

@@ -530,6 +530,20 @@ def ring_of_buffers(device):
     return step, (torch.randn(8, 8, device=device) / 8,)
 
 
+class Concatenated(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.keys = torch.zeros(1, 8, device=device)
+
+    def forward(self, x):
+        self.keys = torch.cat([self.keys, x])
+        return self.keys.sum(0)
+
+
+def concatenated(device):
+    return Concatenated(device), (torch.randn(1, 8, device=device),)
+
+
 class Swapped(nn.Module):
     """Two buffers that each step swaps, read by a sum that is the same either way."""
 

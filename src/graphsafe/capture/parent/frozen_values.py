@@ -29,6 +29,8 @@ class FrozenValues:
         self._twin = twin
         self._first = twin.differences[0]
         self._changes = {change.name: change for change in changed}
+        # A tensor that grows has other memory too (GS703), but it cannot be written in place.
+        self._growing = {change.name for change in changed if change.how == "grows"}
         self._calls = host_calls
         self._entry = entry
         first = self._first
@@ -58,7 +60,7 @@ class FrozenValues:
         frames = cause.frames or (change and change.frames) or self._first.frames or self._entry
         data = {"attribute": path, **known(before=cause.before, after=cause.after), "froze": self._froze}
         words = {"value": f"`{path}`", "expr": f"{path}", "level": "error", "data": data, "here": self._here}
-        return _code_of(cause), frames, words
+        return "GS402" if path in self._growing else _code_of(cause), frames, words
 
     def _of_calls(self) -> Iterator[FrozenFinding]:
         """Yield the calls whose value differs each time. If the cause is a clock and no call is known, yield changes of

@@ -20,6 +20,8 @@ _SIGNAL = getattr(signal, "SIGRTMIN", 0) and signal.SIGRTMIN + 9
 "The signal that requests a stack. It has no other use. The value is 0 on systems without such a signal."
 _PATIENCE = 0.5
 _FRAME = re.compile(r'  File "(?P<path>.*)", line (?P<line>\d+) in (?P<function>.*)')
+_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+"A character as `faulthandler` writes it if it is not ASCII."
 _COLLECTIVES = f"torch{os.sep}distributed{os.sep}"
 
 
@@ -73,11 +75,15 @@ def written_stack(folder: Path, child: str) -> StackTop:
 def _read(text: str) -> StackTop:
     in_collective = False
     for frame in _FRAME.finditer(text):
-        path = frame["path"]
+        path, function = map(_unescaped, (frame["path"], frame["function"]))
         if is_user_file(path):
-            return StackTop(CallSite(path, int(frame["line"]), frame["function"]), in_collective)
+            return StackTop(CallSite(path, int(frame["line"]), function), in_collective)
         in_collective = in_collective or _COLLECTIVES in path
     return StackTop(in_collective=in_collective)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda escape: chr(int(escape[escape.lastindex or 0], 16)), text)
 
 
 def _path(folder: Path, child: str) -> str:

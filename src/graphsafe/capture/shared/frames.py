@@ -36,8 +36,10 @@ _CHANGING = {
     re.compile(r"\b0x[0-9a-fA-F]{6,16}\b"): "0x...",
     re.compile(r"(?<=[/\\])tmp[a-z0-9_]{8}\b"): "tmp...",
     re.compile(r"(?i)\b(pid[ =:]+)\d+\b"): r"\1...",
+    re.compile(r"(\[(?:(?:\d+\.){3}\d+|[\da-f:.]*::[\da-f:.]*)\]):\d+\b"): r"\1:...",
 }
-"Patterns of addresses, of folders that `tempfile` makes and of process numbers -> their symbolic names."
+"""Patterns of addresses, of folders that `tempfile` makes, of process numbers and of the ports in messages of gloo ->
+their symbolic names."""
 _MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py", "typing_extensions.py")
 
 
