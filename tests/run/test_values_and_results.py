@@ -30,6 +30,8 @@ TOLD = {
         "window": ("8", "16"),
         "span": ("8", "16"),
         "parts": ("[4, 4]", "[2, 6]"),
+        "reach": ("4", "7"),
+        "end": ("4", "7"),
         "mask": ("None", "a tensor"),
         "self.bias is not None": ("False", "True"),
     },

@@ -17,6 +17,10 @@ def captured(step, *args):
     return graph, out
 
 
+def captured_with(step, arguments):
+    return captured(step, *arguments)
+
+
 def window_of(length):
     return 8 * -(-length // 8)
 
@@ -83,6 +87,27 @@ def segments_by_size(batches):
         if key not in graphs:
             graphs[key] = captured(partial(segmented, ROWS[: sum(parts)], parts))
         graphs[key][0].replay()
+
+
+def attended(rows, reach, turn):
+    """The number of the turn is used by nobody."""
+    return rows @ TABLE[:reach].T
+
+
+def positional(reaches, key):
+    graphs = {}
+    for turn, reach in enumerate(reaches):
+        if key(reach) not in graphs:
+            graphs[key(reach)] = captured(attended, ROWS[:4], reach, turn)  # expect: GS713
+        graphs[key(reach)][0].replay()
+
+
+def in_a_tuple(ends, key):
+    graphs = {}
+    for turn, end in enumerate(ends):
+        if key(end) not in graphs:
+            graphs[key(end)] = captured_with(attended, (ROWS[:4], end, turn))  # expect: GS713
+        graphs[key(end)][0].replay()
 
 
 class Tokens:
@@ -214,6 +239,9 @@ with torch.no_grad():
     closures([4, 7, 12])
     segments([[4, 4], [2, 6], [4, 4]])
     segments_by_size([[4, 4], [2, 6], [4, 4]])
+    for key in (lambda number: "all", lambda number: number):
+        positional([4, 7, 4, 7], key)
+        in_a_tuple([4, 7, 4, 7], key)
     tokens = Tokens()
     for ids in ([1, 2, 3], [4, 5, 6], [9, 9], [7, 8, 9]):
         tokens.run(ids)

@@ -13,7 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, FunctionType, MethodType
 from typing import Any, Literal
 
 import torch
@@ -24,6 +24,9 @@ _MOST_OBJECTS = 50_000
 _DEEPEST = 24
 _OPAQUE = frozenset({"torch", "numpy", "builtins", "threading", "logging", "asyncio", "multiprocessing", "_thread"})
 "Objects of these packages are not searched, except for `torch.nn` modules."
+
+MISSING: Any = object()
+"The value of an expression that cannot be evaluated."
 
 Move = tuple[Literal["attribute", "parameter", "item", "cell"], Any]
 
@@ -275,3 +278,29 @@ def weak_to(value: Any) -> weakref.ref[Any] | None:
         return weakref.ref(value)
     except TypeError:
         return None
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Return an attribute of an object, without running the program's code."""
+    if value is MISSING or value is None or type(name) is not str:
+        return MISSING
+    own = attributes_of(value)
+    tables = ("_modules", "_parameters", "_buffers") if issubclass(type(value), torch.nn.Module) else ()
+    for table in (own, *(own.get(one) or {} for one in tables)):
+        if name in table:
+            return table[name]
+    kind = value if isinstance(value, type) else type(value)
+    found = inspect.getattr_static(kind, name, MISSING)
+    if type(found) in (staticmethod, classmethod):
+        return found.__func__ if type(found) is staticmethod else MethodType(found.__func__, kind)
+    if type(found) is FunctionType:
+        return MethodType(found, value) if kind is not value else found
+    if isinstance(found, types.MemberDescriptorType):
+        try:
+            return found.__get__(value)
+        except AttributeError:
+            return MISSING
+    fields = getattr(kind, "_fields", ())
+    if issubclass(kind, tuple) and name in fields:
+        return tuple.__getitem__(value, fields.index(name))
+    return MISSING if inspect.isdatadescriptor(found) else found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, TypeGuard
@@ -152,7 +154,10 @@ def _is_call_of(statement: ast.stmt, name: str) -> bool:
 
 
 def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
-    """Return the expressions that a call in `outer` passes for the parameters of the function `inner`."""
+    """Return the expressions that a call in `outer` passes for the parameters of the function `inner`.
+
+    For `*args`, this is a tuple of expressions.
+    """
     function = function_of(outer.f_code)
     nodes = () if function is None else ast.walk(function)
     name = inner.co_name
@@ -162,16 +167,20 @@ def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
     here = [call for call in calls if contains(call, outer.f_lineno)]
     if len(here) != 1:
         return {}
-    names, first = parameters(inner), here[0].args[0] if here[0].args else None
+    (call,), names = here, inner.co_varnames[: inner.co_argcount]
+    first = call.args[0] if call.args else None
     is_bound = names[:1] == ("self",) and not (isinstance(first, ast.Name) and first.id == "self")
-    return given_to(here[0], names[1:] if is_bound else names)
+    names = names[1:] if is_bound else names
+    given = given_to(call, names)
+    if inner.co_flags & inspect.CO_VARARGS and not any(isinstance(one, ast.Starred) for one in call.args[: len(names)]):
+        given[inner.co_varnames[len(parameters(inner))]] = ast.Tuple(call.args[len(names) :], ast.Load())
+    return given
 
 
 def given_to(call: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
-    """Return the expressions that a call passes for the parameters `names`."""
-    if any(isinstance(one, ast.Starred) for one in call.args):
-        return {}
-    given = dict(zip(names, call.args, strict=False))
+    """Return the expressions that a call passes for the parameters `names`, as far as no `*` comes before them."""
+    plain = itertools.takewhile(lambda one: not isinstance(one, ast.Starred), call.args)
+    given = dict(zip(names, plain, strict=False))
     return given | {one.arg: one.value for one in call.keywords if one.arg is not None}
 
 

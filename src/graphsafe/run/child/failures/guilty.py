@@ -18,7 +18,8 @@ from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.shared.classify import node_at
 from graphsafe.capture.shared.frames import is_user_file, message_of, traceback_frames
 from graphsafe.report.model import CallSite, Span
-from graphsafe.run.child.frozen.origins import MISSING, Scope, running_in
+from graphsafe.run.child.frozen.origins import Scope, running_in
+from graphsafe.run.child.names import MISSING
 
 _REPEATED = "previous error"
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT", "CONTAINS_OP")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from graphsafe.run.child.frozen.origins import Scope, callee, running_in
-from graphsafe.run.child.source import beside, function_of, given_to, is_read, parameters
+from graphsafe.run.child.source import beside, function_of, given_to, is_read
 
 
 def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
@@ -43,7 +43,7 @@ def _is_ignored(call: ast.Call, argument: ast.expr, scope: Scope, attribute: str
     if known is None:
         return False
     code = known[0].__code__
-    given = given_to(call, parameters(code)[len(known[1]) :])
+    given = given_to(call, code.co_varnames[len(known[1]) : code.co_argcount])
     parameter = next((name for name, one in given.items() if one is argument), None)
     function = function_of(code)
     whole = attribute if isinstance(argument, ast.Name) else None

@@ -17,10 +17,10 @@ from typing import Any, Literal
 import torch
 
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.frozen.origins import MISSING, PLAIN, Origin, Scope, attribute_or_property, scope_of
+from graphsafe.run.child.frozen.origins import PLAIN, Origin, Scope, attribute_or_property, scope_of
 from graphsafe.run.child.frozen.variables import Variable
 from graphsafe.run.child.host_draws import draws
-from graphsafe.run.child.names import elements_of
+from graphsafe.run.child.names import MISSING, elements_of
 from graphsafe.run.child.source import captured_statements, is_read, is_seeding
 
 _MOST_NODES = 20_000
@@ -209,7 +209,8 @@ class Walk:
                 self._use(one, scope, place, "size")
             self._mode(given, scope, place)
         is_passed_on = inner is not None or (isinstance(call.func, ast.Name) and call.func.id in _SUMMARIES)
-        return [call.func, *(one for one in given if not (is_passed_on and is_read(one)))]
+        plain = [one.value if isinstance(one, ast.Starred) else one for one in given]
+        return [call.func, *(one for one in plain if not (is_passed_on and is_read(one)))]
 
     def _use(self, node: ast.expr, scope: Scope, place: tuple[str, int, int], kind: Kind) -> None:
         origin = scope.origin(node)

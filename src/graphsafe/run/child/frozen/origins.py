@@ -12,7 +12,6 @@ import functools
 import inspect
 import operator
 import sys
-import types
 import weakref
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,12 +24,10 @@ import torch
 from graphsafe.capture.shared.frames import call_site, is_user_file
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.variables import Variable, variables_of
-from graphsafe.run.child.names import attributes_of, elements_of, locals_of, weak_to
+from graphsafe.run.child.names import MISSING, attribute, attributes_of, elements_of, locals_of, weak_to
 from graphsafe.run.child.source import assigned_in, function_of, given_by, lambda_of, lines_of, parameters, stored_in
 
 PLAIN = (bool, int, float, str, type(None))
-MISSING: Any = object()
-"The value of an expression that cannot be evaluated."
 _DEEPEST = 16
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -68,8 +65,10 @@ class Origin:
     variables: tuple[Variable, ...] = ()
     """The variables that hold the value, in the functions that led to the capture.
 
-    For a call of `functools.partial`, these are the variables among its arguments.
+    For a tuple and a call of `functools.partial`, these are the variables among its elements or arguments.
     """
+    elements: tuple[Origin, ...] = ()
+    "The elements of a tuple, if the program shows its expression."
 
     @classmethod
     def of(cls, value: Any) -> Origin:
@@ -169,14 +168,22 @@ class Scope:
         """Return the statements of the program's function that a call runs, and their scope. Return None if they are
         unknown."""
         function = self.origin(call.func, depth)
-        given: list[Origin] = []
-        for one in call.args:
-            if isinstance(one, ast.Starred):
-                given += map(Origin.of, elements_of(self.origin(one.value, depth).value))
-            else:
-                given.append(self.origin(one, depth))
         named = {one.arg: self.origin(one.value, depth) for one in call.keywords if one.arg is not None}
-        return called(function.value, given, named, self.variables)
+        return called(function.value, self._elements(call.args, depth), named, self.variables)
+
+    def _tuple(self, node: ast.Tuple, depth: int) -> Origin:
+        elements = self._elements(node.elts, depth)
+        return Origin(MISSING, variables=tuple(v for one in elements for v in one.variables), elements=tuple(elements))
+
+    def _elements(self, nodes: Iterable[ast.expr], depth: int) -> list[Origin]:
+        found: list[Origin] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                inner = self.origin(node.value, depth)
+                found += inner.elements or map(Origin.of, elements_of(inner.value))
+            else:
+                found.append(self.origin(node, depth))
+        return found
 
 
 def callee(value: Any) -> tuple[FunctionType, tuple[Any, ...], Mapping[str, Any]] | None:
@@ -251,24 +258,36 @@ def scope_of(frames: Sequence[FrameType]) -> Scope:
     stored = stored_in(function)
     passed = given_by(frames[1], code) if len(frames) > 1 else {}
     known = [
-        (name, outer.origin(expression))
-        for name, expression in passed.items()
-        if name in parameters(code) and name not in stored
+        (name, outer.origin(expression)) for name, expression in passed.items() if name in shown and name not in stored
     ]
     own |= {name: (*own.get(name, ()), *one.variables) for name, one in known}
     given |= _that_hold(known, shown)
+    held = {name: _elements_that_hold(one, shown[name]) for name, one in known}
     inner = Scope(given, {}, frame.f_globals, code.co_filename)
     assigned = assigned_in(function, parameters(code)).items()
     given |= _that_hold([(name, inner.origin(one)) for name, one in assigned], shown)
-    given = {name: replace(one, variables=own.get(name, ())) for name, one in given.items()}
+    given = {
+        name: replace(one, variables=own.get(name, ()), elements=held.get(name, ())) for name, one in given.items()
+    }
     return Scope(given, {}, frame.f_globals, code.co_filename, variables)
 
 
 def _that_hold(known: Iterable[tuple[str, Origin]], shown: Mapping[str, Any]) -> Mapping[str, Origin]:
     """Return the origins of the variables whose values are plain and equal to the values in `shown`."""
-    return {
-        name: one for name, one in known if isinstance(one.value, PLAIN) and _same(one.value, shown.get(name, MISSING))
-    }
+    return {name: one for name, one in known if _holds(one, shown.get(name, MISSING))}
+
+
+def _holds(known: Origin, value: Any) -> bool:
+    return isinstance(known.value, PLAIN) and type(known.value) is type(value) and bool(known.value == value)
+
+
+def _elements_that_hold(known: Origin, value: Any) -> tuple[Origin, ...]:
+    """Return the origins of the elements of the tuple `value`. The tuple's expression has the origin `known`."""
+    shown = elements_of(value)
+    if len(shown) != len(known.elements):
+        return ()
+    pairs = list(zip(known.elements, shown, strict=True))
+    return tuple(replace(one if _holds(one, now) else Origin.of(now), variables=one.variables) for one, now in pairs)
 
 
 def line_with(
@@ -287,32 +306,6 @@ def line_with(
             if line in lines and is_meant(scope.origin(expression).value):
                 return call_site(code, line)
     return None
-
-
-def attribute(value: Any, name: str) -> Any:
-    """Return an attribute of an object, without running the program's code."""
-    if value is MISSING or value is None or type(name) is not str:
-        return MISSING
-    own = attributes_of(value)
-    tables = ("_modules", "_parameters", "_buffers") if issubclass(type(value), torch.nn.Module) else ()
-    for table in (own, *(own.get(one) or {} for one in tables)):
-        if name in table:
-            return table[name]
-    kind = value if isinstance(value, type) else type(value)
-    found = inspect.getattr_static(kind, name, MISSING)
-    if type(found) in (staticmethod, classmethod):
-        return found.__func__ if type(found) is staticmethod else MethodType(found.__func__, kind)
-    if type(found) is FunctionType:
-        return MethodType(found, value) if kind is not value else found
-    if isinstance(found, types.MemberDescriptorType):
-        try:
-            return found.__get__(value)
-        except AttributeError:
-            return MISSING
-    fields = getattr(kind, "_fields", ())
-    if issubclass(kind, tuple) and name in fields:
-        return tuple.__getitem__(value, fields.index(name))
-    return MISSING if inspect.isdatadescriptor(found) else found
 
 
 def attribute_or_property(value: Any, name: str) -> Any:
@@ -379,10 +372,6 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
-
-
 _UNKNOWN = Origin(MISSING)
 _NOWHERE = Scope({}, {}, {}, "")
 _RULES: dict[type[ast.AST], Any] = {
@@ -392,6 +381,7 @@ _RULES: dict[type[ast.AST], Any] = {
     ast.Subscript: lambda scope, node, depth: _computed(
         node, _item, [scope.origin(node.value, depth), scope.origin(node.slice, depth)]
     ),
+    ast.Tuple: Scope._tuple,
     ast.BinOp: Scope._operation,
     ast.UnaryOp: Scope._operation,
     ast.Compare: Scope._operation,
