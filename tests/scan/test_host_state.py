@@ -278,6 +278,21 @@ def test_lists_that_steps_lengthen(tmp_path: Path, step: str, code: str | None) 
     assert found(tmp_path, source) == ([(code, step)] if code is not None else [])
 
 
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("self.h = self.h + x if self.training else self.h", True),
+        ("self.h = self.h if x.shape[0] > 2 else self.h * 2", True),
+        ("self.h = self.h.add_(x) if self.training else self.h", False),
+        ("self.h = self.h if self.training else self.h", False),
+        ("h = self.h + x if self.training else self.h", False),
+    ],
+)
+def test_a_conditional_expression_that_may_keep_the_tensor(tmp_path: Path, line: str, is_found: bool) -> None:
+    source = module(f"{line}\nreturn self.h * 2", "self.h = torch.zeros(8, device='cuda')")
+    assert found(tmp_path, source) == ([("GS703", line)] if is_found else [])
+
+
 RECORDS = """
 @dataclasses.dataclass
 class State:

@@ -38,9 +38,11 @@ from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import index_of, subscript_store
 from graphsafe.scan.models import protocols, torch_functions
+from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.state import container_state, filled_once, grown_entries, writes
 from graphsafe.scan.state.first_step import FIRST_STEP
 from graphsafe.scan.state.provenance import is_table_of_flag
+from graphsafe.scan.state.replaced_values import keeps_what_is_there
 from graphsafe.scan.state.writes import write_item
 from graphsafe.scan.symbols.index import dotted
 
@@ -60,6 +62,22 @@ def plain(frame: Frame, node: ast.Assign) -> None:
             value = Tensor(step=value.step)
     for target in node.targets:
         assign(frame, target, value, node)
+
+
+@memoize_on_node
+def as_branch(node: ast.Assign) -> ast.If | None:
+    """Return `if test: self.h = new` for `self.h = new if test else self.h`, which does the same, or None for any other
+    assignment."""
+    value, target = node.value, node.targets[0]
+    is_state = len(node.targets) == 1 and isinstance(target, (ast.Attribute, ast.Subscript))
+    if not isinstance(value, ast.IfExp) or not is_state or keeps_what_is_there(value, ast.unparse(target)):
+        return None
+    keeps_first, keeps_last = (ast.unparse(part) == ast.unparse(target) for part in (value.body, value.orelse))
+    if not (keeps_first or keeps_last):
+        return None
+    made: ast.stmt = ast.copy_location(ast.Assign([target], value.orelse if keeps_first else value.body), node)
+    body: list[ast.stmt] = [ast.Pass()] if keeps_first else [made]
+    return ast.copy_location(ast.If(value.test, body, [made] if keeps_first else []), value)
 
 
 def annotated_assignment(frame: Frame, node: ast.AnnAssign) -> None:

@@ -104,6 +104,14 @@ def _assert(frame: Frame, node: ast.Assert) -> bool:
     return known is None or known.overridable_by is not None or bool(known.const) or not decides
 
 
+def _assign(frame: Frame, node: ast.Assign) -> None:
+    branch = assignments.as_branch(node) if frame.hot else None
+    if branch is None:
+        assignments.plain(frame, node)
+    else:
+        _if(frame, branch)
+
+
 # branches
 
 
@@ -351,7 +359,7 @@ def _match(frame: Frame, node: ast.Match) -> bool:
 
 _HANDLERS: dict[type[ast.stmt], Callable[[Frame, Any], bool | None]] = {
     ast.Expr: _expression,
-    ast.Assign: assignments.plain,
+    ast.Assign: _assign,
     ast.AnnAssign: assignments.annotated_assignment,
     ast.AugAssign: assignments.augmented,
     ast.Delete: definitions.delete,
