@@ -323,7 +323,6 @@ class Pair(typing.NamedTuple):
         ("self.__dict__['p'] = self.p + x", True),
         ("vars(self)['p'] = self.p + x", True),
         ("object.__setattr__(self, 'p', self.p + x)", True),
-        ("self.net.bias = nn.Parameter(self.net.bias * 0.9)", True),
         ("self.p = torch.ops.aten.add.Tensor(self.p, x)", True),
         ("torch.ops.aten.add_.Tensor(self.p, x)", False),
     ],

@@ -94,7 +94,7 @@ def parameter(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.get(0, "data")
     tensor, _ = as_tensor(value) if value is not None else (None, False)
     if tensor is not None:
-        return replace(tensor, where="device", literal=False, pinned=False, maybe_host=False)
+        return replace(tensor, where="device", literal=False, fresh=False, pinned=False, maybe_host=False)
     return Tensor(dtype="float")
 
 
