@@ -154,6 +154,12 @@ class Coupling(torch.nn.Module):
         ("from lib.loss import kept_entries\n\n# kept_entries(table) is slow\n", "possible"),
         ("from lib.loss import kept_entries\n\ndef evaluate_tables(x):\n    return kept_entries(x)\n", "possible"),
         ("from lib.loss import kept_entries\n\ndef score(x):\n    return kept_entries(x)\n", "likely"),
+        (
+            "import torch\nfrom lib.loss import kept_entries\n\nclass Net(torch.nn.Module):\n"
+            "    def forward(self, x):\n        return kept_entries(x)\n\n"
+            "def evaluate(net, x):\n    return net.forward(x)\n",
+            "likely",
+        ),
         ("from lib.loss import kept_entries\n\nTABLE = {'kept': kept_entries}\n", "likely"),
     ],
 )

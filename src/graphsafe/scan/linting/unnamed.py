@@ -228,7 +228,7 @@ class UnnamedCode:
         self._searches_names = documents is not None
         self._namings = Namings(project.files, documents or Documents(()))
         self._known: dict[str, str] = {}
-        self._outside: dict[Definition, bool] = {}
+        self._of_roots: dict[str, str] = {}
 
     def doubt(self, ref: str) -> str:
         """Return why every root that leads to a function is doubtful, or an empty text. The text continues the reason
@@ -243,7 +243,9 @@ class UnnamedCode:
         while waiting:
             one = waiting.pop()
             if one in self._roots:
-                found.add(self._doubt_of_root(one))
+                if one not in self._of_roots:
+                    self._of_roots[one] = self._doubt_of_root(one)
+                found.add(self._of_roots[one])
                 if "" in found:
                     return ""
             callers = {caller for caller, _ in self._calls.callers(one)} - seen
@@ -265,25 +267,37 @@ class UnnamedCode:
         return _OUTSIDE_STEPS if is_doubtful and self._is_outside_steps(path, _called(name, why)) else ""
 
     def _is_outside_steps(self, path: str, name: str) -> bool:
-        """Return whether the project names a function or class, and only in functions that run outside steps."""
-        asked = path, name
-        if asked not in self._outside:
-            self._outside[asked] = False  # functions that only name each other show nothing
-            users = {*self._namings.users_of(path, name)}
-            self._outside[asked] = bool(users) and all(one is not None and self._is_cold(one) for one in users)
-        return self._outside[asked]
+        """Return whether the project names a function or class, and only in functions that run outside steps, or that
+        are themselves named only there."""
+        waiting, seen = [(path, name)], {(path, name)}
+        is_named_there = False
+        while waiting:
+            users = {*self._namings.users_of(*waiting.pop())}
+            if not users:
+                return False
+            for user in users:
+                if user is None:
+                    return False
+                if self._is_cold(user):
+                    is_named_there = True
+                elif self._is_hot(user) and self._roots.get(user) not in (PUBLIC, RESULTS):
+                    return False
+                else:
+                    other, _, qualified = user.partition("::")
+                    further = {(other, qualified.rpartition(".")[2])} - seen
+                    seen |= further
+                    waiting += further
+        return is_named_there
 
     def _is_cold(self, ref: str) -> bool:
         path, _, name = ref.partition("::")
         facts = self._project.function_facts(ref)
-        if facts is not None and self._paths.is_cold(path, self._project.module_of(path), facts):
-            return True
-        if LOADS.search(name) is not None or (_EVALUATES.search(name) is not None and not self._is_hot(ref)):
-            return True
-        return self._is_outside_steps(path, name.rpartition(".")[2])
+        is_cold = facts is not None and self._paths.is_cold(path, self._project.module_of(path), facts)
+        evaluates = _EVALUATES.search(name) is not None and not self._is_hot(ref)
+        return is_cold or evaluates or LOADS.search(name) is not None
 
     def _is_hot(self, ref: str) -> bool:
-        return ref in self._roots or any(True for _ in self._calls.callers(ref))
+        return ref in self._roots or bool(self._calls.callers(ref))
 
 
 def _called(name: str, why: str) -> str:
