@@ -152,15 +152,46 @@ class Coupling(torch.nn.Module):
     [
         ("", "possible"),
         ("from lib.loss import kept_entries\n\n# kept_entries(table) is slow\n", "possible"),
+        ("from lib.loss import kept_entries\n\ndef evaluate_tables(x):\n    return kept_entries(x)\n", "possible"),
         ("from lib.loss import kept_entries\n\ndef score(x):\n    return kept_entries(x)\n", "likely"),
+        (
+            "import torch\nfrom lib.loss import kept_entries\n\nclass Net(torch.nn.Module):\n"
+            "    def forward(self, x):\n        return kept_entries(x)\n\n"
+            "def evaluate(net, x):\n    return net.forward(x)\n",
+            "likely",
+        ),
         ("from lib.loss import kept_entries\n\nTABLE = {'kept': kept_entries}\n", "likely"),
     ],
 )
-def test_a_function_that_only_constructors_call_has_only_possible_findings(
+def test_a_function_that_is_called_only_outside_steps_has_only_possible_findings(
     tmp_path: Path, more: str, confidence: str
 ) -> None:
     files = {"lib/__init__.py": "", "lib/loss.py": TABLES, "lib/more.py": more, "train.py": "", "models/loss.py": ""}
     assert confidences(tmp_path, files)["kept_entries"] == confidence
+
+
+METRIC = """
+import torch
+
+class Kept:
+    def update(self, scores: torch.Tensor):
+        self.kept = scores[scores > 0]
+
+    def compute(self):
+        return self.kept.sum()
+
+def made():
+    return Kept()
+"""
+
+
+@pytest.mark.parametrize(("user", "confidence"), [("evaluate", "possible"), ("fit", "likely")])
+def test_a_metric_that_only_evaluations_make_has_only_possible_findings(
+    tmp_path: Path, user: str, confidence: str
+) -> None:
+    more = f"from lib.loss import made\n\ndef {user}(batches):\n    kept = made()\n"
+    files = {"lib/__init__.py": "", "lib/loss.py": METRIC, "lib/more.py": more, "train.py": "", "models/loss.py": ""}
+    assert confidences(tmp_path, files)["Kept.update"] == confidence
 
 
 def test_a_library_names_its_code_for_its_users(tmp_path: Path) -> None:

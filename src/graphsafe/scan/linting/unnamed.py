@@ -4,8 +4,8 @@ A definition is a function or class at the top of a file. Imports alone do not c
 exports what it imports. Tests do not count, because they are not steps. A definition is also unnamed if only unnamed
 definitions name it. Names are compared as text, so two definitions with the same name count as one.
 
-A public function is also doubtful if code of the project names it, but only code that runs before the first step, such
-as a constructor.
+A public function or a metric is also doubtful if code of the project names it, but only code outside steps: a
+constructor, or a function that evaluates a model.
 
 The search works on text, because any file may name a definition, but only files that may contain a root have an index.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, TARGET
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.roots.assumed_roots import ENTRY, OPERATOR, PUBLIC, RESULTS
-from graphsafe.scan.roots.hot_roots import BY_LIBRARY, HotnessRules
+from graphsafe.scan.roots.hot_roots import BY_LIBRARY, METRIC, HotnessRules
 from graphsafe.scan.roots.public_functions import LOADS
 from graphsafe.scan.sources.documents import Documents
 from graphsafe.scan.symbols.project import Project
@@ -42,6 +42,8 @@ _EXPORTS = re.compile(rb"^__all__\b[^\n]*?=[ \t]*(?:[\[(][^\])]*)?", re.M)
 "Matches a list of exports, up to its end."
 _IN_TESTS = re.compile(r"(^|/)((unit_?)?tests?|testing)/|(^|/)(test_\w+|\w+_test|conftest)\.\w+$")
 _STRING = re.compile(rb"""["']([\w./-]+)["']""")
+_EVALUATES = re.compile(r"(?<![^\W_])eval(uates?|uations?)?(?![^\W_])")
+"Matches words in names of functions that evaluate a model."
 _MOST_STRINGS = 8
 "The largest number of strings in the decorators of a definition that count as its names in registries."
 _MOST_BEFORE = 500
@@ -49,7 +51,7 @@ _MOST_BEFORE = 500
 _NAMED_ELSEWHERE = (ENTRY_POINT, AROUND_GRAPHS, BY_LIBRARY, OPERATOR, ENTRY)
 "Reasons for roots that a library or an engine calls by a known name, and for roots that are entries of a table."
 _UNNAMED = ", which nothing in the project names"
-_BEFORE_STEPS = ", which the project names only in code that runs before the first step"
+_OUTSIDE_STEPS = ", which the project names only outside steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +102,24 @@ class Namings:
         self._named.update(dict.fromkeys(seen, False))
         return False
 
-    def users_of(self, root: str) -> Iterator[str | None]:
-        """Yield the functions that name a function, except functions of the same name, which may pass the call on.
-        Yield None for code outside functions."""
-        name = root.partition("::")[2].rpartition(".")[2]
+    def users_of(self, path: str, name: str) -> Iterator[str | None]:
+        """Yield the functions that name a function or class of a file, but no method of the class, and no function of
+        the same name, which may pass a call on. Yield None for code outside functions."""
         word = name.encode()
-        for path in self._nearest_first(root.partition("::")[0]):
-            data = self._files.data(path) or b""
-            for at in self._mentions(path, data, word) if word in data else ():
-                file, line = self._files.index(path), data.count(b"\n", 0, at) + 1
+        for other in self._nearest_first(path):
+            data = self._files.data(other) or b""
+            for at in self._mentions(other, data, word) if word in data else ():
+                file, line = self._files.index(other), data.count(b"\n", 0, at) + 1
                 around = [facts.name for facts in file.functions.values() if facts.holds(line)] if file else []
-                if not any(one.rpartition(".")[2] == name for one in around):
-                    yield f"{path}::{around[-1]}" if around else None
+                if not any(name in one.split(".") for one in around):
+                    yield f"{other}::{around[-1]}" if around else None
 
     def _mentions(self, path: str, data: bytes, word: bytes) -> Iterator[int]:
-        """Yield the places that name a definition, except comments and imports."""
+        """Yield the places that name a function or class, except comments, imports and the definition of a class."""
         for match in _whole((word,)).finditer(data):
             at = match.start()
-            if not _is_comment(data, at) and not _within(at, self._layout(path).imports):
+            is_code = not _is_comment(data, at) and not _within(at, self._layout(path).imports)
+            if is_code and not data.endswith(b"class ", 0, at):
                 yield at
 
     def _users(self, path: str, name: str) -> Iterator[Definition | None]:
@@ -208,7 +210,7 @@ def _within(at: int, spans: Sequence[tuple[int, int]]) -> bool:
 
 
 class UnnamedCode:
-    """The functions to which only doubtful roots lead: unnamed definitions, and functions that run before the steps."""
+    """The functions to which only doubtful roots lead: unnamed definitions, and functions that run outside steps."""
 
     def __init__(
         self,
@@ -226,7 +228,7 @@ class UnnamedCode:
         self._searches_names = documents is not None
         self._namings = Namings(project.files, documents or Documents(()))
         self._known: dict[str, str] = {}
-        self._before: dict[str, bool] = {}
+        self._of_roots: dict[str, str] = {}
 
     def doubt(self, ref: str) -> str:
         """Return why every root that leads to a function is doubtful, or an empty text. The text continues the reason
@@ -241,7 +243,9 @@ class UnnamedCode:
         while waiting:
             one = waiting.pop()
             if one in self._roots:
-                found.add(self._doubt_of_root(one))
+                if one not in self._of_roots:
+                    self._of_roots[one] = self._doubt_of_root(one)
+                found.add(self._of_roots[one])
                 if "" in found:
                     return ""
             callers = {caller for caller, _ in self._calls.callers(one)} - seen
@@ -259,18 +263,44 @@ class UnnamedCode:
             return ""
         if self._searches_names and not self._namings.is_named(path, name.partition(".")[0]):
             return _UNNAMED
-        return _BEFORE_STEPS if why in (PUBLIC, RESULTS) and self._is_before_steps(root) else ""
+        is_doubtful = why in (PUBLIC, RESULTS, METRIC)
+        return _OUTSIDE_STEPS if is_doubtful and self._is_outside_steps(path, _called(name, why)) else ""
 
-    def _is_before_steps(self, ref: str) -> bool:
-        """Return whether the project names a function, and only in functions that run before the first step."""
-        if ref not in self._before:
-            self._before[ref] = False  # functions that only name each other show nothing
-            users = {*self._namings.users_of(ref)}
-            self._before[ref] = bool(users) and all(one is not None and self._is_cold(one) for one in users)
-        return self._before[ref]
+    def _is_outside_steps(self, path: str, name: str) -> bool:
+        """Return whether the project names a function or class, and only in functions that run outside steps, or that
+        are themselves named only there."""
+        waiting, seen = [(path, name)], {(path, name)}
+        is_named_there = False
+        while waiting:
+            users = {*self._namings.users_of(*waiting.pop())}
+            if not users:
+                return False
+            for user in users:
+                if user is None:
+                    return False
+                if self._is_cold(user):
+                    is_named_there = True
+                elif self._is_hot(user) and self._roots.get(user) not in (PUBLIC, RESULTS):
+                    return False
+                else:
+                    other, _, qualified = user.partition("::")
+                    further = {(other, qualified.rpartition(".")[2])} - seen
+                    seen |= further
+                    waiting += further
+        return is_named_there
 
     def _is_cold(self, ref: str) -> bool:
-        path = ref.partition("::")[0]
+        path, _, name = ref.partition("::")
         facts = self._project.function_facts(ref)
         is_cold = facts is not None and self._paths.is_cold(path, self._project.module_of(path), facts)
-        return is_cold or LOADS.search(ref) is not None or self._is_before_steps(ref)
+        evaluates = _EVALUATES.search(name) is not None and not self._is_hot(ref)
+        return is_cold or evaluates or LOADS.search(name) is not None
+
+    def _is_hot(self, ref: str) -> bool:
+        return ref in self._roots or bool(self._calls.callers(ref))
+
+
+def _called(name: str, why: str) -> str:
+    """Return the name under which code uses a root: that of the function, or that of a metric's class."""
+    parts = name.split(".")
+    return parts[0] if why == METRIC else parts[-1]
