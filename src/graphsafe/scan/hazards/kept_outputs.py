@@ -48,8 +48,6 @@ def lines(found: Tables) -> Iterator[Line]:
     graphed = {name: Given(call) for name, call in graphed_callables(found)}
     imported = {name: Given(ast.Name(name), parts) for name, parts in found.imported.items()}
     giving = imported | replayed | graphed
-    if not giving:
-        return
     names = names_of(found, giving)
     for function, node, _ in found.functions:
         if function not in giving and (passed := passed_on(node, giving, names)) is not None:
@@ -151,10 +149,12 @@ def _keeps(call: ast.expr, given: Given, parents: Parents) -> ast.expr | ast.Ass
     parent = parents.get(call)
     if isinstance(parent, (ast.ListComp, ast.SetComp)):
         return call if parent.elt is call else None
-    if isinstance(parent, ast.Assign):
-        names = given.names(parent.targets[0])
+    made = parents.get(parent) if isinstance(parent, ast.Tuple) else parent
+    if isinstance(made, ast.Assign):
+        pairs = (*bindings(made), (made.targets[0], made.value))
+        names = next((given.names(target) for target, value in pairs if value is call), None)
         if names:
-            return _keeps_name(parent, names, parents) or carries(parent, names, parents)
+            return _keeps_name(made, names, parents) or carries(made, names, parents)
     _, held = put(parent) if parent is not None else (None, ())
     return call if call in held and loop_around(call, parents) is not None else None
 
