@@ -335,6 +335,52 @@ def test_a_method_of_the_users_that_is_called_like_a_containers(tmp_path: Path, 
     assert ("GS706" in {one.code for one in report.findings}) is found
 
 
+CALLBACKS = """
+import torch
+
+class Callback:
+    def on_step(self, number, outputs):
+        pass
+
+class Keep(Callback):
+    def __init__(self):
+        self.kept, self.total = [], 0.0
+
+    def on_step(self, number, outputs):
+        {body}  # here
+
+class Engine:
+    def __init__(self, net, callbacks):
+        self.net, self.callbacks = net, callbacks
+        self.x = torch.zeros(8, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.outputs = self.net(self.x)
+
+    def run(self, batches):
+        for number, x in enumerate(batches):
+            self.x.copy_(x)
+            self.graph.replay()
+            for callback in self.callbacks:
+                callback.on_step(number, {given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "given", "found"),
+    [
+        ('self.kept.append(outputs["logits"])', "self.outputs", True),
+        ('self.kept.append(outputs["logits"].clone())', "self.outputs", False),
+        ('outputs = dict(outputs); self.kept.append(outputs["logits"])', "self.outputs", False),
+        ("self.kept.append(outputs)", "self.outputs.sum()", False),
+        ("self.kept.append(number)", "self.outputs", False),
+        ("self.total += outputs.sum()", "self.outputs", False),
+    ],
+)
+def test_a_callback_keeps_an_output(tmp_path: Path, body: str, given: str, found: bool) -> None:
+    assert _lines_told(tmp_path, CALLBACKS.format(body=body, given=given), "# here") == found
+
+
 BY_SIZE = """
 import torch
 
