@@ -442,6 +442,45 @@ def test_tensors_of_a_padded_batch_live_on_and_are_refreshed(
     assert {one.code for one in found if one.level != "note" and one.code.startswith("GS7")} == expected
 
 
+BY_SIZE = """
+    import torch
+
+    class Runner:
+        def __init__(self, model, stream):
+            self.model, self.stream = model, stream
+            self.graphs, self.inputs, self.outputs = {}, {}, {}
+
+        def capture(self, n):
+            self.model(self.inputs[n])
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                self.outputs[n] = self.model(self.inputs[n])
+            self.graphs[n] = graph
+
+        def run(self, batch):
+            n = len(batch)
+            if n not in self.graphs:
+                self.inputs[n] = batch.clone()  # first
+                self.capture(n)
+            REFILL  # each
+            self.graphs[n].replay()
+            return self.outputs[n].clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("refill", "expected"), [("self.inputs[n] = batch", {("GS707", "each")}), ("self.inputs[n].copy_(batch)", set())]
+)
+def test_inputs_in_a_table_by_size(tmp_path: Path, refill: str, expected: set[tuple[str, str]]) -> None:
+    places = found(tmp_path, BY_SIZE.replace("REFILL", refill))
+    assert {(code, mark) for code, mark in places if code in ("GS703", "GS707")} == expected
+    one = BY_SIZE.replace("REFILL", refill)
+    for table in ("graphs", "inputs", "outputs"):
+        one = one.replace(f"self.{table}[n]", f"self.{table}")
+    places = found(tmp_path, one.replace("n not in self.graphs", "not self.graphs"))
+    assert {(code, mark) for code, mark in places if code in ("GS703", "GS707")} == expected
+
+
 SAMPLER = """
     import torch
     from dataclasses import dataclass
