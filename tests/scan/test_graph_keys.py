@@ -79,6 +79,50 @@ def test_a_key_lacks_what_the_capture_froze(
     assert [message.split("`")[1] for message in found] == ([lacks] if lacks else [])
 
 
+UNANNOTATED = """\
+import torch
+
+
+class Coarse:
+    def __init__(self, model, stream):
+        self.model, self.stream, self.graphs = model, stream, {{}}
+
+    def capture(self, n, length):
+        x = torch.zeros(n, 8, device="cuda")
+        self.model(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            y = {captured}
+        return graph, x, y
+
+    def run(self, batch, length):
+        n = len(batch)
+        key = {key}
+        if key not in self.graphs:
+            self.graphs[key] = self.capture(n, length)
+        graph, x, y = self.graphs[key]
+        x.copy_(batch)
+        graph.replay()
+        return y.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("captured", "key", "found"),
+    [
+        ("self.model(x)[:, :length]", "n", True),
+        ("sum(self.model(x) for _ in range(length))", "n", True),
+        ("self.model(x)[:, :length]", "(n, length)", False),
+        ("self.model(x)[:, :n]", "n", False),
+        ("self.model(x).add(length)", "n", False),  # perhaps a tensor
+    ],
+)
+def test_a_slice_shows_that_an_argument_is_a_number(tmp_path: Path, captured: str, key: str, found: bool) -> None:
+    (tmp_path / "coarse.py").write_text(UNANNOTATED.format(captured=captured, key=key), encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    assert ("GS713" in {one.code for one in report.findings}) is found
+
+
 LENGTH = """\
 import torch
 

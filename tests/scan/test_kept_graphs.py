@@ -442,6 +442,123 @@ def test_tensors_of_a_padded_batch_live_on_and_are_refreshed(
     assert {one.code for one in found if one.level != "note" and one.code.startswith("GS7")} == expected
 
 
+BY_SIZE = """
+    import torch
+
+    class Runner:
+        def __init__(self, model, stream):
+            self.model, self.stream = model, stream
+            self.graphs, self.inputs, self.outputs = {}, {}, {}
+
+        def capture(self, n):
+            self.model(self.inputs[n])
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                self.outputs[n] = self.model(self.inputs[n])
+            self.graphs[n] = graph
+
+        def run(self, batch):
+            n = len(batch)
+            if n not in self.graphs:
+                self.inputs[n] = batch.clone()  # first
+                self.capture(n)
+            REFILL  # each
+            self.graphs[n].replay()
+            return self.outputs[n].clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("refill", "expected"), [("self.inputs[n] = batch", {("GS707", "each")}), ("self.inputs[n].copy_(batch)", set())]
+)
+def test_inputs_in_a_table_by_size(tmp_path: Path, refill: str, expected: set[tuple[str, str]]) -> None:
+    places = found(tmp_path, BY_SIZE.replace("REFILL", refill))
+    assert {(code, mark) for code, mark in places if code in ("GS703", "GS707")} == expected
+    one = BY_SIZE.replace("REFILL", refill)
+    for table in ("graphs", "inputs", "outputs"):
+        one = one.replace(f"self.{table}[n]", f"self.{table}")
+    places = found(tmp_path, one.replace("n not in self.graphs", "not self.graphs"))
+    assert {(code, mark) for code, mark in places if code in ("GS703", "GS707")} == expected
+
+
+SAMPLER = """
+    import torch
+    from dataclasses import dataclass
+
+    @dataclass
+    class Entry:
+        graph: torch.cuda.CUDAGraph
+        rows: torch.Tensor
+        heat: torch.Tensor
+        scale: torch.Tensor
+        out: torch.Tensor
+
+    class Sampler:
+        def __init__(self, fn, stream):
+            self.fn, self.stream, self.entries = fn, stream, {}
+
+        def _record(self, size, params):
+            rows = torch.zeros(size, 8, device="cuda")
+            heat = torch.full((1,), params.heat, device="cuda")
+            scale = torch.full((1,), params.scale, device="cuda")
+            self.fn(rows, heat, scale)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                out = self.fn(rows, heat, scale)
+            return Entry(graph, rows, heat, scale, out)
+
+        def sample(self, rows, params):
+            key = KEY
+            entry = self.entries.get(key)
+            if entry is None:
+                entry = self.entries[key] = self._record(len(rows), params)
+            entry.rows.copy_(rows)
+            entry.heat.fill_(params.heat)
+            REST
+            entry.graph.replay()  # replay
+            return entry.out.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "rest", "expected"),
+    [
+        ("len(rows)", "pass", True),
+        ("len(rows)", "entry.scale.fill_(params.scale)", False),
+        ("(len(rows), params.scale)", "pass", False),
+        ("(len(rows), params)", "pass", False),
+        ("len(rows)", "self.refill(entry, params)", False),
+    ],
+)
+def test_a_field_of_an_argument_that_no_replay_gets(tmp_path: Path, key: str, rest: str, expected: bool) -> None:
+    assert (("GS708", "replay") in found(tmp_path, SAMPLER.replace("KEY", key).replace("REST", rest))) is expected
+
+
+def test_a_table_of_places_that_no_replay_gets(tmp_path: Path) -> None:
+    source = """
+    import torch
+
+    class Verifier:
+        def __init__(self, net, rows, span):
+            self.net = net
+            self.window = torch.zeros(rows, span, dtype=torch.long, device="cuda")
+            self.places = torch.arange(span, device="cuda").repeat(rows, 1)
+            self.graph = torch.cuda.CUDAGraph()
+
+        def capture(self, stream):
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.choice = self.net(self.window, self.places)
+
+        def verify(self, window, places):
+            self.window.copy_(window)
+            REST
+            self.graph.replay()  # replay
+            return self.choice.clone()
+    """
+    assert ("GS708", "replay") in found(tmp_path, source.replace("REST", "pass"))
+    assert ("GS708", "replay") not in found(tmp_path, source.replace("REST", "self.places.copy_(places)"))
+
+
 CAUGHT = """
     import os
     import sys

@@ -126,6 +126,64 @@ def test_what_a_generator_hands_out_is_collected(tmp_path: Path, handed: str, co
     assert _lines_told(tmp_path, text, "# here") == found
 
 
+@pytest.mark.parametrize(("handed", "found"), [("self.y", True), ("self.y.clone()", False)])
+def test_a_generator_that_replays_itself(tmp_path: Path, handed: str, found: bool) -> None:
+    text = STEP[: STEP.index("    def advance")].format() + GENERATOR.format(handed=handed)
+    text = text.replace("            yield", "            self.x.copy_(x); self.graph.replay()\n            yield")
+    text += "\ndef drive(captured, batches):\n    return [y for y in captured.stream(batches)]  # here\n"
+    assert _lines_told(tmp_path, text, "# here") == found
+
+
+@pytest.mark.parametrize(("held", "found"), [("right", True), ("right.clone()", False), ("users", False)])
+def test_callables_that_are_made_and_called_in_pairs(tmp_path: Path, held: str, found: bool) -> None:
+    text = f"""
+import torch
+
+def train(left_tower, right_tower, batches):
+    kept = []
+    for users, items in batches:
+        left, right = left_tower(users), right_tower(items)
+        kept.append({held})  # here
+    return kept
+
+def main(towers, samples, batches):
+    left_tower, right_tower = torch.cuda.make_graphed_callables(towers, samples)
+    return train(left_tower, right_tower, batches)
+"""
+    assert _lines_told(tmp_path, text, "# here") == found
+
+
+@pytest.mark.parametrize(("block", "found"), [("torch.cuda.graph(graph)", True), ("torch.no_grad()", False)])
+def test_a_context_manager_of_the_file_that_captures(tmp_path: Path, block: str, found: bool) -> None:
+    text = f"""
+import torch
+from contextlib import contextmanager
+
+@contextmanager
+def recording(graph, warm):
+    warm()
+    with {block}:
+        yield
+
+class Solver:
+    def __init__(self, net):
+        self.net, self.x = net, torch.zeros(8, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+
+    def prepare(self):
+        with recording(self.graph, lambda: self.net(self.x)):
+            self.y = self.net(self.x)
+
+    def solve(self, rounds):
+        kept = []
+        for _ in range(rounds):
+            self.graph.replay()
+            kept.append(self.y)  # here
+        return kept
+"""
+    assert _lines_told(tmp_path, text, "# here") == found
+
+
 @pytest.mark.parametrize(
     ("made", "kept", "found"),
     [
@@ -275,6 +333,52 @@ def test_a_method_of_the_users_that_is_called_like_a_containers(tmp_path: Path, 
     (tmp_path / "rollout.py").write_text(ROLLOUT.format(body=body), encoding="utf-8")
     report = scan_paths([tmp_path], Config(root=tmp_path))
     assert ("GS706" in {one.code for one in report.findings}) is found
+
+
+CALLBACKS = """
+import torch
+
+class Callback:
+    def on_step(self, number, outputs):
+        pass
+
+class Keep(Callback):
+    def __init__(self):
+        self.kept, self.total = [], 0.0
+
+    def on_step(self, number, outputs):
+        {body}  # here
+
+class Engine:
+    def __init__(self, net, callbacks):
+        self.net, self.callbacks = net, callbacks
+        self.x = torch.zeros(8, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.outputs = self.net(self.x)
+
+    def run(self, batches):
+        for number, x in enumerate(batches):
+            self.x.copy_(x)
+            self.graph.replay()
+            for callback in self.callbacks:
+                callback.on_step(number, {given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "given", "found"),
+    [
+        ('self.kept.append(outputs["logits"])', "self.outputs", True),
+        ('self.kept.append(outputs["logits"].clone())', "self.outputs", False),
+        ('outputs = dict(outputs); self.kept.append(outputs["logits"])', "self.outputs", False),
+        ("self.kept.append(outputs)", "self.outputs.sum()", False),
+        ("self.kept.append(number)", "self.outputs", False),
+        ("self.total += outputs.sum()", "self.outputs", False),
+    ],
+)
+def test_a_callback_keeps_an_output(tmp_path: Path, body: str, given: str, found: bool) -> None:
+    assert _lines_told(tmp_path, CALLBACKS.format(body=body, given=given), "# here") == found
 
 
 BY_SIZE = """

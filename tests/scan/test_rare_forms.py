@@ -67,3 +67,17 @@ def test_a_relative_import_leads_to_the_step_of_another_file(tmp_path: Path) -> 
         (tmp_path / name).write_text(text, encoding="utf-8")
     found = scan_paths([tmp_path / "pack" / "parts.py"], Config(root=tmp_path)).findings
     assert [(one.code, one.location.line) for one in found] == [("GS101", 2)]
+
+
+@pytest.mark.parametrize(
+    ("ids", "found"),
+    [
+        ("x.long().unique()", True),
+        ("torch.unique_consecutive(x.long())", True),
+        ("x.long().unique(dim=0)", False),
+        ("x.long().unique(return_inverse=self.training)", False),
+    ],
+)
+def test_an_element_of_the_unique_values_is_an_index(scan: Scan, ids: str, found: bool) -> None:
+    source = STEP.format(line=f"for one in {ids}:", body="    y = x[one]")
+    assert (("GS101", "y = x[one]") in scan(source)) is found

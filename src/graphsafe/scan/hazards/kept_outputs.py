@@ -13,10 +13,12 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
     called_name,
+    is_plain_replay,
     loop_around,
     own_nodes,
     parents_in,
     place,
+    stored_names,
     viewed,
     with_views,
 )
@@ -33,6 +35,7 @@ from graphsafe.scan.hazards.outputs.givers import (
     source_of,
 )
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
 KEEPS = frozenset(("append", "appendleft", "add", "put", "insert", "update"))
@@ -48,8 +51,6 @@ def lines(found: Tables) -> Iterator[Line]:
     graphed = {name: Given(call) for name, call in graphed_callables(found)}
     imported = {name: Given(ast.Name(name), parts) for name, parts in found.imported.items()}
     giving = imported | replayed | graphed
-    if not giving:
-        return
     names = names_of(found, giving)
     for function, node, _ in found.functions:
         if function not in giving and (passed := passed_on(node, giving, names)) is not None:
@@ -77,10 +78,37 @@ def lines(found: Tables) -> Iterator[Line]:
                 )
     for name in sorted(kept & replayed.keys()):
         yield _line(name, replayed[name].value)
+    yield from _kept_by_methods(found)
 
 
 def _line(function: str, node: ast.expr) -> Line:
     return Line(function, "output-kept", node, ast.unparse(node))
+
+
+def _kept_by_methods(found: Tables) -> Iterator[Line]:
+    """Yield the lines of methods that keep an output which a replaying function passes to them: `self.held.append(y)`
+    for `callback.on_step(self.y)`."""
+    methods = [(name, node) for name, node, _ in found.functions if "." in name]
+    for table in found.all:
+        for function in sorted(table.replaying):
+            own = [node for _, node in own_nodes(table.functions[function])]
+            replays = [node.lineno for node in own if is_plain_replay(node)]
+            for call in [node for node in own if isinstance(node, ast.Call) and node.lineno > min(replays)]:
+                for name, method in methods if isinstance(call.func, ast.Attribute) else ():
+                    if end_of(name) == called_name(call):
+                        given = [one.arg for value, one in matched(call, method) if viewed(value) in table.overwritten]
+                        yield from (_line(name, line) for line in _kept_of(method, {*given}, found))
+
+
+def _kept_of(method: Function, given: Set[str], found: Tables) -> Iterator[ast.Call]:
+    """Yield the lines that put a parameter, without a copy, into a container of the method's object."""
+    parents = parents_in(method)
+    for call in [node for node in parents if isinstance(node, ast.Call)] if given else ():
+        holder, held = put(call)
+        if holder is None or not (place(holder) or "").startswith("self.") or found.functions_called(called_name(call)):
+            continue
+        if any(shown(part, parents) in given - stored_names(parents) for value in held for part in elements(value)):
+            yield call
 
 
 # generators
@@ -151,10 +179,12 @@ def _keeps(call: ast.expr, given: Given, parents: Parents) -> ast.expr | ast.Ass
     parent = parents.get(call)
     if isinstance(parent, (ast.ListComp, ast.SetComp)):
         return call if parent.elt is call else None
-    if isinstance(parent, ast.Assign):
-        names = given.names(parent.targets[0])
+    made = parents.get(parent) if isinstance(parent, ast.Tuple) else parent
+    if isinstance(made, ast.Assign):
+        pairs = (*bindings(made), (made.targets[0], made.value))
+        names = next((given.names(target) for target, value in pairs if value is call), None)
         if names:
-            return _keeps_name(parent, names, parents) or carries(parent, names, parents)
+            return _keeps_name(made, names, parents) or carries(made, names, parents)
     _, held = put(parent) if parent is not None else (None, ())
     return call if call in held and loop_around(call, parents) is not None else None
 

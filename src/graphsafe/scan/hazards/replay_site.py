@@ -31,6 +31,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
     ancestors,
+    called_name,
+    entry,
     head,
     is_host,
     is_plain_replay,
@@ -178,6 +180,8 @@ class _Site:
         self._captures: list[ast.AST] = [one for known in captured for one in (*known.blocks, *known.handing)]
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
+        capturing = {name.rpartition(".")[2] for known in captured for name in known.capturing - known.replaying}
+        self._recaptures = [node for node in self._own if isinstance(node, ast.Call) and called_name(node) in capturing]
         loops = [node for node in self._own if isinstance(node, ast.For) and "." not in ast.unparse(node.iter)]
         self._items = {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
         made = [pair for node in self._own if isinstance(node, ast.Assign) for pair in bindings(node)]
@@ -202,13 +206,14 @@ class _Site:
 
     def _rebound(self, node: ast.Assign) -> Iterator[Event]:
         for target, value in bindings(node):
-            text = place(target)
+            text = place(target) or entry(target)
             if isinstance(target, ast.Subscript) and not takes_slice(target) and place(target.value) in self._spread:
                 text = place(target.value)
             if text is None or text not in self._inputs or is_host(value) or is_view_of(value, text):
                 continue
             if self._before_replay(node):
-                yield _event("AttrWrite", "number-changed" if text in self._numbers else "input-rebound", node, text)
+                how = "number-changed" if text in self._numbers else "input-rebound"
+                yield _event("AttrWrite", how, node, place(target) or ast.unparse(target))
 
     def _kept(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
         holder, held = kept_outputs.put(node, self._containers | HANDS_OUT)
@@ -335,8 +340,17 @@ class _Site:
                 continue
             if any(_holds(loop or self._function, one) and one.lineno > node.lineno for one in self._captures):  # type: ignore[attr-defined]
                 continue
+            if any(node.lineno < call.lineno < replay.lineno and self._beside(node, call) for call in self._recaptures):
+                continue
             return True
         return False
+
+    def _beside(self, node: ast.AST, call: ast.Call) -> bool:
+        """Return whether a call is in the block of a line, and in no inner block. It then runs whenever the line runs:
+        `self.x = x; self.capture()`."""
+        around = self._parents.get(node)
+        statement = next((one for one in ancestors(call, self._parents) if isinstance(one, ast.stmt)), None)
+        return statement is not None and self._parents.get(statement) is around
 
     def _shared_loop(self, a: ast.AST, b: ast.AST) -> ast.AST | None:
         return shared_loop(a, b, self._parents)

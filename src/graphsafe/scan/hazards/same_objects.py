@@ -18,6 +18,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     ancestors,
     captures,
+    captures_in,
     functions_in,
     head,
     own_nodes,
@@ -28,6 +29,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import bindings
 from graphsafe.scan.sources.node_memo import children, inside, memoize_on_node
+from graphsafe.scan.symbols.index import dotted
 
 _NESTED = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda
 _BRANCHES = (*LOOPS, *_NESTED, ast.If, ast.Try, ast.ExceptHandler, ast.match_case)
@@ -149,17 +151,32 @@ def _owners(node: ast.expr) -> Iterator[str]:
 
 
 def spelled_out(tree: ast.Module) -> ast.Module:
-    """Return the file's tree, or a copy with `self.x` in place of each local name that stands for it. All nodes keep
-    their positions."""
+    """Return the file's tree, or a copy with `self.x` in place of each local name that stands for it, and with
+    `torch.cuda.graph` in place of the file's own context managers that capture. All nodes keep their positions."""
     return _spelled_out(tree) or tree
 
 
 @memoize_on_node
 def _spelled_out(tree: ast.Module) -> ast.Module | None:
     replaced = {id(name): text for function in functions_in(tree) for name, text in _replaced(function)}
+    replaced.update({id(name): "torch.cuda.graph" for name in _own_captures(tree)})
     copied = _copied(tree, replaced) if replaced else None
     assert copied is None or isinstance(copied, ast.Module)
     return copied
+
+
+def _own_captures(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield the names in `with` statements of the file's own context managers that capture: `with recording(graph):`
+    after `with torch.cuda.graph(graph): yield`."""
+    own = {
+        function.name
+        for function in functions_in(tree)
+        if any(inside(block, ast.Yield) for block in captures_in(function))
+    }
+    for item in (item for block in with_statements(tree) for item in block.items) if own else ():
+        call = item.context_expr
+        if isinstance(call, ast.Call) and (dotted(call.func) or "").removeprefix("self.") in own:
+            yield call.func
 
 
 def _copied(value: Any, replaced: Mapping[int, str]) -> Any:

@@ -41,6 +41,7 @@ VIEWS = frozenset(
     " to type cuda".split()
 )
 "Methods and attributes that share their tensor's memory, read only its shape or type, or copy it for a warm-up."
+_SHAPED = frozenset("repeat view reshape expand unsqueeze flatten to cuda clone contiguous float long int".split())
 EVALUATES = frozenset(
     "argmax argmin argsort topk multinomial softmax log_softmax mean sum cumsum item tolist cpu numpy".split()
 )
@@ -98,7 +99,11 @@ def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bo
 
 
 def _makes_tensor(value: ast.expr) -> bool:
-    name = dotted(value.func) or "" if isinstance(value, ast.Call) else ""
+    if not isinstance(value, ast.Call):
+        return False
+    name = dotted(value.func) or ""
+    if isinstance(value.func, ast.Attribute) and isinstance(value.func.value, ast.Call):
+        return value.func.attr in _SHAPED and _makes_tensor(value.func.value)  # `torch.arange(n).repeat(2, 1)`
     return name.startswith("torch.") or name.endswith((".to", ".cuda", ".clone", ".contiguous"))
 
 
@@ -183,6 +188,10 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
     written_to = {_end(text) for text in _written_in(found, class_of(found.tree, functions[0]))} if functions else set()
     for function in functions:
         node = table.functions[function]
+        replay = next(inner for _, inner in own_nodes(node) if is_plain_replay(inner))
+        for name in bucket_inputs.left_out(found, table, node):
+            if _end(name) not in written_to:
+                yield Line(function, "not-refreshed", replay, name)
         # Other callers may leave out an argument that has a default.
         optional = len(node.args.defaults)
         required = [*node.args.posonlyargs, *node.args.args]
@@ -197,7 +206,6 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
             if not is_tensor or _end(name) not in given - written_to:
                 continue
             if all(where in table.preparing for where, _ in made):
-                replay = next(inner for _, inner in own_nodes(node) if is_plain_replay(inner))
                 yield Line(function, "not-refreshed", replay, name)
 
 

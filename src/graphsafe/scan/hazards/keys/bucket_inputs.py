@@ -7,10 +7,22 @@ the attribute is the same in both.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
-from graphsafe.scan.hazards.graph_syntax import Function, entry, head, is_plain_replay, own_nodes, place, written
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    called_name,
+    captures_in,
+    entry,
+    head,
+    is_plain_replay,
+    own_nodes,
+    place,
+    viewed,
+    written,
+)
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import elements, takes_slice
 
 
@@ -91,3 +103,27 @@ def is_kept(function: Function, name: str) -> bool:
         if isinstance(node, ast.Assign) and not all(isinstance(target, ast.Name) for target in node.targets)
         for inner in elements(node.value)
     ) or name in _kept(function)
+
+
+def left_out(found: Tables, table: GraphTensors, function: Function) -> Iterator[str]:
+    """Yield the inputs that a replaying function does not refill from a field of its argument, although it refills
+    others so: `e.scale` beside `e.heat.fill_(params.heat)`, if the capture made it from `params.scale`."""
+    nodes = [node for _, node in own_nodes(function)]
+    capturing = {name.rpartition(".")[2]: node for name, node, _ in found.functions if captures_in(node)}
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    handed = set(_passed([call for call in calls if called_name(call) in capturing]))
+    filled = {_key(text) for call in calls if (to := written(call)) and (text := viewed(to)) in table.inputs and text}
+    for one in parameters(function):
+        read = _fields(nodes, one.arg)
+        # An argument that is used as a whole may choose the graph, or a call may refill inputs from it.
+        used = [node for node in nodes if isinstance(node, ast.Name) and node.id == one.arg and node not in handed]
+        if one.arg == "self" or filled.isdisjoint(read) or len(used) > len(read):
+            continue
+        made = {field for node in capturing.values() for field in _fields(ast.walk(node), one.arg)}
+        yield from sorted(text for text in table.inputs if _key(text) in made.difference(read))
+
+
+def _fields(nodes: Iterable[ast.AST], name: str) -> list[str]:
+    """Return the attributes that code takes from a name, as often as it takes them."""
+    taken = (node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
+    return [node.attr for node in taken if node.value.id == name]  # type: ignore[attr-defined]

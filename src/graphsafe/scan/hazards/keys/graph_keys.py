@@ -235,7 +235,7 @@ def _frozen(
         for inner in ast.walk(call)
         if isinstance(inner, ast.Name) and inner.id in numbers | options
     }
-    taken = number_parameters(made)
+    taken = number_parameters(made) | _used_as_numbers(made)
     for value, parameter in matched(call, made):
         text = place(value)
         if text is None:
@@ -259,6 +259,15 @@ def number_parameters(function: Function) -> Set[str]:
         if one.annotation is None and isinstance(value, ast.Constant) and isinstance(value.value, (int, float, str))
     }
     return by_default | {one.arg for one in parameters(function) if _is_number(one)}
+
+
+def _used_as_numbers(function: Function) -> Set[str]:
+    """Return the names that a captured block uses as ends of slices or counts of loops, which are numbers even without
+    an annotation: `y[:, :length]`, `range(rounds)`."""
+    blocks = captures_in(function)
+    parts = [part for block in blocks for one in inside(block, ast.Slice) for part in (one.lower, one.upper, one.step)]
+    parts += [value for call in calls_in(blocks) if dotted(call.func) == "range" for value in call.args]
+    return {part.id for part in parts if isinstance(part, ast.Name)}
 
 
 def _number_names(tree: ast.Module) -> Set[str]:

@@ -166,12 +166,12 @@ def graphed_callables(found: Tables) -> Iterator[tuple[str, ast.Call]]:
     for node in inside(found.tree, ast.Assign):
         if not isinstance(node.value, ast.Call) or len(node.targets) != 1:
             continue
-        name = end_of(place(node.targets[0]) or "")
-        own = any(end_of(function) == name for function, _, _ in found.functions)
-        # After `step = torch.compile(step, …)`, the function's name refers to the compiled function.
-        if name and makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
-            compiled = dotted(node.value.func) == "torch.compile"
-            yield f"{COMPILED if compiled else _GRAPHED}{name}", node.value
+        for name in (end_of(place(one) or "") for one in elements(node.targets[0]) if makes_graphs(node.value)):
+            own = any(end_of(function) == name for function, _, _ in found.functions)
+            # After `step = torch.compile(step, …)`, the function's name refers to the compiled function.
+            if name and (not own or [place(one) for one in node.value.args[:1]] == [name]):
+                compiled = dotted(node.value.func) == "torch.compile"
+                yield f"{COMPILED if compiled else _GRAPHED}{name}", node.value
 
 
 def makes_graphs(call: ast.Call) -> bool:
