@@ -183,6 +183,7 @@ def test_the_attributes_of_a_wrapped_object_are_read_from_the_object() -> None:
     reach = walk({"": step})
     assert reach.places()["front"] == back.untyped_storage().data_ptr()
     assert {"weight", "bias"} < reach.tensors.keys() and reach.hosts["calls"] == "0"
+    assert walk({"": torch.inference_mode()(step)}).places()["front"] == back.untyped_storage().data_ptr()
 
     @functools.wraps(counts)
     def counted() -> None:
@@ -191,6 +192,8 @@ def test_the_attributes_of_a_wrapped_object_are_read_from_the_object() -> None:
     counts.cache = counted.cache = torch.zeros(2)  # type: ignore[attr-defined]
     assert "cache" in walk({"": counted}).tensors
     del counts.cache  # type: ignore[attr-defined]
+    counted.__wrapped__ = counted
+    assert "cache" in walk({"": counted}).tensors
 
 
 def test_two_elements_of_a_tuple() -> None:

@@ -52,6 +52,8 @@ EXPECTED = {
     "momentum": ("ready", []),
     "escape": ("not-ready", ["GS604"]),
     "unjoined": ("not-ready", ["GS603"]),
+    "joined_but_never_forked": ("not-ready", ["GS603"]),
+    "waits_for_the_default_stream": ("not-ready", ["GS604"]),
     "swallowed": ("not-ready", ["GS101"]),
     "writes_its_input": ("ready", []),
     "fills_its_input": ("inconclusive", []),

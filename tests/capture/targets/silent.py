@@ -486,6 +486,28 @@ def bound_anew_by_the_refresh(device):
     return graphsafe.Step(lambda: kept["x"] * 2, (), refresh=refresh)
 
 
+def joined_but_never_forked(device):
+    side = torch.cuda.Stream(device)
+
+    def step(x):
+        with torch.cuda.stream(side):
+            tripled = x * 3
+        torch.cuda.current_stream().wait_stream(side)
+        return tripled + 1
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def waits_for_the_default_stream(device):
+    def step(x):
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            tripled = x * 3
+        torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+        return tripled + 1
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
 def read_off_another_stream(device):
     side = torch.cuda.Stream(device)
 

@@ -62,4 +62,5 @@ class Diagnosis:
     """The line that made a capture fail, found by a second attempt with instrumentation."""
 
     cause: Literal["operation", "unjoined-stream", "foreign-stream"]
+    "`unjoined-stream` also stands for a stream that is joined but was never forked."
     event: StepEvent

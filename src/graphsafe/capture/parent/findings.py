@@ -5,6 +5,7 @@ Findings explain a verdict and never decide it: `report/verdict.py` decides it f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -147,7 +148,10 @@ class _Writer:
             if name.endswith(".grad") and self._seen.verdict == "ready":
                 continue  # `p.grad = None` in a training step: backward allocates it again, in the graph's own pool
             values = known(before=change.before, after=change.after)
-            self.add(code, frames, value=f"`{name}`", level=level, data={"attribute": name, **values})
+            # A library may have changed it, called by a line of the user's.
+            outer = re.split(r"[.\[]", name)[0]
+            says = None if frames else f"no line of the user's code is known to change the state in `{outer}`"
+            self.add(code, frames, expr=says, value=f"`{name}`", level=level, data={"attribute": name, **values})
         for path in lazy:
             if not any(is_within(path, name) for name in (*reported, *growing)):
                 self._lazy(path, self._entry)

@@ -320,12 +320,21 @@ def _take_context_variable(walk: ObjectWalk, path: str, value: Any) -> None:
         walk.enqueue([(path, item, slot, None)])
 
 
+def _wrapped_object(function: Any) -> Any:
+    """Return the object behind a function that `functools.wraps` has made. Return None if there are only functions."""
+    seen: set[int] = set()
+    while type(function) is types.FunctionType and id(function) not in seen:
+        seen.add(id(function))
+        function = function.__dict__.get("__wrapped__")
+    return None if type(function) is types.FunctionType else function
+
+
 def _take_function(walk: ObjectWalk, path: str, value: Any) -> None:
     dot = below(path)
     code = value.__code__
     own = value.__dict__
-    wrapped = own.get("__wrapped__")
-    if wrapped is not None and type(wrapped) is not types.FunctionType:
+    wrapped = _wrapped_object(value)
+    if wrapped is not None:
         # `functools.wraps` has copied the attributes of an object, as in `torch.no_grad()(module)`. The step uses those
         # of the object.
         walk.enqueue([(path, wrapped, None, None)])

@@ -18,7 +18,9 @@ from graphsafe.capture.answers.events import Diagnosis, StepEvent
 from graphsafe.capture.device.cuda.runtime import CAPTURING, INVALIDATED, NOT_CAPTURING, capture_status
 from graphsafe.capture.device.cuda.trace import Running, traced
 from graphsafe.capture.device.cuda.watch import waits_patched
-from graphsafe.capture.shared.frames import root_error, traceback_frames, user_frames
+from graphsafe.capture.shared.frames import message_of, root_error, traceback_frames, user_frames
+
+_UNCAPTURED = "dependency created on uncaptured work in another stream"
 
 
 class _Detective:
@@ -32,6 +34,8 @@ class _Detective:
         self.running.after_op = self.after_op
         self.last: StepEvent | None = None
         self.guilty: Diagnosis | None = None
+        self.on_side_stream = False
+        "Whether the guilty operation ran on a stream other than the default stream."
         self.others: dict[int, tuple[torch.cuda.Stream, StepEvent]] = {}
 
     def event(self, event: StepEvent) -> None:
@@ -58,6 +62,7 @@ class _Detective:
             self.others[here.cuda_stream] = (here, event)
         elif status == NOT_CAPTURING and any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args):
             self.guilty = Diagnosis("foreign-stream", event)
+            self.on_side_stream = here.cuda_stream != 0
 
     def after_op(self, name: str, args: Sequence[Any]) -> None:
         self.check()
@@ -93,6 +98,8 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
         except BaseException as error:
             if detective.guilty is None:
                 detective.guilty = _raised(detective, error)
+            elif detective.on_side_stream and _UNCAPTURED in message_of(root_error(error)[0]):
+                detective.guilty = replace(detective.guilty, cause="unjoined-stream")  # joined, but never forked
             raise
         finally:
             unjoined.append(detective.unjoined())

@@ -24,7 +24,7 @@ from graphsafe.capture.device.sim.function_mode import SimFunctionMode
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graph_memory import poison_freed, races_of
 from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph, graph_pool_handle
-from graphsafe.capture.device.sim.legality import Refusal
+from graphsafe.capture.device.sim.legality import UNCAPTURED_WORK, Refusal
 from graphsafe.capture.device.sim.random_source import RandomSource, State, check
 from graphsafe.capture.device.sim.sequence import SequenceRecorder
 from graphsafe.capture.device.sim.shapes import Shapes
@@ -241,7 +241,8 @@ class SimDevice(Device):
             return None
         if not isinstance(result, CaptureFailure):
             return Diagnosis("foreign-stream", self.guilty)
-        unjoined = "unjoined" in result.message
+        waits_for_work = UNCAPTURED_WORK.message in result.message and self.guilty.op != "torch.cuda.Stream.wait_event"
+        unjoined = "unjoined" in result.message or waits_for_work
         return Diagnosis("unjoined-stream" if unjoined else "operation", self.guilty)
 
     def is_on_device(self, tensor: torch.Tensor) -> bool:

@@ -135,7 +135,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
         written = written_by(func, entry, args, kwargs)
         frozen = _frozen(capturing, args, kwargs, written)
     elif session is not None:
-        session.escaped.append(world.event("hidden-sync", op_name(func), device=f"cuda:{device}"))
+        session.escape(sim_stream, world.event("hidden-sync", op_name(func), device=f"cuda:{device}"))
 
     result, offset = _performed(world, func, args, kwargs, target, draw, capturing is not None)
     outputs = _on_device(entry, result)

@@ -64,6 +64,11 @@ class Session:
         for other, count in clock.items():
             own[other] = max(own.get(other, 0), count)
 
+    def escape(self, sim_stream: SimStream, work: StepEvent) -> None:
+        self.escaped.append(work)
+        if sim_stream.number != 0:
+            self.last_work[sim_stream] = work
+
     def add(self, sim_stream: SimStream, node: Node) -> None:
         self.nodes.append(node)
         if sim_stream != self.origin:

@@ -75,7 +75,9 @@ class Stream:
                 world.refuse(LEGACY_STREAM, "torch.cuda.Stream.wait_event", "hidden-sync")
             session.join(self.sim_stream, event.clock)
         elif self.sim_stream in session.clocks:
-            world.refuse(UNCAPTURED_WORK, "torch.cuda.Stream.wait_event", "hidden-sync")
+            # The stream at fault is the one that was not forked, so the line of its work is told.
+            work = None if event.stream is None else session.last_work.get(event.stream)
+            session.refuse(UNCAPTURED_WORK, work or world.event("hidden-sync", "torch.cuda.Stream.wait_event"))
 
     def wait_stream(self, stream: Stream) -> None:
         self.wait_event(stream.record_event())
@@ -129,13 +131,14 @@ class Event:
     ) -> None:
         self.enable_timing = enable_timing
         self.recorded = False
+        self.stream: SimStream | None = None
         self.session: Session | None = None
         self.clock: dict[SimStream, int] = {}
 
     def record(self, stream: Stream | None = None) -> None:
         world = worlds.current()
         sim_stream = world.current_sim_stream() if stream is None else stream.sim_stream
-        self.recorded = True
+        self.recorded, self.stream = True, sim_stream
         session = world.session
         if session is not None and sim_stream in session.clocks:
             self.session = session
