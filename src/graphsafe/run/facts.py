@@ -38,7 +38,7 @@ class Changed:
     at: CallSite | None = None
     """The line that froze the value, or the line that decides whether the value needs a new graph.
 
-    If neither line is known, it is the line of the capture.
+    If neither line is known, it is None.
     """
     frames: Calls = ()
     "The calls that led to the replay."
@@ -196,6 +196,8 @@ class GraphFacts:
     held_outputs: HeldOutputs = HeldOutputs()
     key: Mapping[str, str] = field(default_factory=dict)
     "The frozen arguments, with their values."
+    decided: CallSite | None = None
+    "The line that decided to capture, if the last call is in a helper that captures the function which it is given."
     stale: Changed | None = None
     "The first replay at which the program had another value than the graph's."
     drawn: CallSite | None = None

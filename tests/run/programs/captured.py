@@ -193,7 +193,7 @@ def changed(physics, step, change, times=3):
 
 def changed_too_late(physics, step, change):
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):  # expect: GS713
+    with torch.cuda.graph(graph):
         step()
     KEPT.append(graph)
     for _ in range(3):
@@ -328,7 +328,7 @@ with torch.no_grad():
     told = (("fall", heavier), ("pulled", heavier), ("scheduled", advanced), ("branched", faster), ("repeated", longer))
     for step, change in told:
         physics = Physics()
-        changed_too_late(physics, getattr(physics, step), change)
+        changed_too_late(physics, getattr(physics, step), change)  # expect: GS713
     for step, change in (
         ("unread", heavier),
         ("pulled_and_counted", advanced),

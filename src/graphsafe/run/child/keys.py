@@ -22,7 +22,7 @@ from graphsafe.run.child.frozen.arguments import ignores
 from graphsafe.run.child.frozen.numbers import Frozen, Walk
 from graphsafe.run.child.frozen.variables import is_more
 from graphsafe.run.child.names import Name, locals_of, weak_to
-from graphsafe.run.child.source import is_choice, is_read, parameters
+from graphsafe.run.child.source import caller_that_decides, is_choice, is_read, parameters
 from graphsafe.run.facts import Changed
 
 _SCALARS = (bool, int, float, str)
@@ -62,6 +62,7 @@ class Key:
             if passed_on:
                 self._values.setdefault(frame.f_code, passed_on)
         self._variables = [one for one in walk.variables.values() if one.name not in self._values.get(one.code, ())]
+        self.decided = caller_that_decides(frames)
         self._lines = {frame.f_code: frame.f_lineno for frame in reversed(frames)}
         "Function that led to the capture -> its line at that moment."
 
@@ -104,10 +105,11 @@ class Key:
         return found if is_chosen else larger
 
     def chosen_at(self, frames: Sequence[FrameType]) -> CallSite | None:
-        """Return the line that decided to capture, in a function that led to both the capture and the replay."""
+        """Return the line that decided to capture, if possible in a function that led to both the capture and the
+        replay."""
         lines = ((one.f_code, self._lines.get(one.f_code), one.f_lineno) for one in frames)
         chosen = (call_site(code, at) for code, at, now in lines if at is not None and is_choice(code, at, now))
-        return next(chosen, None)
+        return next(chosen, self.decided)
 
     def fits(self, frames: Sequence[FrameType]) -> bool:
         """Return whether all values are the captured ones at a replay in `frames`."""

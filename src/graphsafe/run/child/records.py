@@ -158,6 +158,7 @@ class GraphRecord:
             outside=(*(use.facts() for use in self.uses), *(seen.casts.facts() if seen.casts is not None else ())),
             held_outputs=HeldOutputs(outputs.collected, outputs.is_keeper_known, outputs.compared, outputs.overwritten),
             key=self.key.texts(),
+            decided=self.key.decided,
             stale=self.stale,
             drawn=self.drawn,
             gradients=DroppedGradients(self.gradients.let_go, self.gradients.skipped),

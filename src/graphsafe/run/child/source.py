@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 from typing import Any, TypeGuard
 
 from graphsafe.capture.shared.classify import Function, contains, span_of, tree_of
-from graphsafe.capture.shared.frames import function_name
+from graphsafe.capture.shared.frames import call_site, function_name
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.source import file_lines
 
@@ -151,6 +151,26 @@ def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
 def _is_call_of(statement: ast.stmt, name: str) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and called_name(call.func) == name
+
+
+def caller_that_decides(frames: Sequence[FrameType]) -> CallSite | None:
+    """Return the line that gives the function to capture, if the capturing function has it as a parameter.
+
+    Such a helper, with `out = fn(*args)`, is shared by all graphs of a program. `frames` are the frames from the
+    capturing function outwards. None means that the capturing function itself decides.
+    """
+    body = captured_statements(frames[0].f_code.co_filename, frames[0].f_lineno) if frames else ()
+    value = getattr(body[0], "value", None) if len(body) == 1 else None
+    called = value.func if isinstance(value, ast.Call) else None
+    found = None
+    for inner, outer in itertools.pairwise(frames):
+        if not isinstance(called, ast.Name) or called.id not in parameters(inner.f_code):
+            break
+        called = given_by(outer, inner.f_code).get(called.id)
+        if called is None and outer.f_code.co_name != "<module>":  # a wrapper, or a call that is not understood
+            break
+        found = call_site(outer.f_code, outer.f_lineno)
+    return found
 
 
 def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:

@@ -36,7 +36,7 @@ def useless_graphs(writer: Writer) -> None:
 
 def _recapture(writer: Writer, recapture: Recapture) -> None:
     graphs = recapture.graphs
-    frame = last(graphs[0].facts.frames)
+    frame = graphs[0].facts.decided or last(graphs[0].facts.frames)
     replays = recapture.replays
     value = f"{count(len(graphs), 'capture')} for {count(replays, 'replay')}, {recapture.seconds:.2g} s in all"
     value += ", each for another tensor of the same size" if recapture.for_inputs else ""
