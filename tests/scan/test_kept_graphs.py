@@ -474,6 +474,15 @@ BY_SIZE = """
 def test_inputs_in_a_table_by_size(tmp_path: Path, refill: str, expected: set[tuple[str, str]]) -> None:
     places = found(tmp_path, BY_SIZE.replace("REFILL", refill))
     assert {(code, mark) for code, mark in places if code in ("GS703", "GS707")} == expected
+    made = BY_SIZE.replace("REFILL", refill).replace("if n not in self.graphs:", "if False:")
+    made = made.replace("self.capture(n)", "pass").replace("{}, {}, {}", "{}, {}, {}\n            self.capture(8)")
+    assert (("GS707", "each") in found(tmp_path, made)) is bool(expected)
+    # A method that may return an earlier graph does not make the line sound.
+    asked = BY_SIZE.replace("REFILL", "self.inputs[n] = batch  # each\n            self.capture(n)")
+    asked = asked.replace(
+        "def capture(self, n):", "def capture(self, n):\n            if n in self.graphs:\n                return"
+    )
+    assert ("GS707", "each") in found(tmp_path, asked)
     one = BY_SIZE.replace("REFILL", refill)
     for table in ("graphs", "inputs", "outputs"):
         one = one.replace(f"self.{table}[n]", f"self.{table}")

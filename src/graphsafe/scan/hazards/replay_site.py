@@ -32,6 +32,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     Line,
     ancestors,
     called_name,
+    captures_in,
     entry,
     head,
     is_host,
@@ -180,7 +181,12 @@ class _Site:
         self._captures: list[ast.AST] = [one for known in captured for one in (*known.blocks, *known.handing)]
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
-        capturing = {name.rpartition(".")[2] for known in captured for name in known.capturing - known.replaying}
+        capturing = {
+            name.rpartition(".")[2]
+            for known in captured
+            for name in known.capturing - known.replaying
+            if _captures_always(known.functions[name])
+        }
         self._recaptures = [node for node in self._own if isinstance(node, ast.Call) and called_name(node) in capturing]
         loops = [node for node in self._own if isinstance(node, ast.For) and "." not in ast.unparse(node.iter)]
         self._items = {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
@@ -357,6 +363,17 @@ class _Site:
 
     def _compatible(self, node: ast.AST, replay: ast.AST) -> bool:
         return run_together(node, replay, self._parents)
+
+
+def _captures_always(function: Function) -> bool:
+    """Return whether each call of a function captures. A function that may return an earlier graph does not."""
+    parents = parents_in(function)
+    returns = [node.lineno for node in parents if isinstance(node, ast.Return)]
+    return any(
+        block.lineno < min(returns, default=block.lineno + 1)
+        and not any(isinstance(one, ast.If) for one in ancestors(block, parents))
+        for block in captures_in(function)
+    )
 
 
 def _has_end(index: ast.expr) -> bool:

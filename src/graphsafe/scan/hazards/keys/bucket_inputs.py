@@ -77,8 +77,9 @@ def names(table: GraphTensors, function: Function, keys: Set[str]) -> Set[str]:
 
 def _key(text: str) -> str | None:
     """Return the attribute or key in the name of a tensor: `lens` for `e.lens` and for `e['lens']`."""
-    node = ast.parse(text, mode="eval").body
-    part = _part(node)
+    if "[]" in text:
+        return None  # all entries of a table
+    part = _part(ast.parse(text, mode="eval").body)
     return part[1] if part is not None else None
 
 
