@@ -67,6 +67,16 @@ def test_each_rank_is_proven_and_told_in_one_report(device: str, command: Comman
     assert "rank 1" in answer.out
 
 
+def test_the_tensor_of_a_collective_is_not_kept_between_replays(command: Command) -> None:
+    report, _ = proven(command, "summed", "sim")
+    pools = [one["probes"]["memory"]["pool"] for one in report["devices"]]
+    result = f"ranks.py:{line_of('return hidden * 2')}"
+    kept = [
+        {line["place"].rpartition("/")[2]: line["kept"] for line in pool["lines"] if line["kept"]} for pool in pools
+    ]
+    assert kept == [{result: 128}] * 2
+
+
 @pytest.mark.parametrize("target", ["counts", "counts_slowly", "decides_later"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_verdict_is_that_of_the_worst_rank(device: str, target: str, command: Command) -> None:

@@ -35,6 +35,17 @@ def sharded(device, batch=4):
     return made(Sharded, device, batch)
 
 
+def summed(device):
+    linear = torch.nn.Linear(8, 8).to(device).requires_grad_(False)
+
+    def step(x):
+        hidden = linear(x)
+        dist.all_reduce(hidden)
+        return hidden * 2
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
 def alone(device):
     return torch.tanh, (torch.randn(4, device=device),)
 
