@@ -199,7 +199,7 @@ def with_tensors(index: Any) -> Any:
     """Return an index with host tensors in place of the lists, ranges and arrays of numbers in it."""
     if isinstance(index, tuple):
         return tuple(with_tensors(part) for part in index)
-    is_array = hasattr(index, "__array__") and not isinstance(index, torch.Tensor) and getattr(index, "ndim", 0)
+    is_array = hasattr(index, "__array__") and not isinstance(index, torch.Tensor) and bool(getattr(index, "ndim", 0))
     if not is_array and not (isinstance(index, (list, range)) and all(isinstance(item, int) for item in index)):
         return index
     with torch._C.DisableTorchFunction():
