@@ -28,6 +28,8 @@ NAMES = [
     "kept_plan",
     "stale_pairs",
     "no_zero_pairs",
+    "own_head",
+    "own_head_and_scale",
 ]
 
 
@@ -64,7 +66,7 @@ def test_the_largest_bucket_is_captured_first(report: Callable[[str], Report], d
         assert pool["saved_bytes"] == sum(bucket["alone_bytes"] for bucket in pool["buckets"]) - pool["pool_bytes"]
 
 
-@pytest.mark.parametrize("name", ["one_model", "own_model"])
+@pytest.mark.parametrize("name", ["one_model", "own_model", "own_head"])
 def test_nothing_is_said_of_buckets_that_leave_each_other_alone(name: str, report: Callable[[str], Report]) -> None:
     found = report(name)
     assert found["verdict"] == "ready"
@@ -176,9 +178,10 @@ def test_ranges_of_bucket_values() -> None:
             parse_bucket(wrong)
 
 
-def test_a_plan_that_another_bucket_left_behind_is_not_ready(report: Callable[[str], Report]) -> None:
+@pytest.mark.parametrize("name", ["kept_plan", "own_head_and_scale"])
+def test_a_plan_that_another_bucket_left_behind_is_not_ready(name: str, report: Callable[[str], Report]) -> None:
     """Each bucket alone is right, in a process of its own; an engine builds them in one."""
-    found = report("kept_plan")
+    found = report(name)
     assert found["verdict"] == "not-ready"
     assert {"axes": {"batch": 2}, "after": {"batch": 5}, "outputs": ["output"]} in pool_of(found)["different"]
 

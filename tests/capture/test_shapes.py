@@ -214,6 +214,24 @@ def keeps(device):
     return Keeping(device), (torch.randn(4, 300, device=device),)
 
 
+def picks(device):
+    layer = torch.nn.Linear(300, 300, device=device)
+    return lambda x: layer(x)[[0, 2]] * 2, (torch.randn(4, 300, device=device),)
+
+
+def picks_by_list_of_bools(device):
+    def step(x):
+        y = x * 2
+        y[[True, False, True, False], range(2)] = 0.0
+        return y
+
+    return step, (torch.randn(4, 300, device=device),)
+
+
+def picks_on_the_host(device):
+    return lambda x, rows: x + len(rows[[0, 2]]), (torch.randn(4, 300, device=device), torch.arange(4))
+
+
 def aligns(device):
     """PyTorch moves the lengths, whose values are known, beside scores that have none."""
 
@@ -233,8 +251,20 @@ STANDS_IN_THE_WAY = {
     "attends": "GS102",
     "remembers": "GS701",
     "aligns": "GS106",
+    "picks": "GS302",
+    "picks_by_list_of_bools": "GS302",
 }
-NOTHING_DOES = ("large", "positions", "trains", "truncates", "draws_again", "checks", "waits_on_the_host", "keeps")
+NOTHING_DOES = (
+    "large",
+    "positions",
+    "trains",
+    "truncates",
+    "draws_again",
+    "checks",
+    "waits_on_the_host",
+    "keeps",
+    "picks_on_the_host",
+)
 Reports = dict[str, dict[str, Any]]
 
 

@@ -294,6 +294,16 @@ def test_a_fresh_event_may_be_asked(sim: SimDevice) -> None:
         assert not isinstance(sim.record(lambda: (torch.cuda.Event().query(), x * 2)), CaptureFailure)
 
 
+def test_time_between_events_needs_both_recorded(sim: SimDevice) -> None:
+    with sim.entered():
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        with pytest.raises(ValueError, match="Both events must be recorded"):
+            first.elapsed_time(last)
+        last.record()
+        assert first.elapsed_time(last) == 0.0
+
+
 def test_generators_in_a_capture(sim: SimDevice) -> None:
     with sim.entered():
         own = torch.Generator(device="cuda:1")

@@ -519,3 +519,29 @@ def stale_pairs(device, batch=2):
 def no_zero_pairs(device, batch=2):
     """Zeros are no legal ids: a replay that pads with them fails."""
     return _with_pairs(device, batch, 20)
+
+
+# Random numbers of a bucket's own, behind a model that all buckets share.
+
+
+@functools.cache
+def _drawn_once(device):
+    return nn.Linear(WIDTH, WIDTH).to(device).requires_grad_(False)
+
+
+def own_head(device, batch=2):
+    """The head gets other random numbers if another bucket has already drawn the model."""
+    model = _drawn_once(device)
+    head = nn.Linear(WIDTH, WIDTH).to(device).requires_grad_(False)
+    return (lambda x: head(model(x))), (torch.randn(batch, WIDTH, device=device),)
+
+
+_SCALES = []
+
+
+def own_head_and_scale(device, batch=2):
+    """As `own_head`, but the step also reads a number that another bucket has changed."""
+    step, args = own_head(device, batch)
+    _SCALES.append(batch)
+    scale = float(_SCALES[0])
+    return (lambda x: step(x) * scale), args

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -19,6 +20,8 @@ class ConstructedState:
     digests: Mapping[str, str]
     hosts: Mapping[str, str]
     values: Mapping[str, torch.Tensor]
+    random: tuple[Any, ...]
+    "The positions of the random number generators after construction."
 
 
 @dataclass

@@ -127,6 +127,10 @@ class Session:
         state = self.device.random_states().get(self.device.name)
         return None if state is None else state.offset
 
+    def random_positions(self) -> tuple[Any, ...]:
+        """Return a value that differs if other random numbers come next on the host or on a device."""
+        return torch.get_rng_state().numpy().tobytes(), dict(self.device.random_states())
+
     def outputs_of(self, outputs: Any) -> ReachableState:
         return results_in(outputs)
 

@@ -14,6 +14,7 @@ from graphsafe.capture.child.expected import EXPECTED, GIVEN, ConstructedState, 
 from graphsafe.capture.child.session import Session, host_values, load_values
 from graphsafe.capture.child.state import Bindings, ReachableState, inputs_of, reachable_state
 from graphsafe.capture.device.protocol import Recording
+from graphsafe.capture.device.structures import memory_key
 from graphsafe.report.text import bucket_name
 
 Values = Mapping[str, torch.Tensor]
@@ -69,7 +70,9 @@ class Member:
     "Whether the bucket found state that other buckets left and that its own steps do not change (see `PriorState`)."
 
     @staticmethod
-    def of(session: Session, axes: Mapping[str, Any], folder: Path) -> Member:
+    def of(session: Session, axes: Mapping[str, Any], folder: Path, earlier: Sequence[Member] = ()) -> Member:
+        """Return the bucket that `session` has just built, after the `earlier` ones."""
+        random = session.random_positions()
         reach = reachable_state(session.subject)
         built = session.device.digests(reach.tensors)
         if not (folder / EXPECTED).exists() or not (folder / GIVEN).exists():
@@ -78,7 +81,15 @@ class Member:
         given: ConstructedState = load_values(folder / GIVEN)
         alike = all(given.digests.get(path) == digest for path, digest in built.items())
         alike = alike and all(reach.hosts.get(path, text) == text for path, text in given.hosts.items())
-        fresh = expected.steps[0].outputs
+        fresh: Values | None = expected.steps[0].outputs
+        if random != given.random:
+            # A model that the buckets share is drawn only once, so later buckets draw other numbers for their own
+            # tensors than they do alone. This is no fault, so these tensors get the values of the reference.
+            drawn = _drawn(reach.tensors, built, given, earlier)
+            for path in drawn & given.values.keys():
+                session.device.store(reach.tensors[path], given.values[path])
+            fresh = None if drawn - given.values.keys() else fresh
+            built = session.device.digests(reach.tensors) if drawn else built
         return Member(session, axes, expected.noise, built, fresh=fresh, built_alike=alike, hosts=dict(reach.hosts))
 
     @property
@@ -121,6 +132,19 @@ class Member:
             if name not in self.noise.unbounded and (noise or self.noise).is_exceeded(name, value, ours.get(name)):
                 differing.append(name)
         return differing
+
+
+def _drawn(tensors: Values, built: Mapping[str, str], given: ConstructedState, earlier: Sequence[Member]) -> set[str]:
+    """Return the tensors that may hold random numbers and are not as in the reference. Tensors that an earlier bucket
+    reaches too are shared, so this bucket has not drawn them."""
+    shared = {memory_key(tensor) for one in earlier for tensor in reachable_state(one.session.subject).tensors.values()}
+    return {
+        path
+        for path, tensor in tensors.items()
+        if tensor.is_floating_point()
+        and built[path] != given.digests.get(path, built[path])
+        and memory_key(tensor) not in shared
+    }
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def _built(first: Session, job: Job) -> list[Member]:
     for bucket in job.buckets[1:]:
         first.channel.send(Capturing(bucket.axes))
         folder = Path(bucket.folder)
-        members.append(Member.of(first.of_bucket(bucket.axes, folder), bucket.axes, folder))
+        members.append(Member.of(first.of_bucket(bucket.axes, folder), bucket.axes, folder, members))
     for member in members:
         member.session.capture_path = True
     return members

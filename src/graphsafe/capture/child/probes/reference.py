@@ -62,7 +62,7 @@ def _save_given(session: Session, start: Snapshot) -> None:
     given = {path: one for path, one in reach.tensors.items() if small or built.get(path) != digests[path]}
     given |= {path: one for path, one in of_refresh.items() if built.get(path) != digests[path]}
     values = host_values(session.device, given)
-    save_values(session.channel, GIVEN, ConstructedState(digests, reach.hosts, values))
+    save_values(session.channel, GIVEN, ConstructedState(digests, reach.hosts, values, session.random_positions()))
 
 
 class _Runs:

@@ -21,6 +21,7 @@ from graphsafe.capture.device.sim import placement
 from graphsafe.capture.device.sim.effects import Scope, unseen_stop
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import PAGEABLE, of_hidden_wait
+from graphsafe.capture.device.sim.shapes import with_tensors
 from graphsafe.capture.device.sim.streams import device_index
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, max_device_index, pin, put_tag
 from graphsafe.capture.device.sim.world import World
@@ -62,6 +63,9 @@ class SimFunctionMode(TorchFunctionMode):
             kwargs["device"] = CPU
         elif func in INHERITS_NOTHING:
             literal = literal or _holds_list(args[1])
+            if world.shapes is not None:
+                # PyTorch would make a tensor from a list on the meta device, where nothing shows that it is copied.
+                args = args[0], with_tensors(args[1]), *args[2:]
         else:
             place = HOST if func in placement.constructors_from_numbers() else _first_index(args, kwargs)
             if (

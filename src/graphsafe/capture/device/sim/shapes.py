@@ -195,6 +195,17 @@ def _form(value: Any) -> Any:
     return type(value), value  # the type is needed because 1, 1.0 and True are equal
 
 
+def with_tensors(index: Any) -> Any:
+    """Return an index with host tensors in place of the lists, ranges and arrays of numbers in it."""
+    if isinstance(index, tuple):
+        return tuple(with_tensors(part) for part in index)
+    is_array = hasattr(index, "__array__") and not isinstance(index, torch.Tensor) and bool(getattr(index, "ndim", 0))
+    if not is_array and not (isinstance(index, (list, range)) and all(isinstance(item, int) for item in index)):
+        return index
+    with torch._C.DisableTorchFunction():
+        return torch.as_tensor(index, dtype=None if len(index) else torch.int64, device="cpu")
+
+
 def _filled(tensor: torch.Tensor, answer: int) -> torch.Tensor:
     if tensor.layout is not torch.strided:
         return tensor

@@ -157,6 +157,8 @@ class Event:
         self._host_wait("torch.cuda.Event.synchronize", "wait")
 
     def elapsed_time(self, end_event: Event) -> float:
+        if not (self.recorded and end_event.recorded):
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
         end_event._host_wait("torch.cuda.Event.elapsed_time", "query")
         return 0.0
 
