@@ -45,9 +45,11 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     elif stream.detail == "side" and frame.node is not None:
         side = _Side(frame.node, node, argument, frame.project.files.source(frame.path).lines)
         if side.is_forked() and side.is_joined():
-            for made, name in side.made_after_fork():
+            for made, call, name in side.made_after_fork():
                 tensor, certain = as_tensor(frame.env.get(name, NONE))
-                if tensor is not None and certain and tensor.fresh and tensor.where != "host":
+                op = frame.ops.method(called_name(call))
+                is_view = op is not None and op.view  # a view starts no work
+                if tensor is not None and certain and tensor.fresh and tensor.where != "host" and not is_view:
                     frame.emit("StreamOp", "made-late", made)
         else:
             # Another file may wait for an event that is an attribute of the object.
@@ -222,9 +224,9 @@ class _Side:
         own = any(self._calls(WAITS, self.stream))
         return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
 
-    def made_after_fork(self) -> Iterator[tuple[ast.Assign, str]]:
+    def made_after_fork(self) -> Iterator[tuple[ast.Assign, ast.Call, str]]:
         """Yield the assignments whose values the block reads although the side stream does not wait for them, each with
-        the assigned name. They run on the step's stream after the point for which the side stream waits."""
+        the call that makes the value and the assigned name. They run on the step's stream after the point for which the side stream waits."""
         order = [*self._calls(WAITS, self.stream)]
         if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
             return
@@ -235,7 +237,7 @@ class _Side:
             if isinstance(made, ast.Assign) and max(points) < made.lineno < self._block.lineno:
                 for target in made.targets:
                     if isinstance(target, ast.Name) and target.id in read and isinstance(made.value, ast.Call):
-                        yield made, target.id
+                        yield made, made.value, target.id
 
     def _recorded_at(self, wait: ast.Call) -> int:
         """Return the last line before a wait that records the event, or the line of the wait if no line does."""
