@@ -226,7 +226,10 @@ class _Side:
 
     def made_after_fork(self) -> Iterator[tuple[ast.Assign, ast.Call, str]]:
         """Yield the assignments whose values the block reads although the side stream does not wait for them, each with
-        the call that makes the value and the assigned name. They run on the step's stream after the point for which the side stream waits."""
+        the call that makes the value and the assigned name.
+
+        They run on the step's stream after the point for which the side stream waits.
+        """
         order = [*self._calls(WAITS, self.stream)]
         if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
             return
