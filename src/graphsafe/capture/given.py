@@ -53,8 +53,8 @@ class WrittenTarget:
 
 @contextmanager
 def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Iterator[WrittenTarget]:
-    """Write a callable or a module with its arguments. Without arguments, a function is written as a factory. Raises
-    RequestError."""
+    """Write a callable or a module with its arguments. If no arguments are given, a function is taken as a factory and
+    written as one. Raises RequestError."""
     if importlib.util.find_spec("cloudpickle") is None or importlib.util.find_spec("torch") is None:
         raise RequestError('capturing an object needs PyTorch and cloudpickle: pip install "graphsafe[capture]"')
     if isinstance(what, Step):

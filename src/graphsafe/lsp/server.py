@@ -142,7 +142,8 @@ class Session:
         if not found:
             return []
         lines = found[0][2]
-        document: Any = types.TextDocumentIdentifier(uri)  # an editor that knows no versions ignores edits with one
+        # An editor without support for document versions ignores edits that name a version.
+        document: Any = types.TextDocumentIdentifier(uri)
         if self._takes_versions():
             document = types.OptionalVersionedTextDocumentIdentifier(uri, self._answers[uri].version)
         actions = [

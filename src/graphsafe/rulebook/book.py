@@ -246,8 +246,8 @@ def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
 
 
 def _quoting_nothing(pack: Path, root: Path) -> Mapping[str, Any]:
-    """Return the data of a pack, with an error that quotes nothing from the file. A repository may name any file as a
-    pack, for example one with the secrets of its CI."""
+    """Return the data of a pack. If this fails, the error quotes nothing from the file: a repository may name any file
+    as a pack, for example one with the secrets of its CI."""
     try:
         return _pack(pack, root)
     except RulebookError as error:

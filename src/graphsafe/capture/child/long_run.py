@@ -42,7 +42,7 @@ _TIMED = 5
 _WATCHED = 20
 "Number of further replays in which the lines that keep memory are looked for."
 _MOST_SURPRISES = 50
-"""At most this many replays are compared with an eager step because they differ from an earlier replay. A step with
+"""A replay that differs from an earlier replay is compared with an eager step, at most this many times. A step with
 float atomics has many such replays."""
 _STATM = "/proc/self/statm"
 

@@ -2,7 +2,7 @@
 
 Each stream has a clock. It says how much of the work of every other stream is surely done before the stream's next work
 begins. When a stream waits for an event, the clock of the event is merged into the clock of the stream. When the host
-waits, the clock is merged for all later work.
+waits, the clock of the event or the stream is merged into the host's clock, which counts for all later work.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ class Linter:
     def _judged(self, path: str, findings: list[Finding], notes: Sequence[Comment]) -> list[Finding]:
         if not notes:
             return findings
-        # A line without a finding certainly has no hazard only if all code that leads to the files was read.
+        # If not all code that leads to the files was read, a line without a finding may still have a hazard.
         is_whole = self._candidates.scope is None
         used: set[tuple[int, str]] = set()
         for first, last, code in self._hidden.get(path, ()):

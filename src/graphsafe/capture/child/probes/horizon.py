@@ -71,7 +71,7 @@ class _Ahead(StepAhead):
         self._turns: list[tuple[Operation, ...]] = []
         "The paths of further steps in order, without immediate repetition; () stands for the captured path."
         self._drifts = False
-        "Whether further steps have taken one new path after another, so that others will follow."
+        "Whether there were many paths, each one that no earlier step took. More new paths are then expected."
 
     def run(self) -> Horizon:
         session = self._session

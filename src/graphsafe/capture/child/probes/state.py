@@ -31,7 +31,7 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
     found: dict[tuple[str, bool], Change] = {}
 
     def add(path: str, how: str, before: object = None, after: object = None, function: Any = None) -> None:
-        # One entry per cause: the first path that is found also stands for the parts of its object.
+        # Add one entry per cause: if a path has an entry, paths inside it get none.
         born = how == "born"
         known = [name for name, is_birth in found if is_birth == born]
         if not any(is_within(path, outer) for outer in known):

@@ -140,8 +140,8 @@ def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ..
             for op, there in (*((op, ways[1]) for op in one[own]), *((op, ways[0]) for op in two[theirs])):
                 yield Need("block", "GS102", "some steps take another path", _first_apart(op.frames, there))
         return
-    # Views of another part of memory come first. Once a break passes on such a view, the operations that read it no
-    # longer differ.
+    # Views of another part of memory come first. Once a break hands such a view to the next segment, the operations
+    # that read it no longer differ.
     views = [
         before for before, after in zip(one, two, strict=True) if not before.launches and _other_view(before, after)
     ]

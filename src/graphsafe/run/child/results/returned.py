@@ -55,10 +55,10 @@ def returned_and_kept(storages: frozenset[int], frames: Sequence[FrameType], loo
 
 @functools.lru_cache(maxsize=1024)
 def _puts(code: CodeType, place: Span | None) -> tuple[tuple[ast.expr, int, bool], ...]:
-    """Return one entry for each container to which a function adds only the return value of its call at `place`.
+    """Return one entry for each statement that adds the result of one call, and nothing else, to a container.
 
-    The entry is the container's expression, the line that adds the value, and whether the added value is a tuple or a
-    list.
+    A function makes this call at `place`. The entry is the container's expression, the line that adds the value, and
+    whether the added value is a tuple or a list.
     """
     tree, call = tree_of_code(code), None if place is None else running_call(code.co_filename, place)
     if tree is None or call is None:
