@@ -129,7 +129,7 @@ class Session:
 
     def random_positions(self) -> tuple[Any, ...]:
         """Return a value that differs if other random numbers come next on the host or on a device."""
-        return torch.get_rng_state().numpy().tobytes(), dict(self.device.random_states())
+        return bytes(torch.get_rng_state().tolist()), dict(self.device.random_states())
 
     def outputs_of(self, outputs: Any) -> ReachableState:
         return results_in(outputs)
