@@ -137,14 +137,15 @@ class Member:
 def _drawn(tensors: Values, built: Mapping[str, str], given: ConstructedState, earlier: Sequence[Member]) -> set[str]:
     """Return the tensors that may hold random numbers and are not as in the reference. Tensors that an earlier bucket
     reaches too are shared, so this bucket has not drawn them."""
-    shared = {memory_key(tensor) for one in earlier for tensor in reachable_state(one.session.subject).tensors.values()}
-    return {
+    own = {
         path
         for path, tensor in tensors.items()
-        if tensor.is_floating_point()
-        and built[path] != given.digests.get(path, built[path])
-        and memory_key(tensor) not in shared
+        if tensor.is_floating_point() and built[path] != given.digests.get(path, built[path])
     }
+    if not own:
+        return own
+    shared = {memory_key(tensor) for one in earlier for tensor in reachable_state(one.session.subject).tensors.values()}
+    return {path for path in own if memory_key(tensors[path]) not in shared}
 
 
 @dataclass(frozen=True)
