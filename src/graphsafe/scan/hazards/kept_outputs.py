@@ -51,9 +51,6 @@ def lines(found: Tables) -> Iterator[Line]:
     graphed = {name: Given(call) for name, call in graphed_callables(found)}
     imported = {name: Given(ast.Name(name), parts) for name, parts in found.imported.items()}
     giving = imported | replayed | graphed
-    yield from _kept_by_methods(found)
-    if not giving:
-        return
     names = names_of(found, giving)
     for function, node, _ in found.functions:
         if function not in giving and (passed := passed_on(node, giving, names)) is not None:
@@ -81,6 +78,7 @@ def lines(found: Tables) -> Iterator[Line]:
                 )
     for name in sorted(kept & replayed.keys()):
         yield _line(name, replayed[name].value)
+    yield from _kept_by_methods(found)
 
 
 def _line(function: str, node: ast.expr) -> Line:
