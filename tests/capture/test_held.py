@@ -9,7 +9,7 @@ from .conftest import DEVICES, TARGETS, Prove, Reports, marked, probes_of
 STALE = ("distribution", "view", "meters_in_set", "hook", "prior")
 SOUND = (
     *("distribution_of_tensor", "view_of_tensor", "meters_of_tensors_in_set", "hook_of_tensor", "prior_of_tensor"),
-    *("losses_put_by_loop", "empty_iterator"),
+    *("losses_put_by_loop", "empty_iterator", "scaled_training"),
 )
 UNREADABLE = ("zip", "generator", "like_elements", "future")
 SLOW = ("view", "view_of_tensor", "prior", *SOUND[3:], "generator", "like_elements", "future")

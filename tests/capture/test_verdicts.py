@@ -41,6 +41,7 @@ EXPECTED = {
     "plan_in_an_iterator": ("not-ready", ["GS701"]),
     "plan_in_a_context": ("not-ready", ["GS701"]),
     "plan_in_a_hook": ("not-ready", ["GS701"]),
+    "plan_of_a_batch": ("not-ready", ["GS701"]),
     "buffer_filled_by_the_first_step": ("not-ready", ["GS701"]),
     "ring_of_buffers": ("ready", []),
     "memo_by_address": ("ready", []),
@@ -134,4 +135,4 @@ def test_inputs_that_could_not_be_varied_are_limits(reports: Reports) -> None:
 def test_a_failed_capture_says_its_first_error(reports: Reports) -> None:
     error = probes_of(reports["private_generator"])["capture"]["first_error"]
     assert "generator" in error["message"]
-    assert error["place"].endswith("silent.py:157")
+    assert error["place"].endswith("silent.py:158")

@@ -143,3 +143,22 @@ def losses(is_put_by_step: bool) -> Callable[[torch.device], Built]:
 
 
 build_losses, build_losses_put_by_loop = losses(True), losses(False)
+
+
+def build_scaled_training(device: torch.device) -> Built:
+    """A training step in mixed precision. Its scaler of gradients makes its tensors in the first step."""
+    net = torch.nn.Linear(8, 2).to(device)
+    is_gpu = device.type == "cuda"
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01, fused=True, capturable=is_gpu)
+    scaler = torch.amp.GradScaler(device.type, init_scale=1024.0, growth_interval=40)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device.type, dtype=torch.float16 if is_gpu else torch.bfloat16):
+            loss = net(x).float().square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    return _step(step, device)

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import contextvars
+import functools
 import itertools
 import queue
 import random
@@ -214,6 +215,25 @@ def closure_plan(device):
         return x * kept["plan"].unsqueeze(1) + lengths.unsqueeze(1)
 
     return step, (torch.randn(4, 8, device=device), torch.tensor([7, 3, 9, 7], device=device))
+
+
+class Batch:
+    """An argument that computes a property of its tensors once, and keeps it."""
+
+    def __init__(self, device):
+        self.lengths = torch.tensor([7, 3, 9, 7], device=device)
+
+    @functools.cached_property
+    def plan(self):
+        return torch.cumsum(self.lengths, 0)
+
+
+def plan_of_a_batch(device):
+    @torch.no_grad()
+    def step(batch):
+        return batch.plan + batch.lengths
+
+    return step, (Batch(device),)
 
 
 class Momentum(nn.Module):

@@ -138,7 +138,8 @@ class Series:
 def born(session: Session, start: Snapshot, before: ReachableState, after: ReachableState) -> dict[str, str]:
     """Return the state that step 1 made or filled, by path. Before step 1 such state was missing or None, or was a
     tensor whose values were still those of `start`."""
-    inputs = inputs_of(session.subject)
+    # A tensor that step 1 keeps in an argument's object, as a cached property does, is no input.
+    inputs = inputs_of(session.subject).keys() & start.digests.keys()
     tensors = {path: one for path, one in after.tensors.items() if path not in inputs and not path.endswith(".grad")}
     digests = session.device.digests(tensors)
     born = {path: digest for path, digest in digests.items() if start.digests.get(path) != digest}

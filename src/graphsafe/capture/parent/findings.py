@@ -154,7 +154,7 @@ class _Writer:
             self.add(code, frames, expr=says, value=f"`{name}`", level=level, data={"attribute": name, **values})
         for path in lazy:
             if not any(is_within(path, name) for name in (*reported, *growing)):
-                self._lazy(path, self._entry)
+                self._lazy(path, ())
         if not lazy and self._probes.replay.first_step == "fail":
             births = {change.name: change.frames for change in changed if change.how == "born"}
             for path in self._answers[Reference].lazy_caches:
@@ -225,10 +225,11 @@ class _Writer:
             self.add("GS608", asked.frames, asked.span, level="error", data=data)
 
     def _lazy(self, name: str, frames: Sequence[CallSite]) -> None:
-        frames = frames or self._entry
         harmless = self._probes.replay.first_step == "pass"
         level: Level = "note" if harmless else "error"
-        self.add("GS701", frames, value=f"`{name}`", level=level, data={"attribute": name})
+        # The first line of the step says nothing about the state, so the message names the state itself.
+        says = None if frames else name
+        self.add("GS701", frames or self._entry, expr=says, value=f"`{name}`", level=level, data={"attribute": name})
 
     def failed_capture(self) -> None:
         if self._probes.capture.empty:

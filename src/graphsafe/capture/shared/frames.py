@@ -11,6 +11,7 @@ from __future__ import annotations
 import dis
 import functools
 import itertools
+import linecache
 import os
 import re
 import sys
@@ -27,6 +28,7 @@ _STANDARD = tuple(
     os.path.realpath(path) + os.sep for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")} if path
 )
 _SITES = ("site-packages", "dist-packages")
+_MOST_DECORATOR_LINES = 40
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 "Beginnings of the names of instructions that test the truth of a value."
 _KEEPS = ("COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG", "STORE_")
@@ -83,7 +85,17 @@ def written_at(code: CodeType | None) -> CallSite | None:
     """Return the place where a function is written. Return None if it is not the user's."""
     if code is None or not is_user_file(code.co_filename):
         return None
-    return call_site(code, code.co_firstlineno)
+    return call_site(code, _line_of_def(code))
+
+
+def _line_of_def(code: CodeType) -> int:
+    """Return the line of `def`. The first line of the code of a decorated function is that of its decorator."""
+    lines = (linecache.getline(code.co_filename, code.co_firstlineno + more) for more in range(_MOST_DECORATOR_LINES))
+    if next(lines, "").lstrip().startswith("@"):
+        for more, text in enumerate(lines, start=1):
+            if text.lstrip().startswith(("def ", "async def ")):
+                return code.co_firstlineno + more
+    return code.co_firstlineno
 
 
 def function_name(code: CodeType) -> str | None:

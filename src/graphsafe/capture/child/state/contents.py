@@ -372,7 +372,9 @@ def _note_places(walk: ObjectWalk, value: Any) -> None:
 
 
 def _take_torch_data(walk: ObjectWalk, path: str, value: Any) -> None:
-    if holds_tensor(value):
+    """Visit an object of torch that holds tensors, or that may make them in a step: a scaler of gradients begins with
+    None in the attributes of its tensors. Its attributes could otherwise not be put back."""
+    if holds_tensor(value) or any(item is None for item in (attributes_of(value) or {}).values()):
         _note_places(walk, value)
         walk.later(stored_in(path, value))
 
