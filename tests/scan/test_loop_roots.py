@@ -156,6 +156,8 @@ def test_what_a_loop_calls_seldom_is_no_step(folder: Path) -> None:
                     print(loss.item())
                 if state.is_main and divisible_by(state.step, args.log_every):
                     print(loss.item())
+                if step_check(state.step, args.steps_per_eval_batch):
+                    print(loss.item())
                 if args.perform_logging:
                     print(loss.item())
                 if args.is_main:

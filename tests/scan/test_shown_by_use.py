@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
 
 from .conftest import Scan
 
@@ -110,3 +114,29 @@ def test_a_list_of_tensors_does_not_decide_where_a_new_tensor_lies(scan: Scan) -
     assert found == [("GS101", ends)]
     found = scan(module("end = torch.tensor(x[0])\nreturn x + int(end)"))
     assert ("GS101", "return x + int(end)") in found
+
+
+PREDICTOR = """\
+class Predictor:
+    def __init__(self, model):
+        self.model = model
+
+    def __call__(self, image):
+        with torch.no_grad():
+            {first}
+            if image.sum() > 0:
+                image = image.clone()
+            return self.model(image * 2)
+"""
+
+
+@pytest.mark.parametrize(("first", "codes"), [("image = image[:, ::-1]", []), ("image = image[:, :3]", ["GS102"])])
+def test_a_parameter_that_is_reversed_is_no_tensor(scan: Scan, first: str, codes: list[str]) -> None:
+    assert [code for code, _ in scan(PREDICTOR.format(first=first))] == codes
+
+
+def test_a_chained_comparison_names_the_value_on_the_device(tmp_path: Path) -> None:
+    file = tmp_path / "step.py"
+    file.write_text(module("if 0 <= x.sum() <= 1: x = x + 1"), encoding="utf-8")
+    [found] = [one for one in scan_paths([file], Config(root=tmp_path)).findings if one.code == "GS102"]
+    assert "device tensor" in found.message

@@ -174,7 +174,8 @@ def compare(frame: Frame, node: ast.Compare) -> Value:
         right = frame.evaluate(right_node)
         result = _compare_pair(frame, node, op, left, right)
         if i < len(node.ops) - 1:
-            frame.emit_if_on_device("Branch", "compare", node, result, describe(left))
+            on_device = right if as_tensor(left)[0] is None else left
+            frame.emit_if_on_device("Branch", "compare", node, result, describe(on_device))
         left = right
     return result
 

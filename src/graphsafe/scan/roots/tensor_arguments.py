@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Set
 
 from graphsafe.optable import OpTable
-from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
+from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor, reversed_names
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import Definition, with_defaults
 from graphsafe.scan.symbols.index import dotted, elements, takes_slice
@@ -31,7 +31,7 @@ def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_
     """
     for parameter, default in [*with_defaults(function)][1 if is_method else 0 :]:
         name = parameter.arg
-        if name in _with_sides(function):
+        if name in _with_sides(function) or name in reversed_names(function):
             continue
         if parameter.annotation is not None:
             if _names_tensor(parameter.annotation):

@@ -24,8 +24,11 @@ _SELDOM = re.compile(
     r"(^|_)every(_|$)|(^|_)(should|do|is|need|needs|time_to|must|perform)_(log|sav|eval|valid|checkpoint|print|dump|plot|report)"
 )
 "Matches names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
-_INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
-"Matches names of intervals with which a test in a loop compares a difference: `step - last >= config.interval`."
+_INTERVAL = re.compile(
+    r"(^|_)(interval|every|freq|frequency|period|(steps|iters|epochs)_per_(eval|sav|log|val|test|checkpoint|plot)\w*)(_|$)"
+)
+"""Matches names of intervals with which a test in a loop compares a difference: `step - last >= config.interval`,
+`step_check(step, config.steps_per_eval_batch)`."""
 _DIVISOR = re.compile(r"(^|_)(ratio|gap|each|steps?|iters?)$")
 "Matches further names of intervals that divide a step counter: `step % config.update_ratio == 0`."
 _COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter|batch_idx)(_|$)")

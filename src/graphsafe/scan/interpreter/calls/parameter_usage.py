@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from graphsafe.optable import OpTable, TensorHint
 from graphsafe.scan.models.op_arguments import fits_tensors
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 _FUNCTIONS_OF = {"torch": "torch.", "F": "torch.nn.functional.", "torch.nn.functional": "torch.nn.functional."}
 "A module's usual name in code -> the prefix of its functions in the op table. All these functions take tensors."
@@ -40,7 +40,7 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     The op table lists the names that prove this. Fewer names prove it for a `parameter` than for a `step-input`.
     """
     uses = _uses_by_name(function).get(name, _NO_USES)
-    if uses.foreign_methods:
+    if uses.foreign:
         return False
     if SLICED in uses.names or not ops.tensor_hints(of).isdisjoint(uses.names):
         return True
@@ -59,6 +59,19 @@ def names_of_sizes(function: ast.AST) -> frozenset[str]:
     return frozenset(found)
 
 
+@memoize_on_node
+def reversed_names(function: ast.AST) -> frozenset[str]:
+    """Return the names that are sliced in reverse order, `image[:, :, ::-1]`. These are arrays or sequences, because
+    PyTorch refuses a negative step."""
+    entries = [entry for entry in inside(function, ast.Subscript) if isinstance(entry.value, ast.Name)]
+    steps = ((entry, part.step) for entry in entries for part in elements(entry.slice) if isinstance(part, ast.Slice))
+    return frozenset(
+        entry.value.id
+        for entry, step in steps
+        if isinstance(entry.value, ast.Name) and isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
+    )
+
+
 @dataclass(slots=True)
 class _Uses:
     """The uses of one name."""
@@ -68,8 +81,9 @@ class _Uses:
     `SLICED`."""
     places: set[tuple[str, int]] = field(default_factory=set)
     "Functions of torch, and methods that may be methods of tensors, each with the name's position among the arguments."
-    foreign_methods: set[str] = field(default_factory=set)
-    "Called methods that no tensor has: private methods, or calls with different arguments, as in `sort(key=len)`."
+    foreign: set[str] = field(default_factory=set)
+    """Uses that no tensor allows: private methods, calls with different arguments, as in `sort(key=len)`, and slices in
+    reverse order."""
 
 
 _NO_USES = _Uses()
@@ -83,7 +97,9 @@ def _uses_by_name(function: ast.AST) -> Mapping[str, _Uses]:
         if not isinstance(method, ast.Attribute) or not isinstance(method.value, ast.Name):
             continue
         if _is_private(method.attr) or not fits_tensors(call):
-            found.setdefault(method.value.id, _Uses()).foreign_methods.add(method.attr)
+            found.setdefault(method.value.id, _Uses()).foreign.add(method.attr)
+    for name in reversed_names(function):
+        found.setdefault(name, _Uses()).foreign.add("::-1")
     for used, how in _uses(function):
         uses = found.setdefault(used, _Uses())
         if isinstance(how, str):
