@@ -25,8 +25,8 @@ PAGE = """\
 
 This page shows which entries of two public lists of hazards scan finds. Each entry with a rule code has two snippets:
 scan finds the fault in the first, at its line, and reports nothing for the second. The snippets are in
-tests/data/coverage.yaml, and tests/scan/test_coverage.py scans them. A remark says which part of an entry scan finds, or
-why scan does not see it. `python benchmarks/scan/coverage_table.py` prints this page.
+tests/data/coverage.yaml, and tests/scan/test_coverage.py scans them. A remark says which part of an entry scan finds,
+or why scan does not see it. `python benchmarks/scan/coverage_table.py` prints this page.
 
 ## NVIDIA's checklist
 
