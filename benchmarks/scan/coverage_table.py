@@ -23,16 +23,16 @@ DATA = Path(__file__).resolve().parents[2] / "tests" / "data" / "coverage.yaml"
 PAGE = """\
 # Coverage
 
-This page compares two public lists of hazards with what scan finds. A rule code in the third column means that there
-are two snippets: scan finds the fault in one, on its line, and reports nothing for the other. The snippets are in
-tests/data/coverage.yaml, and tests/scan/test_coverage.py scans them. `python benchmarks/scan/coverage_table.py` prints
-this page.
+This page shows which entries of two public lists of hazards scan finds. Each entry with a rule code has two snippets:
+scan finds the fault in the first, at its line, and reports nothing for the second. The snippets are in
+tests/data/coverage.yaml, and tests/scan/test_coverage.py scans them. A remark says which part of an entry scan finds,
+or why scan does not see it. `python benchmarks/scan/coverage_table.py` prints this page.
 
 ## NVIDIA's checklist
 
 The source is [CUDA Graph Best Practice for PyTorch](https://docs.nvidia.com/dl-cuda-graph/latest/). Items 1 to 60 are
-the bullets of its quick checklist, in their order; the others are on its further pages. Items 37, 45 to 49, 84 to 90,
-93 and 94 are left out: they are advice about how to work, or only a run can show them. {checklist}
+the bullets of its quick checklist, in their order; the other items are from its other pages. Items 37, 45 to 49, 84 to
+90, 93 and 94 are left out: they are advice about how to work, or only a run can show them. {checklist}
 
 ## Reported bugs
 
