@@ -183,6 +183,22 @@ def _decoded(table: OpTable, *, captured: bool) -> list[str]:
         return found
 
 
+def test_a_replay_casts_nothing(sim: SimDevice) -> None:
+    with sim.entered(), torch.no_grad():
+        x = torch.randn(2, 8, device="cuda:1")
+        recording = sim.record(lambda: x @ x.t())
+        assert not isinstance(recording, CaptureFailure)
+        exact, before = x @ x.t(), torch.get_autocast_dtype("cuda")
+        torch.set_autocast_dtype("cuda", torch.bfloat16)
+        torch.set_autocast_enabled("cuda", True)
+        eager = x @ x.t()
+        recording.replay()
+        torch.set_autocast_enabled("cuda", False)
+        torch.set_autocast_dtype("cuda", before)
+        assert eager.dtype is torch.bfloat16
+        assert torch.equal(recording.outputs, exact)
+
+
 def test_autocast_without_a_dtype_takes_that_of_cuda(sim: SimDevice) -> None:
     before = torch.get_autocast_dtype("cuda")
     with sim.entered():

@@ -123,7 +123,8 @@ class Graph:
             source: (source.state.seed, source.state.offset) if advance else (self.seeds[source], 0)
             for source, advance in self.draws.items()
         }
-        with torch.no_grad():
+        # The nodes are operations below autocast: a replay casts nothing, even in a block of autocast.
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
             for node in self.nodes:
                 node.run(starts)
         for source, advance in self.draws.items():

@@ -151,8 +151,8 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     yield torch, "cond", cond
     yield torch, "while_loop", while_loop
     yield torch.amp.autocast_mode.autocast, "__init__", _autocast(torch.amp.autocast_mode.autocast.__init__)
-    yield torch, "is_autocast_enabled", _autocast_query(torch.is_autocast_enabled)
-    yield torch, "get_autocast_dtype", _autocast_query(torch.get_autocast_dtype)
+    for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
+        yield torch, name, _autocast_setting(getattr(torch, name))
 
 
 def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -321,6 +321,13 @@ def _record_stream(tensor: torch.Tensor, stream: Any) -> None:
 
 
 _DEFAULT_DTYPE = torch.get_autocast_dtype
+_SET_DTYPE = torch.set_autocast_dtype
+
+
+def _note_autocast(world: World) -> None:
+    world.limits["autocast", "uses the CPU's list of operations"] = (
+        "which operations autocast runs in lower precision differs between CPU and CUDA"
+    )
 
 
 def _autocast(real: Callable[..., None]) -> Callable[..., None]:
@@ -331,9 +338,7 @@ def _autocast(real: Callable[..., None]) -> Callable[..., None]:
         if world is None or device_type != "cuda":
             return real(self, device_type, *args, **kwargs)
         if kwargs.get("enabled", True):
-            world.limits["autocast", "uses the CPU's list of operations"] = (
-                "which operations autocast runs in lower precision differs between CPU and CUDA"
-            )
+            _note_autocast(world)
         dtype = args[0] if args else kwargs.get("dtype")
         others = {name: value for name, value in kwargs.items() if name != "dtype"}
         real(self, "cpu", _DEFAULT_DTYPE("cuda") if dtype is None else dtype, *args[1:], **others)
@@ -341,13 +346,21 @@ def _autocast(real: Callable[..., None]) -> Callable[..., None]:
     return init
 
 
-def _autocast_query(real: Callable[..., Any]) -> Callable[..., Any]:
-    def query(device_type: str = "cuda") -> Any:
-        if worlds.active() is None:
-            return real(device_type)
-        return real("cpu" if device_type == "cuda" else device_type)
+def _autocast_setting(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Read or change the CPU's setting in place of CUDA's. Without a device, these functions mean CUDA."""
 
-    return query
+    def ask(*args: Any) -> Any:
+        world = worlds.active()
+        if world is None:
+            return real(*args)
+        device, *values = args if args and isinstance(args[0], str) else ("cuda", *args)
+        if device == "cuda" and True in values:
+            _note_autocast(world)
+        if real is _SET_DTYPE:
+            real(device, *values)  # blocks of autocast without a dtype take this one
+        return real("cpu" if device == "cuda" else device, *values)
+
+    return ask
 
 
 def installed(world: World) -> AbstractContextManager[None]:
