@@ -61,6 +61,12 @@ def _scaled(x: torch.Tensor) -> None:
     scaler.step(torch.optim.SGD([weight]))
 
 
+def _named(x: torch.Tensor) -> torch.Tensor:
+    scale = torch.tensor([1.0])
+    scale = scale.to(x.device)
+    return x * scale
+
+
 INSIDE: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
     "scaler": (_scaled, "GS106"),
     "clip": (lambda x: torch.nn.utils.get_total_norm([x]).item(), "GS101"),
@@ -69,9 +75,15 @@ INSIDE: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
     "equal": (lambda x: torch.testing.assert_close(x, x), "GS106"),
     "literal inside": (lambda x: torch.unravel_index(x.long(), (2, 2)), "GS106"),
     "pad": (lambda x: torch.nn.functional.pad(x, (0, x[0].long())), "GS203"),
+    "padding": (lambda x: torch.nn.functional.pad(x, (0, 1), value=x[0]), "GS101"),
+    "fill": (lambda x: torch.full((4,), x[0], device=x.device), "GS101"),
+    "size": (lambda x: torch.full((x[0].long(),), 1.0, device=x.device), "GS203"),
+    "repeat": (lambda x: [0] * x[0].long(), "GS101"),
     "split": (lambda x: torch.split(x, x[0].long()), "GS203"),
     "rate": (lambda x: torch.nn.functional.dropout(x, x[0] - 1), "GS101"),
     "literal that moves": (lambda x: torch.tensor([1.0]).to(x.device), "GS301"),
+    "literal with a name": (_named, "GS301"),
+    "literal that is copied": (lambda x: x[:1].copy_(torch.tensor([1.0])), "GS301"),
     "percent": (lambda x: "%d" % x[0], "GS104"),  # noqa: UP031
     "index": (lambda x: operator.index(x[0].long()), "GS101"),
     "host tensor that moves": (lambda x: torch.ones(3).to(x.device), "GS304"),

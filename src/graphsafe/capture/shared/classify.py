@@ -14,7 +14,7 @@ from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.optable import OpTable
-from graphsafe.optable.entries import Op
+from graphsafe.optable.entries import UNKNOWN, Argument, Call, Effect, Op
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.source import kept_by_lines
 from graphsafe.rulebook.book import load_rulebook
@@ -111,9 +111,8 @@ def _read(event: StepEvent, method: str, ops: OpTable) -> str:
     if method in ("__index__", "__getitem__"):
         if _in_slice(event):
             return "GS203"
-        if isinstance(node, ast.Call) and _called(node) == "index":
-            return "GS101"  # `operator.index(x)`
-        return "GS101" if method == "__getitem__" or node is None or isinstance(node, ast.Subscript) else "GS203"
+        is_extent = method == "__index__" and isinstance(node, ast.Call) and _called(node) != "index"
+        return "GS203" if is_extent else "GS101"  # `operator.index(x)`, `items[x]` and `[0] * x` read a number
     if method in ("item", "tolist", "__int__", "__float__", "__complex__"):
         return "GS203" if isinstance(node, ast.Call) and _called(node) in _EXTENT_CALLS else "GS101"
     if method in ("numpy", "__array__", "cpu"):
@@ -126,7 +125,7 @@ def _of_torch_function(event: StepEvent, ops: OpTable) -> str | None:
     name = event.called or ""
     entry = ops.python(name)
     kinds = {"read": _READING, "extent": _READING[:2]}.get(event.kind, _READING[:1])
-    found = _code_in([entry], kinds) if entry is not None else None
+    found = _code_in([(name, entry)], kinds, event)
     return "GS106" if found is None and (model := _libraries().find(name)) is not None and model.waits else found
 
 
@@ -141,7 +140,7 @@ def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
         return "GS302"
     if method == "__setitem__":
         return "GS303"
-    if data.get("literal") or _moves_literal(event):
+    if data.get("literal") or _moves_literal(event, method):
         return "GS301"
     found = _tabled(event, ops, ("copies",))
     return found if found in ("GS301", "GS302", "GS303") else "GS304"
@@ -149,14 +148,42 @@ def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
 
 def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | None:
     """Return the rule's code from the op table: that of the torch function, else that of the aten op."""
-    entries = (ops.python(event.via or ""), ops.aten(event.op), ops.python(event.op))
-    return _code_in([entry for entry in entries if entry is not None], kinds)
+    via = event.via or ""
+    return _code_in([(via, ops.python(via)), ("", ops.aten(event.op)), (event.op, ops.python(event.op))], kinds, event)
 
 
-def _code_in(entries: Sequence[Op], kinds: Sequence[str]) -> str | None:
-    """Return the rule of the first effect of these kinds, which are tried in their order."""
-    effects = [effect for entry in entries for effect in entry.effects]
-    return next((one.rule for kind in kinds for one in effects if one.kind == kind and one.rule is not None), None)
+def _code_in(entries: Sequence[tuple[str, Op | None]], kinds: Sequence[str], event: StepEvent) -> str | None:
+    """Return the rule of the first effect of these kinds, which are tried in their order. An effect of a parameter
+    counts only if the call may give a tensor for it."""
+    node = node_at(event.frames, event.span)
+    found: list[Effect] = []
+    for name, entry in entries:
+        if entry is not None:
+            call = _shown(name, node)
+            found += [effect for effect in entry.effects if call is None or _may_give(call, entry, effect)]
+    return next((one.rule for kind in kinds for one in found if one.kind == kind and one.rule is not None), None)
+
+
+def _may_give(call: Call, entry: Op, effect: Effect) -> bool:
+    parameters = effect.when.kinds if effect.when is not None else ()
+    return all(any(one.literal is UNKNOWN for one in entry.arguments(call, parameter)) for parameter in parameters)
+
+
+def _shown(name: str, node: ast.AST | None) -> Call | None:
+    """Return the arguments that the source of a call shows, or None if it does not show all of them."""
+    if not isinstance(node, ast.Call) or any(isinstance(one, ast.Starred) for one in node.args):
+        return None
+    receiver = [node.func.value] if name.startswith("torch.Tensor.") and isinstance(node.func, ast.Attribute) else []
+    keywords = {one.arg: _argument(one.value) for one in node.keywords if one.arg is not None}
+    whole = len(keywords) == len(node.keywords)
+    return Call([*map(_argument, (*receiver, *node.args))], keywords) if whole else None
+
+
+def _argument(node: ast.expr) -> Argument:
+    try:
+        return Argument(literal=ast.literal_eval(node))
+    except (ValueError, TypeError):
+        return Argument()
 
 
 def _in_slice(event: StepEvent) -> bool:
@@ -166,11 +193,19 @@ def _in_slice(event: StepEvent) -> bool:
     return any(isinstance(part, ast.Slice) for part in (index.elts if isinstance(index, ast.Tuple) else [index]))
 
 
-def _moves_literal(event: StepEvent) -> bool:
-    """Return whether the expression that ran is `torch.tensor(...).to(...)` or the like."""
+def _moves_literal(event: StepEvent, method: str) -> bool:
+    """Return whether the expression that ran is `torch.tensor(...).to(...)` or the like, perhaps with a name for the
+    literal."""
     node = node_at(event.frames, event.span)
-    receiver = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-    return isinstance(receiver, ast.Call) and _called(receiver) == "tensor"
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    moved = node.args[0] if method == "copy_" and node.args else node.func.value
+    made = [moved]
+    if isinstance(moved, ast.Name):
+        function = function_at(event.frames[-1].path, event.frames[-1].line)
+        bound = [one for one in ast.walk(function or node) if isinstance(one, ast.Assign) and one.value is not node]
+        made = [one.value for one in bound if any(ast.unparse(target) == moved.id for target in one.targets)]
+    return bool(made) and all(isinstance(one, ast.Call) and _called(one) == "tensor" for one in made)
 
 
 def _called(node: ast.Call) -> str:
