@@ -17,7 +17,7 @@ FROZEN = {
     "shuffled": ("GS504", "random.shuffle(layers)", None),
 }
 READY = ["idle_counter", "offsets", "atomics"]
-OTHERS = ["ping_pong", "ping_pong_beside_a_draw", "every_fourth", "cooling"]
+OTHERS = ["drawn_on_the_host", "ping_pong", "ping_pong_beside_a_draw", "every_fourth", "cooling"]
 SLOW = ("counter_in_a_dict", "shrinking", "idle_counter", "atomics", "every_fourth")
 
 
@@ -44,6 +44,12 @@ def test_what_freezes_nothing_is_ready(name: str, reports: Reports) -> None:
     assert codes_of(reports[name], "error", "warning") == []
     # Bytes between a kernel's arguments may differ on a GPU, without effect.
     assert probes_of(reports[name])["twin"]["status"] == "pass"
+
+
+def test_a_draw_on_the_host_is_named_once(reports: Reports) -> None:
+    """The line that uses the number draws nothing."""
+    [finding] = [one for one in reports["drawn_on_the_host"]["findings"] if one["source"] != "scan"]
+    assert (finding["code"], finding["level"], finding["data"]["op"]) == ("GS504", "error", "aten::rand")
 
 
 @pytest.mark.parametrize("name", ["ping_pong", "ping_pong_beside_a_draw"])

@@ -228,6 +228,17 @@ def picks_by_list_of_bools(device):
     return step, (torch.randn(4, 300, device=device),)
 
 
+def escapes(device):
+    layer = torch.nn.Linear(300, 300, device=device)
+
+    def step(x):
+        with torch.cuda.stream(torch.cuda.default_stream(device)):
+            y = layer(x)
+        return x * 2 + y
+
+    return step, (torch.randn(4, 300, device=device),)
+
+
 def picks_on_the_host(device):
     return lambda x, rows: x + len(rows[[0, 2]]), (torch.randn(4, 300, device=device), torch.arange(4))
 
@@ -253,6 +264,7 @@ STANDS_IN_THE_WAY = {
     "aligns": "GS106",
     "picks": "GS302",
     "picks_by_list_of_bools": "GS302",
+    "escapes": "GS604",
 }
 NOTHING_DOES = (
     "large",
@@ -283,6 +295,10 @@ def test_what_stands_in_the_way_is_found(name: str, reports: Reports) -> None:
     assert reports[name]["verdict"] == "not-ready"
     errors = {finding["code"] for finding in reports[name]["findings"] if finding["level"] == "error"}
     assert STANDS_IN_THE_WAY[name] in errors
+
+
+def test_work_outside_the_graph_is_not_taken_for_state_of_the_host(reports: Reports) -> None:
+    assert {finding["code"] for finding in reports["escapes"]["findings"]} == {"GS604"}
 
 
 @pytest.mark.parametrize("name", NOTHING_DOES)

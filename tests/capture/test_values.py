@@ -31,6 +31,12 @@ def test_floats_stay_in_range_and_extremes_in_place() -> None:
     assert ((free >= -2) & (free <= 3)).all() and not free.equal(values[[0, 1, 5]])
 
 
+def test_floats_are_at_last_drawn_from_the_ends_of_their_range() -> None:
+    first, *others = proposed(torch.tensor([0.5, -2.0, 3.0, 1.0]))
+    assert not set(first.tolist()) <= {-2.0, 3.0} and len(others) > 1
+    assert all(set(drawn.tolist()) <= {-2.0, 3.0} for drawn in others)
+
+
 def test_booleans_keep_their_number() -> None:
     values = torch.tensor([True, False, False, False])
     assert any(not new(values, seed).equal(values) for seed in range(5))

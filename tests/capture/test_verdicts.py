@@ -20,6 +20,7 @@ EXPECTED = {
     "zero_head": ("ready", []),
     "made_in_inference_mode": ("ready", []),
     "recurrent": ("ready", []),
+    "draws_a_token": ("ready", []),
     "ignores_inputs": ("inconclusive", []),
     "nothing_on_the_device": ("not-ready", ["GS602"]),
     "unstable": ("not-ready", ["GS702"]),

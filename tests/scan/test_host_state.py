@@ -241,6 +241,24 @@ def test_a_view_of_a_new_tensor_is_at_a_new_address(tmp_path: Path, line: str, c
 
 
 @pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("self.h, self.p = self.p, self.h", True),
+        ("self.h = self.h.add(x)", True),
+        ("self.h = self.h.lerp(x, 0.1)", True),
+        ("self.h = x * 1", False),
+        ("self.h.add_(x)", False),
+        ("self.seen = self.seen.add(1)", False),
+    ],
+)
+def test_a_setter_gives_an_attribute_another_tensor(tmp_path: Path, line: str, is_found: bool) -> None:
+    made = "self.h = torch.zeros(2, device='cuda')\nself.p = torch.zeros(2, device='cuda')\nself.seen = torch.zeros(2)"
+    setter = "def reset(self, h, p, seen):\n    self.h, self.p, self.seen = h, p, seen"
+    source = module(f"{line}\nreturn self.h + x", made, setter)
+    assert found(tmp_path, source) == ([("GS703", line)] if is_found else [])
+
+
+@pytest.mark.parametrize(
     ("step", "is_found"),
     [
         ("x = x * 2 if time.time() % 20 < 10 else x * 3", True),

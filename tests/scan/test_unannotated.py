@@ -50,6 +50,8 @@ def net(step: str) -> str:
         ("print(x)\nreturn self.typed(x)", "print(x)", "GS104"),
         ("print(x)\nreturn self.used(x)", "print(x)", "GS104"),
         ("return x[[0, -1]]", "return x[[0, -1]]", "GS302"),
+        ("return torch.nonzero(x > 0)", "return torch.nonzero(x > 0)", "GS201"),
+        ("rows = torch.where(2 * -x == 1)", "rows = torch.where(2 * -x == 1)", "GS201"),
         ("n = self.ids.max()\nreturn extra[:n]", "return extra[:n]", "GS203"),
         ("n = self.ids.max()\nreturn [x, extra][n:]", "return [x, extra][n:]", "GS203"),
     ],
@@ -71,6 +73,8 @@ def test_a_use_shows_a_tensor(scan: Scan, step: str, line: str, code: str) -> No
         "print(x)\nreturn x[['a', 'b']]",
         "print(x)\nreturn self.lin(extra, x)",
         "n = self.ids.shape[0]\nreturn extra[:n]",
+        "print(x)\nreturn torch.arange(x + 1)",
+        "print(x)\nreturn extra(x > 0)",
     ],
 )
 def test_no_other_use_does(scan: Scan, step: str) -> None:

@@ -13,17 +13,8 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from graphsafe.capture.shared.classify import node_at
-from graphsafe.capture.shared.frames import is_user_file, user_frames
+from graphsafe.capture.shared.frames import frames_from, is_user_file, public_name, torch_function, user_frames
 
-_SPELLED = {
-    "torch._tensor": "torch",
-    "torch.functional": "torch",
-    "torch.cuda.streams": "torch.cuda",
-    "torch.distributed.distributed_c10d": "torch.distributed",
-}
-"Module -> the name under which users know its functions."
-_MACHINERY = ("torch._compile", "torch._dynamo", "torch._jit_internal", "torch._ops", "torch._utils", "torch.utils._")
-"""Modules whose frames are between a call and graphsafe on the stack."""
 _BY_BUILTIN = {
     **{name: f"__{name}__" for name in ("int", "float", "complex", "bool", "str", "repr", "format")},
     **dict.fromkeys(("range", "slice"), "__index__"),
@@ -34,25 +25,9 @@ _BY_BUILTIN = {
 
 def running_call(frame: FrameType) -> str | None:
     """Return the torch call that the user's innermost line makes, or None if it is unknown."""
-    between: FrameType | None = None
-    at: FrameType | None = frame
-    while at is not None and not is_user_file(at.f_code.co_filename):
-        module = str(at.f_globals.get("__name__"))
-        if module.startswith("torch") and not module.startswith(_MACHINERY):
-            between = at
-        at = at.f_back
-    if at is None:
-        return None
-    return _of_source(at) if between is None else _of_frame(between)
-
-
-def _of_frame(frame: FrameType) -> str:
-    """Return the name of a torch function that is written in Python."""
-    module = str(frame.f_globals.get("__name__"))
-    name: str = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
-    if module == "torch._tensor" and "." not in name:
-        name = f"Tensor.{name}"
-    return f"{_SPELLED.get(module, module)}.{name}"
+    called = torch_function(frame)
+    at = next((one for one in frames_from(frame) if is_user_file(one.f_code.co_filename)), None)
+    return called if called is not None or at is None else _of_source(at)
 
 
 def _of_source(frame: FrameType) -> str | None:
@@ -72,7 +47,7 @@ def _of_source(frame: FrameType) -> str | None:
     if isinstance(node.func, ast.Attribute):
         owner = _value(node.func.value, frame)
         if isinstance(owner, ModuleType):
-            return f"{_SPELLED.get(owner.__name__, owner.__name__)}.{node.func.attr}"
+            return public_name(owner.__name__, node.func.attr)
         return f"torch.Tensor.{node.func.attr}"
     return None
 
@@ -94,4 +69,4 @@ def _names(frame: FrameType) -> Mapping[str, Any]:
 def _dotted(value: Any) -> str | None:
     name = getattr(value, "__name__", None)
     module = getattr(value, "__module__", None) or "torch"
-    return None if name is None else f"{_SPELLED.get(module, module)}.{name}"
+    return None if name is None else public_name(module, name)

@@ -23,7 +23,7 @@ from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.device.cuda import gpu_trace
 from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.trace import Running
-from graphsafe.capture.shared.frames import frames_from, frames_under, user_frames
+from graphsafe.capture.shared.frames import frames_from, frames_under, torch_function, user_frames
 from graphsafe.errors import RequestError
 from graphsafe.guard.calls import running_call
 from graphsafe.guard.source import Launches, Listener
@@ -67,7 +67,8 @@ class _Work(Running):
         if not self._listener.wants(kind) or _is_compiling(sys._getframe(1)):
             return
         _, span = user_frames()
-        self.sink(StepEvent(kind, op, frames_under(self._owner), span, self.call(), nbytes, data))
+        called = torch_function(sys._getframe())
+        self.sink(StepEvent(kind, op, frames_under(self._owner), span, self.call(), nbytes, data, called))
 
 
 class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -51,6 +52,55 @@ def test_one_event_each(name: str, sim: SimDevice, seen: SequenceRecorder, table
         assert (event.kind, event.via) == (kind, via)
         assert (event.frames[-1].path == __file__ and event.span is not None) or sys.version_info < (3, 11)
         assert code_of(replace(event, span=None, frames=()), table) == code
+
+
+def _scaled(x: torch.Tensor) -> None:
+    scaler = torch.amp.GradScaler("cuda")
+    weight = torch.nn.Parameter(x.clone())
+    scaler.scale(weight.sum()).backward()
+    scaler.step(torch.optim.SGD([weight]))
+
+
+def _named(x: torch.Tensor) -> torch.Tensor:
+    scale = torch.tensor([1.0])
+    scale = scale.to(x.device)
+    return x * scale
+
+
+INSIDE: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
+    "scaler": (_scaled, "GS106"),
+    "clip": (lambda x: torch.nn.utils.get_total_norm([x]).item(), "GS101"),
+    "check": (lambda x: torch.distributions.Normal(x, x, validate_args=True), "GS106"),
+    "log_prob": (lambda x: torch.distributions.Normal(0.0, 1.0, validate_args=True).log_prob(x), "GS106"),
+    "equal": (lambda x: torch.testing.assert_close(x, x), "GS106"),
+    "literal inside": (lambda x: torch.unravel_index(x.long(), (2, 2)), "GS106"),
+    "pad": (lambda x: torch.nn.functional.pad(x, (0, x[0].long())), "GS203"),
+    "padding": (lambda x: torch.nn.functional.pad(x, (0, 1), value=x[0]), "GS101"),
+    "fill": (lambda x: torch.full((4,), x[0], device=x.device), "GS101"),
+    "size": (lambda x: torch.full((x[0].long(),), 1.0, device=x.device), "GS203"),
+    "repeat": (lambda x: [0] * x[0].long(), "GS101"),
+    "split": (lambda x: torch.split(x, x[0].long()), "GS203"),
+    "rate": (lambda x: torch.nn.functional.dropout(x, x[0] - 1), "GS101"),
+    "literal that moves": (lambda x: torch.tensor([1.0]).to(x.device), "GS301"),
+    "literal with a name": (_named, "GS301"),
+    "literal that is copied": (lambda x: x[:1].copy_(torch.tensor([1.0])), "GS301"),
+    "percent": (lambda x: "%d" % x[0], "GS104"),  # noqa: UP031
+    "index": (lambda x: operator.index(x[0].long()), "GS101"),
+    "host tensor that moves": (lambda x: torch.ones(3).to(x.device), "GS304"),
+}
+"What a function of torch or an operator does, and its code, which is that of scan."
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="names of methods and columns are known from Python 3.11 on")
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_wait_inside_a_call_has_the_code_of_the_call(
+    name: str, sim: SimDevice, seen: SequenceRecorder, table: OpTable
+) -> None:
+    step, code = INSIDE[name]
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+        codes = {code_of(event, table) for event in seen(lambda: step(x))} - {"GS401", None}
+    assert codes == {code}
 
 
 @pytest.mark.parametrize(

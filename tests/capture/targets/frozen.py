@@ -28,6 +28,14 @@ def born_counting(device):
     return BornCounting(), inputs(device)
 
 
+def drawn_on_the_host(device):
+    def step(x):
+        noise = torch.rand(1)
+        return x * float(noise)
+
+    return step, inputs(device)
+
+
 def counter_in_a_dict(device):
     group = {"step": 0, "lr": 0.5}
 

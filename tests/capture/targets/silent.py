@@ -621,3 +621,9 @@ def returns_a_draw_beside_a_count(device):
         return x * 2, random.random()
 
     return step, (torch.randn(8, 8, device=device),)
+
+
+def draws_a_token(device):
+    """A redraw of the logits seldom changes the tokens."""
+    torch.manual_seed(0)
+    return (lambda x: torch.multinomial(x.softmax(-1), 1)), (torch.randn(3, 4, device=device),)

@@ -33,6 +33,9 @@ class StepEvent:
     data: Mapping[str, Any] = field(default_factory=dict)
     """Details that rules match: `pinned`, `non_blocking`, `literal` and `index` for copies; `mask` for extents; `how`
     for random numbers; `dtype`."""
+    called: str | None = None
+    """The outermost function of torch that the user's line called and that is written in Python
+    (`torch.amp.GradScaler.step`). The event happens inside it."""
 
     def details(self) -> dict[str, Any]:
         """Return the details that are known, for a finding's data."""

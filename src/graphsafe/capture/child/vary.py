@@ -24,6 +24,9 @@ Bounds = tuple["float | None", "float | None"]
 "The range that the user allows (`--input`), both ends included."
 _FAR_FLOATS = (0.0, 1.0, -1.0, 10.0, -1000.0, 1000.0)
 _FAR_INTEGERS = (0, 1, 2, 100, -1)
+_CONTRASTS = 3
+"""How many tensors of floats from the ends of the range seen are proposed at last. The tokens that a sampler draws from
+a few logits often stay the same if the logits are redrawn within the range."""
 
 
 def constants(values: torch.Tensor, generator: torch.Generator, bounds: Bounds, far: bool) -> Iterator[torch.Tensor]:
@@ -89,7 +92,8 @@ def proposals(
     if values.numel() == 0:
         return
     seen = [values]
-    for new in chain(_proposed(values, generator, bounds), constants(values, generator, bounds, far)):
+    more = (_floats(values, generator, bounds, contrast=True) for _ in range(_CONTRASTS) if values.is_floating_point())
+    for new in chain(_proposed(values, generator, bounds), constants(values, generator, bounds, far), more):
         # `torch.equal` treats NaN as unequal, so it would call an unchanged tensor with NaN new.
         if not any(bool(same_elements(new, known).all()) for known in seen):
             seen.append(new)
@@ -109,14 +113,16 @@ def _proposed(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) 
             yield flat.to(values.dtype).reshape(values.shape)
 
 
-def _floats(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> torch.Tensor:
+def _floats(values: torch.Tensor, generator: torch.Generator, bounds: Bounds, contrast: bool = False) -> torch.Tensor:
+    """Redraw floats within their range; with `contrast`, only from its ends."""
     wide = values.double()
     limits = torch.finfo(values.dtype)
     free = torch.isfinite(wide) & (wide < limits.max) & (wide > limits.min)
     if not bool(free.any()):
         return values.clone()
     low, high = _range(wide[free], bounds)
-    drawn = torch.rand(wide.shape, generator=generator, dtype=torch.float64) * (high - low) + low
+    drawn = torch.rand(wide.shape, generator=generator, dtype=torch.float64)
+    drawn = (drawn.round() if contrast else drawn) * (high - low) + low
     return torch.where(free, drawn, wide).to(values.dtype)
 
 

@@ -181,7 +181,8 @@ class _Writer:
             values = FrozenValues(
                 self._twin, self._probes.state.changed or (), self._answers[Ran].host_calls, self._entry
             )
-            for code, frames, answers in values.findings(escaped=any(key[0] == "GS604" for key in self.table.found)):
+            found = {one.code for one in self.table.found.values() if one.level == "error"}
+            for code, frames, answers in values.findings(found):
                 self.add(code, frames, **answers)
 
     def horizon(self) -> None:

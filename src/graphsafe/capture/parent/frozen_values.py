@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from graphsafe.capture.answers.probes import HostCall
@@ -38,16 +38,17 @@ class FrozenValues:
         self._froze |= place_of(first.frames)
         self._here = what_was_frozen(first)
 
-    def findings(self, escaped: bool) -> Iterator[FrozenFinding]:
+    def findings(self, found: Set[str]) -> Iterator[FrozenFinding]:
         """Yield a finding for each cause. Without known causes, yield one for each likely reason, or else one at the
-        operation. `escaped` says that some work of the step ran outside the graph; this work has its own findings."""
+        operation. `found` has the codes of earlier errors, which may explain the operation: draws on the host, or
+        work outside the graph, whose results each capture has at another address."""
         if self._twin.changes:
             yield from map(self._of_cause, self._twin.changes)
             return
         likely = [*self._of_calls(), *self._of_growth()]
         yield from likely
-        # Each capture has the results of work outside the graph at another address.
-        if not likely and not (escaped and self._first.what == "address"):
+        explains = "GS504" if self._wanted == "random" else "GS604" if self._first.what == "address" else ""
+        if not likely and explains not in found:
             yield self._of_operation()
 
     @property

@@ -6,6 +6,7 @@ These are pure functions of events and of the user's source. The parent applies 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +14,11 @@ from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.optable import OpTable
+from graphsafe.optable.entries import UNKNOWN, Argument, Call, Effect, Op
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.source import kept_by_lines
+from graphsafe.rulebook.book import load_rulebook
+from graphsafe.rulebook.libraries import Libraries
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -34,6 +38,8 @@ CODE_OF_CAUSE = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
 _BY_INDEX = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::_to_copy"})
 "Operations that copy the value of a store through an index tensor to the device."
 _EXTENT_CALLS = frozenset({"range", "islice"})
+_READING = ("hidden-sync", "dynamic-shape", "reads-host", "branches")
+"Kinds of effects that read the device, the most specific first."
 
 
 def value_read(code: str) -> str:
@@ -49,6 +55,8 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
     method = via.rpartition(".")[2] if via.startswith("torch.Tensor.") else ""
     if method in _FORMATS:
         return "GS104"
+    if kind not in ("allocation", "random") and (inside := _of_torch_function(event, ops)) is not None:
+        return inside
     if kind in ("wait", "query"):
         return "GS105"
     if kind == "read":
@@ -98,15 +106,32 @@ def _read(event: StepEvent, method: str, ops: OpTable) -> str:
     if method in ("__bool__", "__contains__"):
         casts = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool"
         return "GS101" if casts else "GS102"
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
+        return "GS104"  # `"%d" % x` calls `__int__`
     if method in ("__index__", "__getitem__"):
         if _in_slice(event):
             return "GS203"
-        return "GS101" if method == "__getitem__" or node is None or isinstance(node, ast.Subscript) else "GS203"
+        is_extent = method == "__index__" and isinstance(node, ast.Call) and _called(node) != "index"
+        return "GS203" if is_extent else "GS101"  # `operator.index(x)`, `items[x]` and `[0] * x` read a number
     if method in ("item", "tolist", "__int__", "__float__", "__complex__"):
         return "GS203" if isinstance(node, ast.Call) and _called(node) in _EXTENT_CALLS else "GS101"
     if method in ("numpy", "__array__", "cpu"):
         return "GS103"
     return _tabled(event, ops, ("dynamic-shape", "hidden-sync", "reads-host", "branches")) or "GS101"
+
+
+def _of_torch_function(event: StepEvent, ops: OpTable) -> str | None:
+    """Return the rule for a call of a function of torch that is known to wait. The read inside it is not the user's."""
+    name = event.called or ""
+    entry = ops.python(name)
+    kinds = {"read": _READING, "extent": _READING[:2]}.get(event.kind, _READING[:1])
+    found = _code_in([(name, entry)], kinds, event)
+    return "GS106" if found is None and (model := _libraries().find(name)) is not None and model.waits else found
+
+
+@functools.cache
+def _libraries() -> Libraries:
+    return load_rulebook().libraries  # the rulebook's own, since a project's packs do not describe torch
 
 
 def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
@@ -115,7 +140,7 @@ def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
         return "GS302"
     if method == "__setitem__":
         return "GS303"
-    if data.get("literal"):
+    if data.get("literal") or _moves_literal(event, method):
         return "GS301"
     found = _tabled(event, ops, ("copies",))
     return found if found in ("GS301", "GS302", "GS303") else "GS304"
@@ -123,13 +148,42 @@ def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
 
 def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | None:
     """Return the rule's code from the op table: that of the torch function, else that of the aten op."""
-    entries = (ops.python(event.via or ""), ops.aten(event.op), ops.python(event.op))
-    for kind in kinds:
-        for entry in entries:
-            for effect in entry.effects if entry is not None else ():
-                if effect.kind == kind and effect.rule is not None:
-                    return effect.rule
-    return None
+    via = event.via or ""
+    return _code_in([(via, ops.python(via)), ("", ops.aten(event.op)), (event.op, ops.python(event.op))], kinds, event)
+
+
+def _code_in(entries: Sequence[tuple[str, Op | None]], kinds: Sequence[str], event: StepEvent) -> str | None:
+    """Return the rule of the first effect of these kinds, which are tried in their order. An effect of a parameter
+    counts only if the call may give a tensor for it."""
+    node = node_at(event.frames, event.span)
+    found: list[Effect] = []
+    for name, entry in entries:
+        if entry is not None:
+            call = _shown(name, node)
+            found += [effect for effect in entry.effects if call is None or _may_give(call, entry, effect)]
+    return next((one.rule for kind in kinds for one in found if one.kind == kind and one.rule is not None), None)
+
+
+def _may_give(call: Call, entry: Op, effect: Effect) -> bool:
+    parameters = effect.when.kinds if effect.when is not None else ()
+    return all(any(one.literal is UNKNOWN for one in entry.arguments(call, parameter)) for parameter in parameters)
+
+
+def _shown(name: str, node: ast.AST | None) -> Call | None:
+    """Return the arguments that the source of a call shows, or None if it does not show all of them."""
+    if not isinstance(node, ast.Call) or any(isinstance(one, ast.Starred) for one in node.args):
+        return None
+    receiver = [node.func.value] if name.startswith("torch.Tensor.") and isinstance(node.func, ast.Attribute) else []
+    keywords = {one.arg: _argument(one.value) for one in node.keywords if one.arg is not None}
+    whole = len(keywords) == len(node.keywords)
+    return Call([*map(_argument, (*receiver, *node.args))], keywords) if whole else None
+
+
+def _argument(node: ast.expr) -> Argument:
+    try:
+        return Argument(literal=ast.literal_eval(node))
+    except (ValueError, TypeError):
+        return Argument()
 
 
 def _in_slice(event: StepEvent) -> bool:
@@ -137,6 +191,21 @@ def _in_slice(event: StepEvent) -> bool:
     node = node_at(event.frames, event.span)
     index = node.slice if isinstance(node, ast.Subscript) else node
     return any(isinstance(part, ast.Slice) for part in (index.elts if isinstance(index, ast.Tuple) else [index]))
+
+
+def _moves_literal(event: StepEvent, method: str) -> bool:
+    """Return whether the expression that ran is `torch.tensor(...).to(...)` or the like, perhaps with a name for the
+    literal."""
+    node = node_at(event.frames, event.span)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    moved = node.args[0] if method == "copy_" and node.args else node.func.value
+    made = [moved]
+    if isinstance(moved, ast.Name):
+        function = function_at(event.frames[-1].path, event.frames[-1].line)
+        bound = [one for one in ast.walk(function or node) if isinstance(one, ast.Assign) and one.value is not node]
+        made = [one.value for one in bound if any(ast.unparse(target) == moved.id for target in one.targets)]
+    return bool(made) and all(isinstance(one, ast.Call) and _called(one) == "tensor" for one in made)
 
 
 def _called(node: ast.Call) -> str:

@@ -42,6 +42,11 @@ _CHANGING = {
 }
 """Patterns of addresses, of folders that `tempfile` makes, of process numbers and of the ports in messages of gloo ->
 their symbolic names."""
+_BETWEEN = (
+    *("torch._compile", "torch._dynamo", "torch._jit_internal", "torch._ops", "torch._utils", "torch.utils._"),
+    *("torch.nn.modules.module", "torch.overrides"),
+)
+"Modules of torch whose functions only pass a call on to another function."
 _MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py", "typing_extensions.py")
 
 
@@ -159,6 +164,36 @@ def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def torch_function(frame: FrameType | None) -> str | None:
+    """Return the outermost function of torch that the user's innermost line has called, under its public name. Return
+    None if that function is not written in Python. Wrappers such as decorators do not count."""
+    found: tuple[str, str] | None = None
+    for one in frames_from(frame):
+        module, code = str(one.f_globals.get("__name__")), one.f_code
+        if is_user_file(code.co_filename):
+            return None if found is None else public_name(*found)
+        name: str = getattr(code, "co_qualname", code.co_name)
+        if module.startswith("torch") and not module.startswith(_BETWEEN) and "<locals>" not in name:
+            found = module, name
+    return None
+
+
+@functools.cache
+def public_name(module: str, name: str) -> str:
+    """Return the usual name of a function or a method that a module of torch defines: `torch.amp.GradScaler.step` for
+    `GradScaler.step` of `torch.amp.grad_scaler`, which torch itself also exports."""
+    if module == "torch._tensor" and "." not in name:  # before Python 3.11, names have no class
+        name = f"Tensor.{name}"
+    head, parts = name.partition(".")[0], module.split(".")
+    packages = [".".join(parts[:length]) for length in (*range(2, len(parts)), 1)]
+    exported = (one for one in packages if _exports(one, head, module))
+    return f"{next(exported, module)}.{name.removesuffix('.__init__')}"
+
+
+def _exports(package: str, name: str, module: str) -> bool:
+    return getattr(vars(sys.modules.get(package, sys)).get(name), "__module__", None) in (module, package)
 
 
 def running_line() -> CallSite | None:

@@ -182,6 +182,8 @@ class AttributeTables:
         writers: Sequence[str] = self._writers(owner.ref, name) if level else ()
         if level and is_empty(initial):
             writers = (*writers, *self._writers(owner.ref, items_of(name)))
+        made = initial if type(initial) is Tensor and initial.where == "device" else None
+        on_device = replace(made, dtype=None, ndim=None) if made is not None else None
         for writer in dict.fromkeys(writers[:MAX_WRITERS]):
             # At the deepest level, a method is read only for the class that defines it, and not again for each class
             # that inherits it.
@@ -194,6 +196,8 @@ class AttributeTables:
                 # they stay on the host.
                 return found[0]
             for written in found:
+                if type(written) is Unknown and not written.host and on_device is not None:
+                    written = on_device  # a setter replaces the constructor's tensor by another tensor
                 value = written if value is None else join(value, written)
         for given in without_unplaced(self._given(owner.ref, name)):
             # The constructor itself does not show the arguments that its callers pass.

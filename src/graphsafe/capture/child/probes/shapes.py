@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from graphsafe.capture.answers.build import Limits
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
-from graphsafe.capture.answers.probes import Reference, Refused, StepMemory
+from graphsafe.capture.answers.probes import EscapedWork, Reference, Refused, StepMemory
 from graphsafe.capture.child.lines.carried import FromInputs, StillRead
 from graphsafe.capture.child.probes.capture import captured
 from graphsafe.capture.child.probes.construct import send_built
@@ -90,7 +90,9 @@ def _record(session: Session, unfilled: Set[str] = frozenset()) -> None:
     channel.send(replace(captured(session, answer), from_shapes=True))
     if isinstance(answer, CaptureFailure):
         channel.send(Refused(answer.event))
-    if isinstance(answer, CaptureFailure) or not answer.nodes():
+        return
+    channel.send(EscapedWork(answer.escaped()))
+    if not answer.nodes():
         return
     if session.subject.refresh is None and still_read.carried:
         _tell_carried(session, still_read, unfilled)

@@ -20,7 +20,7 @@ from graphsafe.capture.device.cuda.nodes import Place, count_in_capture
 from graphsafe.capture.device.modes import OperationMode
 from graphsafe.capture.device.protocol import STOPS
 from graphsafe.capture.device.structures import copy_of
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import torch_function, user_frames
 from graphsafe.optable import OpTable
 from graphsafe.rulebook.book import load_rulebook
 
@@ -71,7 +71,7 @@ class Running:
         if self.inside is not None:
             return
         frames, span = user_frames()
-        self.sink(StepEvent(kind, op, frames, span, self.call(), nbytes, data))
+        self.sink(StepEvent(kind, op, frames, span, self.call(), nbytes, data, torch_function(sys._getframe())))
 
     def waited(self) -> None:
         """Report that the host waits for the device inside the running op or call."""

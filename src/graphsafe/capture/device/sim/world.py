@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.session import Graph, Session
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.tags import Ledger, Tag
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import torch_function, user_frames
 from graphsafe.capture.shared.places import at_line
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.optable import OpTable
@@ -186,7 +187,7 @@ class World:
 
     def event(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> StepEvent:
         frames, span = user_frames()
-        return StepEvent(kind, op, frames, span, self.scope.via, nbytes, data)
+        return StepEvent(kind, op, frames, span, self.scope.via, nbytes, data, torch_function(sys._getframe()))
 
     def emit(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
         if self.sink is not None:

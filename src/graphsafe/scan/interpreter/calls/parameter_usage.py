@@ -133,16 +133,28 @@ def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
         # `torch.cat` takes a list of tensors, and `copy_` accepts only tensors.
         given = call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else [call.args[0]]
         operation = "torch.Tensor.copy_" if last == "copy_" else _FUNCTIONS_OF[head] + last
-        yield from ((name.id, operation) for name in given if isinstance(name, ast.Name))
+        yield from ((name.id, operation) for name in map(_operand, given) if isinstance(name, ast.Name))
     if head in _FUNCTIONS_OF:
         operation, first = _FUNCTIONS_OF[head] + last, 0
     elif isinstance(call.func, ast.Attribute):
         operation, first = f"torch.Tensor.{call.func.attr}", 1
     else:
         return
-    for position, argument in enumerate(call.args, first):
+    for position, argument in enumerate(map(_operand, call.args), first):
         if isinstance(argument, ast.Name):
             yield argument.id, (operation, position)
+
+
+def _operand(node: ast.expr) -> ast.expr:
+    """Return the operand that is a tensor if the expression is one: `x` in `x > 0`, `-x` and `2 * x`."""
+    match node:
+        case ast.Compare(left=operand, comparators=[ast.Constant()]):
+            return _operand(operand)
+        case ast.BinOp(left=operand, right=ast.Constant()) | ast.BinOp(left=ast.Constant(), right=operand):
+            return _operand(operand)
+        case ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=operand):
+            return _operand(operand)
+    return node
 
 
 def _selects_along(index: ast.expr) -> bool:
