@@ -6,10 +6,11 @@ are None. Lines and columns count from 1, in Unicode code points. An end is excl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from graphsafe.grouping import grouped
 from graphsafe.report.executed import ExecutedFile, HotLines
 
 REPORT_SCHEMA = "graphsafe/report/1"
@@ -335,6 +336,11 @@ def facts_of(report: Report) -> dict[str, str | None]:
 def title_of(report: Report) -> str:
     """Return the report's title: `graphsafe capture model.py:build`."""
     return " ".join(filter(None, ("graphsafe", report.command, report.called)))
+
+
+def most_severe(findings: Iterable[Finding], key: Callable[[Finding], object]) -> list[Finding]:
+    """Return for each key the first finding of the highest level."""
+    return [max(same, key=lambda one: LEVELS.index(one.level)) for same in grouped(findings, key).values()]
 
 
 def unsuppressed(report: Report) -> list[Finding]:
