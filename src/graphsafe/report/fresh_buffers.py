@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from graphsafe.grouping import grouped
-from graphsafe.report.model import Finding
+from graphsafe.report.model import Finding, grouped
 from graphsafe.report.text import count, listed
 
 FOLDED = "GS401"

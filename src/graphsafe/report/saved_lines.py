@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphsafe.grouping import grouped
 from graphsafe.report.fingerprint import fingerprint
-from graphsafe.report.model import Finding
+from graphsafe.report.model import Finding, grouped
 from graphsafe.report.source import Lines, line_of
 
 _MOST_EQUAL_LINES = 32

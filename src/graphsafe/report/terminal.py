@@ -8,9 +8,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
-from graphsafe.grouping import grouped
 from graphsafe.report.fresh_buffers import further_lines, is_folded
-from graphsafe.report.model import LEVELS, Finding, Level, Limit, Location, Reach, Report, is_in_baseline, unsuppressed
+from graphsafe.report.model import (
+    LEVELS,
+    Finding,
+    Level,
+    Limit,
+    Location,
+    Reach,
+    Report,
+    grouped,
+    is_in_baseline,
+    unsuppressed,
+)
 from graphsafe.report.no_line import totals
 from graphsafe.report.source import Lines
 from graphsafe.report.text import Sheet, cells, chained, count, listed, printable

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from graphsafe.grouping import grouped
 from graphsafe.report.ledger import traffic
 from graphsafe.report.ledger.model import Graph, Ledger, Process
-from graphsafe.report.model import Finding, Location
+from graphsafe.report.model import Finding, Location, grouped
 from graphsafe.report.text import Sheet, bytes_text, count, listed, printable
 
 _MOST_LINES = 20

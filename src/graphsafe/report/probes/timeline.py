@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from graphsafe.grouping import grouped
+from graphsafe.report.model import grouped
 from graphsafe.report.probes.probe import ABSOLUTE, Number, Probe, Table
 from graphsafe.report.text import count, listed
 

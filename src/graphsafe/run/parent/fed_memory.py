@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphsafe.capture.parent.finding_table import other_of
 from graphsafe.capture.shared.places import line_text, text_at
-from graphsafe.grouping import grouped
+from graphsafe.report.model import grouped
 from graphsafe.run.parent.seen import last
 from graphsafe.run.parent.writer import Writer
 from graphsafe.run.part import POOL

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from graphsafe.grouping import grouped
-from graphsafe.report.model import CONFIDENCES, Finding, Limit
+from graphsafe.report.model import CONFIDENCES, Finding, Limit, grouped
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.failed_captures import failed_captures
 from graphsafe.run.parent.fed_memory import growing_tensors, races, refills

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from graphsafe.capture.shared.classify import function_at
 from graphsafe.capture.shared.places import line_text
-from graphsafe.grouping import grouped
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, grouped
 from graphsafe.report.text import count, listed
 from graphsafe.run.facts import CASTS, Calls, LentUse, OutsideUse
 from graphsafe.run.parent.seen import SeenGraph, last

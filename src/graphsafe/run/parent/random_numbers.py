@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphsafe.capture.shared.places import text_at
-from graphsafe.grouping import grouped
+from graphsafe.report.model import grouped
 from graphsafe.run.facts import Calls, GeneratorFacts
 from graphsafe.run.parent.seen import last
 from graphsafe.run.parent.writer import Writer, named

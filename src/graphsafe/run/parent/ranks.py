@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from graphsafe.grouping import grouped
-from graphsafe.report.model import Limit
+from graphsafe.report.model import Limit, grouped
 from graphsafe.report.text import listed
 from graphsafe.run.parent.seen import SeenGraph, SeenProcess, last
 from graphsafe.run.parent.writer import Writer, named

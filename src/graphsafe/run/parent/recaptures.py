@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from graphsafe.grouping import grouped
+from graphsafe.report.model import grouped
 from graphsafe.report.text import listed
 from graphsafe.run.parent.seen import SeenGraph
 

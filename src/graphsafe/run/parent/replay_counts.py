@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graphsafe.grouping import grouped
 from graphsafe.report.ledger.traffic import advice
+from graphsafe.report.model import grouped
 from graphsafe.report.text import count, listed
 from graphsafe.run.facts import StepFacts
 from graphsafe.run.parent.covering import cover

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graphsafe.grouping import grouped
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, grouped
 from graphsafe.run.counters import Count, Order
 from graphsafe.run.facts import GraphFacts, ProcessFacts
 from graphsafe.run.part import Part

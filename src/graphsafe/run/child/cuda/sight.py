@@ -36,9 +36,8 @@ from graphsafe.capture.device.cuda.nodes import (
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.protocol import NotComparable
 from graphsafe.capture.shared.replaced import replaced
-from graphsafe.grouping import grouped
 from graphsafe.report.ledger.model import Access
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, grouped
 from graphsafe.run.child.calls import Calls
 from graphsafe.run.child.cuda.casts import AutocastCache
 from graphsafe.run.child.cuda.lent import borrowed, is_within, storage_place
