@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from graphsafe.capture.shared.places import line_text, text_at
-from graphsafe.run.parent.seen import grouped, last
+from graphsafe.report.model import grouped
+from graphsafe.run.parent.seen import last
 from graphsafe.run.parent.writer import Writer, all_named, named
 
 
@@ -15,7 +16,7 @@ def kept_results(writer: Writer) -> None:
         ("compared", "compares a result with itself", [(one.compared, graph) for one, graph in held]),
     )
     for how, does, told in ways:
-        for same in grouped((one for one in told if one[0]), lambda one: last(one[0])):
+        for same in grouped((one for one in told if one[0]), lambda one: last(one[0])).values():
             frame, graphs = same[0][0][-1], [graph for _, graph in same]
             because = f"Here the program {does}: each replay of {all_named(graphs)} overwrites the previous one."
             data = {"graphs": [one.name for one in graphs], "how": how}
@@ -32,11 +33,10 @@ def overwritten_results(writer: Writer) -> None:
 
     It was a replay of the same graph or of another graph of the same pool.
     """
-    graphs = {graph.facts.number: graph for graph in writer.process.graphs}
     for graph in writer.process.graphs:
         held = graph.facts.held_outputs
         found = held.overwritten
-        other = None if found is None else graphs.get(found.by)
+        other = None if found is None else writer.graphs.get(found.by)
         if found is None or other is None or held.compared[-1:] == (found.read,):
             continue
         replay = last(found.replay)

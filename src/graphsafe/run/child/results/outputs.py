@@ -13,18 +13,18 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import call_site, is_user_file, user_frames, user_frames_now
+from graphsafe.capture.shared.frames import call_site, user_frames, user_frames_now
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import Origin, Scope, line_with
-from graphsafe.run.child.names import elements_of, locals_of, storage_number, storage_numbers
+from graphsafe.run.child.names import elements_of, locals_of, methods_of, storage_number, storage_numbers
 from graphsafe.run.child.results.built import building_line
 from graphsafe.run.child.source import base_of, file_tree, lines_of
-from graphsafe.run.facts import Overwritten
+from graphsafe.run.facts import HeldOutputs
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST_ITEMS = 64
@@ -51,15 +51,14 @@ def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool])
     """Yield the statements of methods that put values into a container of their object, if `keeps` returns True for the
     container."""
     for value in [value for frame in frames for value in locals_of(frame).values()]:
-        for method in (one for kind in type(value).__mro__ for one in vars(kind).values()):
-            if type(method) is FunctionType and is_user_file(method.__code__.co_filename):
-                code = method.__code__
-                lines = lines_of(code)
-                own = {name: Origin.of(value) for name in code.co_varnames[:1]}
-                scope = Scope(own, {}, method.__globals__, code.co_filename)
-                for container, line in _stores(code.co_filename):
-                    if line in lines and keeps(scope.origin(container).value):
-                        yield call_site(code, line)
+        for method in methods_of(value):
+            code = method.__code__
+            lines = lines_of(code)
+            own = {name: Origin.of(value) for name in code.co_varnames[:1]}
+            scope = Scope(own, {}, method.__globals__, code.co_filename)
+            for container, line in _stores(code.co_filename):
+                if line in lines and keeps(scope.origin(container).value):
+                    yield call_site(code, line)
 
 
 @functools.lru_cache(maxsize=64)
@@ -106,21 +105,14 @@ class Outputs:
         self._before: int | None = None
         self._held = 0
         self._grown = 0
-        self.collected: tuple[CallSite, ...] = ()
-        "The statement that keeps results. If it is unknown: the calls of the replay that overwrote kept results."
-        self.is_keeper_known = True
-        self.compared: tuple[CallSite, ...] = ()
-        "The line that compared a result with an earlier result that has the same memory."
-
-        self.overwritten: Overwritten | None = None
-        "The first read of a result after another replay has overwritten it."
+        self.held = HeldOutputs()
 
     def look(self) -> bool:
         """Count the references to the outputs, with torch functions disabled.
 
         Return whether this is the first time that the program is found to collect results.
         """
-        if self.collected or not self._tensors:
+        if self.held.collected or not self._tensors:
             return False
         held = self.holders()
         if self._before is None:
@@ -139,10 +131,10 @@ class Outputs:
         if line is None and more >= _ENOUGH:  # this search goes through all objects
             line = building_line(frames, storages, lambda items: _count(items, storages) >= _ENOUGH_TIMES)
         if line is not None:
-            self.collected = (line,)
+            self.held.collected = (line,)
         elif more >= _ENOUGH:
-            self.collected, self.is_keeper_known = user_frames()[0], False
-        return bool(self.collected)
+            self.held.collected, self.held.is_keeper_known = user_frames()[0], False
+        return bool(self.held.collected)
 
     def is_held_by_more(self) -> bool:
         """Return whether more references to the outputs exist than at the first look."""
