@@ -725,3 +725,57 @@ def fit(model: nn.Module, net: nn.Module, tasks, optimizer, epochs, parts):
         kept = torch.ones(3, device="cuda").sum().item()  # once a task
 """
     assert warned(folder, source) == {"every step"} | ({"once a task"} if is_step else set())
+
+
+SCHEDULER = """
+    import torch
+
+    class Batch:
+        def __init__(self, lengths: torch.Tensor):
+            self.lengths = lengths
+
+        def prepare(self, device):
+            self.slots = torch.tensor([1, 2], device=device)  # before each step
+
+        def merge(self, other: "Batch"):
+            self.lengths = torch.cat([self.lengths, other.lengths])
+
+    class Scheduler:
+        def __init__(self, worker, device):
+            self.worker, self.device = worker, device
+            self.batch = Batch(torch.zeros(4, device=device))
+            self.free = torch.zeros(4, device=device).tolist()
+
+        def next_batch(self) -> Batch:
+            self.batch.merge(Batch(torch.ones(2, device=self.device)))
+            self.batch.prepare(self.device)
+            return self.batch
+
+        def launch(self, batch):
+            return self.worker.execute_model(batch)
+
+        def event_loop(self):
+            while True:
+                batch = self.next_batch()
+                self.launch(batch)
+
+        def status(self):
+            return self.batch.lengths.tolist()
+"""
+
+
+def test_the_loop_of_a_scheduler_around_an_engine_is_a_step(folder: Path) -> None:
+    assert warned(folder, SCHEDULER) == {"before each step"}
+    assert warned(folder, SCHEDULER.replace("execute_model(", "describe(")) == set()
+
+
+@pytest.mark.parametrize(("joined", "grows"), [("other.lengths", False), ("other.fresh", True)])
+def test_a_batch_that_is_merged_with_another_does_not_grow_from_step_to_step(
+    folder: Path, joined: str, grows: bool
+) -> None:
+    source = SCHEDULER.replace("other.lengths])", f"{joined}])").replace(
+        "self.lengths = lengths", "self.lengths = self.fresh = lengths"
+    )
+    (folder / "engine.py").write_text(textwrap.dedent(source), encoding="utf-8")
+    found = {f.code for f in scan_paths([folder], load_config(folder)).findings if f.level == "error"}
+    assert ("GS402" in found) is grows

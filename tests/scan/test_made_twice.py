@@ -64,3 +64,79 @@ def test_fields_that_share_memory_or_stay_on_the_host(scan: Scan, captured: str,
 def test_what_only_a_prefill_makes_belongs_to_no_graph(scan: Scan) -> None:
     source = BUILDER.replace("meta_for_decode", "meta_for_prefill").format(captured=ANEW, stepped=ANEW)
     assert [one for one in scan(source) if one[0] == "GS707"] == []
+
+
+BACKEND = """\
+    class Meta:
+        def __init__(self):
+            self.pages = self.spans = self.part = None
+
+    class Part:
+        def __init__(self, spans):
+            self.spans = spans
+
+    class Backend(nn.Module):
+        def __init__(self, limit, device):
+            super().__init__()
+            self.device = device
+            self.pages = torch.zeros(limit, 64, dtype=torch.int32, device=device)
+            self.metas = {{}}
+            self.fixed = {{"columns": torch.arange(64, device=device)}}
+
+        def prepare_capture(self, size: int, lengths: torch.Tensor):
+            meta = Meta()
+            meta.pages = self.pages[:size]
+            meta.spans = torch.cumsum(lengths, 0)
+            self.divide(meta)
+            self.metas[size] = meta
+            self.meta = meta
+
+        def prepare_replay(self, size: int, rows: torch.Tensor, lengths: torch.Tensor):
+            meta = None
+            meta = self.metas[size]
+            {stepped}
+            self.meta = meta
+
+        def divide(self, meta):
+            part = Part(torch.arange(8, device=self.device))
+            {divided}
+
+        def forward(self, x):
+            return torch.ops.kernels.attend(x, self.meta.pages, self.meta.spans, getattr(self.meta, "part", None))
+    """
+
+
+def _kept(scan: Scan, stepped: str, divided: str = "pass") -> list[str]:
+    found = scan(BACKEND.format(stepped=stepped, divided=divided))
+    return [line for code, line in found if code == "GS707"]
+
+
+@pytest.mark.parametrize(
+    "stepped",
+    [
+        "meta.pages = self.pages[rows]",
+        "meta.pages = self.pages[:, self.fixed['columns']]",
+        "meta.spans = torch.nn.functional.pad(torch.cumsum(lengths, 0), (1, 0))",
+    ],
+)
+def test_a_new_tensor_in_an_object_that_the_capture_keeps(scan: Scan, stepped: str) -> None:
+    assert _kept(scan, stepped) == [stepped]
+
+
+def test_a_method_that_puts_a_new_tensor_into_the_kept_object(scan: Scan) -> None:
+    assert _kept(scan, "self.divide(meta)", "meta.part = part") == ["self.divide(meta)"]
+
+
+@pytest.mark.parametrize(
+    "stepped",
+    [
+        pytest.param("meta.pages.copy_(self.pages[rows])", id="filled in place"),
+        pytest.param("meta.pages = self.pages[:size]", id="a view of the buffer"),
+        pytest.param("meta.widest = torch.cumsum(lengths, 0)", id="no code of the graph reads the field"),
+        pytest.param("meta.spans = torch.cumsum(lengths.cpu(), 0)", id="on the host"),
+        pytest.param("meta = Meta(); meta.spans = torch.cumsum(lengths, 0)", id="another object"),
+        pytest.param("self.divide(meta)", id="a method that changes nothing"),
+    ],
+)
+def test_a_kept_object_that_stays_the_same(scan: Scan, stepped: str) -> None:
+    assert _kept(scan, stepped) == []

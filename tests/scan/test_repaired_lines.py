@@ -509,6 +509,23 @@ HAZARDS = {
 
         enter("repeat", Repeat)
         """,
+    "a list of numbers that may be tensors of the host": """
+        class Scheduler:
+            def set_timesteps(self, steps: int, device="cpu"):
+                self.sigmas = torch.linspace(0, 1, steps, device=device)
+
+            def step(self, sample: torch.Tensor, at: int):
+                ratios = []
+                for back in range(1, 3):
+                    ratios.append(self.sigmas[at - back] / self.sigmas[at])
+                ratios.append(1.0)
+                return sample * torch.tensor(ratios, device=sample.device)  # expect: GS301
+
+        def build(device):
+            scheduler = Scheduler()
+            scheduler.set_timesteps(8)
+            return scheduler.step, (torch.rand(3, device=device), 4)
+        """,
 }
 SOUND = {
     "a class that a call of another table's function enters": """
@@ -806,6 +823,18 @@ SOUND = {
 
         def build(device):
             return Mover().step, (torch.rand(4, device=device),)
+        """,
+    "a list of tensors that are stacked where they are": """
+        class Scheduler:
+            def set_timesteps(self, steps: int, device="cpu"):
+                self.sigmas = torch.linspace(0, 1, steps, device=device)
+
+            def step(self, sample: torch.Tensor, at: int):
+                ratios = []
+                for back in range(1, 3):
+                    ratios.append(self.sigmas[at - back] / self.sigmas[at])
+                host = torch.tensor(ratios, device="cpu")
+                return sample * torch.stack(ratios), host
         """,
 }
 

@@ -283,8 +283,10 @@ class Driver:
             self._replaying.add(path)
         elif imported_runners.are_held(self.project, path):
             self._holding.add(path)
-        for_captures = made_twice.has_method_for_captures(file.functions)
-        if for_captures and made_twice.fills_twice(self.project.files.search(path, made_twice.FILLED)):
+        if made_twice.has_method_for_captures(file.functions) and (
+            self.project.files.search(path, made_twice.KEPT)
+            or made_twice.fills_twice(self.project.files.search(path, made_twice.FILLED))
+        ):
             self._preparing.add(path)
         for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
             if not engine.budget.holds(ref):

@@ -2,13 +2,17 @@
 
 `meta.lengths = torch.tensor(lengths, device=device)` in the method for captures gives the graph an address. The same
 line in the method for steps makes another tensor, so replays continue to read the values of the capture.
+
+Other methods for captures keep their object in a table (`self.metas[size] = meta`), and the methods for steps take it
+from there (`meta = self.metas[size]`). If such a method assigns a new tensor to a field, no graph reads that tensor.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import TypeGuard
 
 from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
 from graphsafe.scan.sources.node_memo import inside
@@ -25,6 +29,12 @@ OTHERWISE = re.compile(r"prefill|extend|dummy|warm|profil|test|eager|mixed")
 MAKERS = frozenset(
     "torch.tensor torch.as_tensor torch.zeros torch.ones torch.empty torch.full torch.arange torch.from_numpy".split()
 )
+KEPT = re.compile(r"\bself\.\w+\[[^]\n]+\] = [a-z]\w*$", re.M)
+"Matches a line that keeps an object in a table."
+_COPIES = re.compile(
+    r"(nn\.functional|F)\.pad|cumsum|cat|stack|where|clone|repeat_interleave|gather|index_select|\w+_like"
+)
+"Matches functions and methods that compute a tensor in new memory."
 Field = tuple[str, str]
 "The class of an object and the name of its attribute."
 
@@ -44,6 +54,7 @@ def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
     steps. Each line comes as its function, its place and its source code."""
     for cls in inside(tree, ast.ClassDef):
         methods = [node for node in cls.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        yield from _Kept(cls, methods).lines()
         captures = {node.name: _made_anew(node) for node in methods if CAPTURES.search(node.name)}
         if not any(captures.values()):
             continue
@@ -92,6 +103,129 @@ def _given(
                     yield (kinds[target.id], word.arg), word.value, word.value, f"{target.id}.{word.arg}"
         elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in kinds:
             yield (kinds[target.value.id], target.attr), node, node.value, ast.unparse(target)
+
+
+class _Kept:
+    """The objects that a class keeps in tables for its captures."""
+
+    def __init__(self, cls: ast.ClassDef, methods: Sequence[Function]) -> None:
+        self._cls = cls
+        self._methods = {node.name: node for node in methods}
+        self._tables = {
+            target.value.attr
+            for node in methods
+            if CAPTURES.search(node.name)
+            for _, one in own_nodes(node)
+            if isinstance(one, ast.Assign) and isinstance(one.value, ast.Name)
+            for target in one.targets
+            if isinstance(target, ast.Subscript) and _is_of_self(target.value)
+        }
+
+    def lines(self) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
+        """Yield the lines of methods for steps that give a kept object a new tensor, or call a method that does so."""
+        for name, method in self._methods.items() if self._tables else ():
+            if CAPTURES.search(name) or OTHERWISE.search(name):
+                continue
+            nodes = [node for _, node in own_nodes(method)]
+            bound = [
+                (target.id, self._is_taken(node.value))
+                for node in nodes
+                if isinstance(node, ast.Assign) and not is_none(node.value)
+                for target in node.targets
+                if isinstance(target, ast.Name)
+            ]
+            objects = {name for name, is_taken in bound if is_taken} - {
+                name for name, is_taken in bound if not is_taken
+            }
+            for node in nodes if objects else ():
+                for written in self._replaced(node, objects, method):
+                    if self._is_read(written.rpartition(".")[2], method):
+                        yield f"{self._cls.name}.{name}", node, written  # type: ignore[misc]
+
+    def _is_taken(self, value: ast.expr) -> bool:
+        """Return whether a value is an entry of a table: `self.metas[size]`, `self.metas.get(size)`."""
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
+            return _is_of_self(value.func.value) and value.func.value.attr in self._tables
+        return isinstance(value, ast.Subscript) and _is_of_self(value.value) and value.value.attr in self._tables
+
+    def _replaced(self, node: ast.AST, objects: Set[str], method: Function) -> Iterator[str]:
+        """Yield the fields of the objects to which a line assigns new tensors, itself or in a method that it calls."""
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                held = target.value if isinstance(target, ast.Attribute) else None
+                if isinstance(held, ast.Name) and held.id in objects and self._is_new(node.value, method):
+                    yield ast.unparse(target)
+        elif isinstance(node, ast.Call) and _is_of_self(node.func):
+            called = self._methods.get(node.func.attr)
+            if called is not None and called is not method:
+                passed = {
+                    parameter.arg: value.id
+                    for value, parameter in zip(node.args, called.args.args[1:], strict=False)
+                    if isinstance(value, ast.Name) and value.id in objects
+                }
+                for _, inner in own_nodes(called) if passed else ():
+                    if isinstance(inner, ast.Assign):
+                        for field in self._replaced(inner, passed.keys(), called):
+                            holder, _, name = field.partition(".")
+                            yield f"{passed[holder]}.{name}"
+
+    def _is_new(self, value: ast.expr, method: Function) -> bool:
+        """Return whether a value is in new memory on the device: a new tensor, or a new object that holds one."""
+        if isinstance(value, ast.Name):
+            nodes = [node for _, node in own_nodes(method)]
+            made = [
+                one.value for one in nodes if isinstance(one, ast.Assign) and value.id in map(ast.unparse, one.targets)
+            ]
+            given = [one for call in made if _constructed(call) is not None for one in _arguments(call)]
+            return len(made) == 1 and any(_is_new_on_device(one) for one in given)
+        if isinstance(value, ast.Subscript):
+            parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
+            return any(self._is_tensor(one, method) for one in parts)
+        if not isinstance(value, ast.Call) or "cpu" in ast.unparse(value):
+            return False
+        name = ast.unparse(value.func).removeprefix("torch.")
+        last = name.rpartition(".")[2]
+        return _is_new_on_device(value) or _COPIES.fullmatch(name) is not None or last in ("clone", "cumsum")
+
+    def _is_tensor(self, index: ast.expr, method: Function) -> bool:
+        """Return whether an index is a tensor: a parameter with this annotation, a part of one, or an entry that the
+        class makes in a table: `{"indices": torch.arange(…)}`."""
+        base = index.value if isinstance(index, ast.Subscript) else index
+        if isinstance(base, ast.Name):
+            noted = [one.annotation for one in inside(method.args, ast.arg) if one.arg == base.id]
+            return any(one is not None and ast.unparse(one).endswith("Tensor") for one in noted)
+        key = index.slice if isinstance(index, ast.Subscript) else None
+        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+            return False
+        entries = [
+            entry for table in inside(self._cls, ast.Dict) for entry in zip(table.keys, table.values, strict=True)
+        ]
+        values = [value for one, value in entries if isinstance(one, ast.Constant) and one.value == key.value]
+        return any(isinstance(value, ast.Call) and dotted(value.func) in MAKERS for value in values)
+
+    def _is_read(self, field: str, method: Function) -> bool:
+        """Return whether a method that may run in the graph reads a field."""
+        others = [
+            node
+            for name, node in self._methods.items()
+            if node is not method and not (CAPTURES.search(name) or OTHERWISE.search(name) or name.startswith("init_"))
+        ]
+        return any(
+            (isinstance(one, ast.Attribute) and one.attr == field and isinstance(one.ctx, ast.Load))
+            or (isinstance(one, ast.Constant) and one.value == field)  # getattr(meta, "field", None)
+            for node in others
+            for _, one in own_nodes(node)
+        )
+
+
+def _is_of_self(node: ast.expr) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _arguments(call: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(call, ast.Call):
+        yield from call.args
+        yield from (word.value for word in call.keywords)
 
 
 def _constructed(value: ast.expr) -> str | None:

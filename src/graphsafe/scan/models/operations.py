@@ -226,6 +226,10 @@ class _Called:
                 continue
             if effect.rule is not None and effect.kind in EVENT_OF_EFFECT and self._happens(effect):
                 confidence = self._confidence(hit)
+                if confidence == "possible" and effect.how == "cast" and op.copies_values and self._where == "device":
+                    # The numbers in the list may be tensors of the host, but the list is copied in any case.
+                    frame.emit("Transfer", "literal", node, "likely", None, value="a list", **words)
+                    continue
                 subject = self._subject(effect)
                 value = describe(subject) if subject is not None else "a device tensor"
                 frame.emit(EVENT_OF_EFFECT[effect.kind], effect.how, node, confidence, None, value=value, **words)
@@ -331,19 +335,19 @@ class _Called:
             dtype = dtype_named(keywords["dtype"], dtype)
         elif self._op.copies_values and are_answers(self._values):
             dtype = "bool"
+        out = keywords.get("out")
         made = Tensor(
             where=self._where,
             dtype=dtype,
             ndim=ndim,
             step=self._step,
             fresh=True,
-            pinned=may_be_true(keywords.get("pin_memory")) or _is_pinned(keywords.get("out")),
+            pinned=may_be_true(keywords.get("pin_memory")) or (type(out) is Tensor and out.pinned),
             literal=self._op.copies_values and (self._where == "host" or (self._where == "any" and not self.tensors)),
             # The function accepts only tensors, so an argument that was only likely to be a tensor is certainly one.
             certain=receiver is None or receiver.certain,
             maybe_host=all_maybe_host(self.tensors) or (not self.tensors and self._is_somewhere()),
         )
-        out = keywords.get("out")
         if type(out) is Tensor:
             # torch writes into this tensor and returns it.
             return replace(made, where=out.where, dtype=out.dtype, fresh=out.fresh, attr=out.attr, name=out.name)
@@ -393,7 +397,3 @@ class _Called:
 def _may_be_host(device: Value | None) -> bool:
     named = device_named(device) if type(device) in (DeviceValue, Number) else None
     return named is not None and named.maybe_host
-
-
-def _is_pinned(value: Value | None) -> bool:
-    return type(value) is Tensor and value.pinned

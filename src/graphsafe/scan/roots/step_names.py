@@ -15,7 +15,10 @@ _CALLED = rf"(?:{MODEL})(?:\.decoder)?(?:{_ONE_STEP})?"
 MODEL_CALL = rf"(?:self\.)?_?{_CALLED}"
 """Matches a call of a model that makes one step, such as `model.forward_batch(…)` and `self._model.generate_frame(…)`.
 A call of `model.generate(…)` makes all steps, and does not match."""
-_STEPS = re.compile(rb"\.(?:replay|backward|step)\(")
+ENGINE_STEPS = ("execute_model", "forward_batch_generation")
+"Entry points of engines that make one step. The loop of a scheduler calls them."
+_ENGINE = "|".join(ENGINE_STEPS).encode()
+_STEPS = re.compile(rb"\.(?:replay|backward|step|%s)\(" % _ENGINE)
 _MODEL = re.compile(rb"%s\(" % _CALLED.encode())
 _BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
 """Matches the code before the model's own name in a call of a model.
@@ -23,8 +26,8 @@ _BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
 This part is checked after the search, because a search that begins with fixed characters is three times as fast.
 """
 _LONGEST = len("self._")
-_SURE = b".replay(", b".backward("
-_DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)
+_SURE = b".replay(", b".backward(", *(f".{name}(".encode() for name in ENGINE_STEPS)
+_DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.(?:replay|backward|%s)\(" % _ENGINE, re.M)
 _DERIVED = re.compile(rb"^[ \t]*class (\w+)\(([^()=\n]+)\)", re.M)
 _CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
 "Names that prove nothing, because many functions of a project have them, or because loops do not call such functions."
@@ -60,13 +63,13 @@ def may_take_step(data: bytes) -> bool:
 
 
 def takes_surely(data: bytes) -> bool:
-    """Return whether a file contains a replay or a backward pass."""
+    """Return whether a file contains a replay, a backward pass or the step of an engine."""
     return any(word in data for word in _SURE)
 
 
 def step_names(texts: Iterable[bytes]) -> StepNames:
-    """Return the names of the functions that replay or train, or that call such a function of their file, judging by a
-    text search."""
+    """Return the names of the functions that replay, train or call an engine's step, or that call such a function of
+    their file, judging by a text search."""
     functions: set[bytes] = set()
     classes: set[bytes] = set()
     derived: dict[bytes, set[bytes]] = {}

@@ -14,7 +14,7 @@ from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, Value, opti
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import LOOPS, is_replay, is_short, own_nodes, parents_in
 from graphsafe.scan.roots.evaluation_loops import is_named_evaluation
-from graphsafe.scan.roots.step_names import MODEL_CALL, StepNames, may_take_step
+from graphsafe.scan.roots.step_names import ENGINE_STEPS, MODEL_CALL, StepNames, may_take_step
 from graphsafe.scan.roots.tensor_arguments import undeclared
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
@@ -359,6 +359,8 @@ def _strength(call: ast.Call) -> Strength | None:
         return "replays"
     function = call.func
     if isinstance(function, ast.Attribute):
+        if function.attr in ENGINE_STEPS:
+            return "replays"
         if function.attr == "backward":
             return "trains"
         if function.attr == "step" and _OPTIMIZER.search(dotted(function.value) or ""):

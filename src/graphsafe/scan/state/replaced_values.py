@@ -155,6 +155,15 @@ def grows(frame: Frame, node: ast.expr | None, text: str) -> bool:
     return any(_is_old(frame, part, text) for argument in node.args for part in elements(argument))
 
 
+def merges_objects(node: ast.expr | None, text: str) -> bool:
+    """Return whether the new value joins one attribute of two objects, as when two batches become one:
+    `torch.cat([self.lengths, other.lengths])`. Such a tensor has as many rows as the batch, and other code removes
+    rows."""
+    name = text.rpartition(".")[2]
+    parts = [part for one in (node.args if isinstance(node, ast.Call) else ()) for part in elements(one)]
+    return any(isinstance(part, ast.Attribute) and part.attr == name and source_text(part) != text for part in parts)
+
+
 def _is_old(frame: Frame, node: ast.expr, text: str) -> bool:
     bound = bound_expression(frame, node)
     return source_text(node) == text or (bound is not None and (source_text(bound) == text or _looks_up(bound, text)))

@@ -50,6 +50,7 @@ from graphsafe.scan.state.replaced_values import (
     is_same_tensor,
     keeps_largest,
     keeps_what_is_there,
+    merges_objects,
     puts_back,
     reads_by_name,
     reads_old,
@@ -341,7 +342,7 @@ def write(
             compile_test=frame.compile_test,
             grows=not (made and is_fresh_result(frame, text)) and (outgrown or grows(frame, assigned, text)),
             outgrown=outgrown,
-            past_maximum=is_past_maximum(frame),
+            past_maximum=is_past_maximum(frame) or merges_objects(assigned, text),
             # A capture binds the names of its outputs only once, to memory that every replay writes.
             borrowed=borrowed
             or (frame.captured and not reads_self)
