@@ -79,6 +79,7 @@ DIRECT = [
     "torch._assert(x.sum() > 0, 'negative')",
     "at = bisect.bisect([0.5, 1.5], x.max())",
     "kept = list(filter(lambda v: v > 0, [x.sum()]))",
+    "kept = list(filter(None, [x.sum()]))",
     "kept = list(itertools.takewhile(lambda v: v > 0, [x.sum()]))",
     "best = functools.reduce(max, [x.sum(), x.max()])",
     "order = sorted(range(4), key=x.__getitem__)",
@@ -128,6 +129,8 @@ def test_functions_that_compare_for_the_caller_wait(tmp_path: Path, use: str) ->
         "length = x.size; kept = torch.ones(length(0), device=x.device)",
         "kept = getattr(x, 'size')(0) > 2",
         "kept = getattr(x, 'item', None) is None",
+        "best = max([x.sum()])",
+        "kept = list(filter(None, [x.shape[0]]))",
     ],
 )
 def test_methods_that_are_not_called_or_read_nothing_do_not_wait(tmp_path: Path, use: str) -> None:

@@ -113,7 +113,8 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
         known = next((value for value in values.positional if type(value) is Tensor and value.where != "host"), item)
     else:
         item = known = element_of(values)
-        several = type(values) is not Sequence or values.items is None or len(values.items) > 1 or how in ("any", "all")
+        single = type(values) is Sequence and values.items is not None and len(values.items) < 2
+        several = not single or how in ("any", "all", "filter")
     if several and type(item) is Instance:
         # The host tests the truth of the comparison's result.
         known = protocols.called(frame, node, item, "__lt__", "__gt__", arguments=Arguments((item,))) or item
