@@ -302,3 +302,44 @@ def test_a_factory_decides_which_branch_its_step_takes(
 ) -> None:
     text = "import torch\n\n\n" + CHOSEN.format(given=given, then=then, more=more)
     assert [code for code, _, _ in found(tmp_path, step=text)] == codes
+
+
+DECODER = """\
+import torch
+from torch import nn
+
+
+class Cache:
+    def __init__(self, device):
+        self.scale = torch.ones(1, device=device)
+
+    def write(self, x):
+        {write}
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cache = None
+
+    def forward(self, x):
+        self.cache.write(x)
+        return x * self.cache.scale
+
+
+def start(device):
+    decoder = Decoder().to(device).eval()
+    decoder.cache = Cache(device)
+    return decoder
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "codes"),
+    [
+        ("self.scale = torch.maximum(self.scale, x.amax())", ["GS703"]),
+        ("torch.maximum(self.scale, x.amax(), out=self.scale)", []),
+    ],
+)
+def test_an_object_that_is_assigned_from_outside(tmp_path: Path, write: str, codes: list[str]) -> None:
+    assert [code for code, _, _ in found(tmp_path, decoder=DECODER.format(write=write))] == codes

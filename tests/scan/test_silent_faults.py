@@ -193,3 +193,37 @@ def test_a_tensor_of_the_step_may_get_other_memory(scan: Scan) -> None:
                 return x
         """
     assert scan(source) == []
+
+
+RECURRENT = """\
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.GRUCell(8, 8)
+            self.hidden = torch.zeros(1, 8, device="cuda")
+            self.moments = {{id(p): torch.zeros_like(p) for p in self.parameters()}}
+
+        def forward(self, frames: torch.Tensor):
+            {step}
+            return frames
+    """
+UNROLLED = """hidden = self.hidden
+            for frame in frames.unbind(1):
+                hidden = {new}
+            {store}"""
+MOMENTS = """for p in self.parameters():
+                {store}"""
+
+
+@pytest.mark.parametrize(
+    ("step", "is_found"),
+    [
+        (UNROLLED.format(new="self.cell(frame, hidden)", store="self.hidden = hidden"), True),
+        (UNROLLED.format(new="self.cell(frame, hidden)", store="self.hidden.copy_(hidden)"), False),
+        (UNROLLED.format(new="hidden.mul_(frame)", store="self.hidden = hidden"), False),
+        (MOMENTS.format(store="self.moments[id(p)] = self.moments[id(p)] * 0.9 + p.grad"), True),
+        (MOMENTS.format(store="self.moments[id(p)].mul_(0.9).add_(p.grad)"), False),
+    ],
+)
+def test_state_that_a_loop_of_the_step_makes_anew(scan: Scan, step: str, is_found: bool) -> None:
+    assert ("GS703" in {code for code, _ in scan(RECURRENT.format(step=step))}) is is_found

@@ -29,7 +29,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
-from graphsafe.scan.interpreter.construction_sites import built
+from graphsafe.scan.interpreter.construction_sites import assigned, built
 from graphsafe.scan.interpreter.given_values import agree, facts_of, filled, is_empty, of_parameter, without_unplaced
 from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value, parameters
@@ -158,6 +158,9 @@ class AttributeTables:
         made = self._constructed(owner)
         initial = made.value(name)
         value = self._assigned(owner, name, level, initial, made.promised(name))
+        if (value is None or type(value) is NoneValue) and level == TOP_LEVEL:
+            objects = [*assigned(self._engine, ref, name)]
+            value = join_all([*([] if value is None else [value]), *objects]) if objects else value
         if type(value) is Unknown and level == TOP_LEVEL and owner.given is None:
             value = join_all([*built(self._engine, ref, name)] or [value])
         of_class = self.of_class(ref, name)

@@ -1,13 +1,14 @@
-"""Calls of constructors in cold code. Such calls show the values of attributes that only store an argument."""
+"""Cold code that makes objects of a class. It shows the values of attributes that only store an argument, or that are
+assigned from outside of the class."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from graphsafe.scan.domain.arguments import Call
-from graphsafe.scan.domain.summary import Effects
+from graphsafe.scan.domain.summary import Effects, Summary
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.sources.node_memo import inside
@@ -31,15 +32,42 @@ def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
         return
     names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)][1:]
     position = names.index(parameter) if parameter in names else len(names)
-    sites = sorted({*_in_files(engine, ref, position, parameter), *_of_class(engine, ref, position, parameter)})
-    for site in sites[:MAX_SITES]:
+
+    def passes_object(file: FileIndex, site: str) -> bool:
+        node = engine.project.function_node(site)
+        calls = inside(node, ast.Call) if node is not None else ()
+        named = (call for call in calls if _means(engine, file, call.func, ref))
+        return any(_makes(node, call, position, parameter) for call in named)
+
+    own = _class_name(ref)
+    sites = {site for file, site in _functions_with(engine, own, re.compile(rf"{own}\(")) if passes_object(file, site)}
+    for summary in _summaries(engine, {*sites, *_of_class(engine, ref, position, parameter)}):
+        yield from summary.constructed.get((ref, name), ())
+
+
+def assigned(engine: Engine, ref: str, name: str) -> Iterator[Value]:
+    """Yield the objects that functions outside of the class assign to an attribute, as in `net.cache = Cache(8)`, if
+    methods of the class call this attribute."""
+    if _is_called(engine, ref, name):
+        assignment = re.compile(rf"^\s+(?!self\.)\w+\.{name}\s*=[^=]")
+        sites = {site for _, site in _functions_with(engine, _class_name(ref), assignment)}
+        for summary in _summaries(engine, sites):
+            yield from summary.written.get((ref, name), ())
+
+
+def _summaries(engine: Engine, sites: Set[str]) -> Iterator[Summary]:
+    for site in sorted(sites)[:MAX_SITES]:
         outer, engine.effects = engine.effects, Effects()
         try:
             summary = engine.summary(Call(site, depth=1, level=0), 0 if engine.budget.holds(site) else 1)
         finally:
             engine.effects = outer
         if summary is not None:
-            yield from summary.constructed.get((ref, name), ())
+            yield summary
+
+
+def _class_name(ref: str) -> str:
+    return ref.rpartition("::")[2]
 
 
 def _is_called(engine: Engine, ref: str, name: str) -> bool:
@@ -50,20 +78,14 @@ def _is_called(engine: Engine, ref: str, name: str) -> bool:
     return any(called.search(line) for one in found if one is not None for line in lines[one.line : one.end_line])
 
 
-def _in_files(engine: Engine, ref: str, position: int, parameter: str) -> Iterator[str]:
-    """Yield the functions that call the class by its name and pass an object that they make."""
-    name = ref.rpartition("::")[2]
-    for path, _ in sorted(engine.project.files.found_by("constructor calls", _classes_called).get(name, ())):
+def _functions_with(engine: Engine, cls: str, pattern: re.Pattern[str]) -> Iterator[tuple[FileIndex, str]]:
+    """Yield the functions with a line that the pattern matches, in the files that call the class by its name."""
+    for path, _ in sorted(engine.project.files.found_by("constructor calls", _classes_called).get(cls, ())):
         file = engine.project.files.index(path)
         lines = engine.project.files.source(path).lines if file is not None else ()
         for facts in file.functions.values() if file is not None else ():
-            site = f"{path}::{facts.name}"
-            if any(f"{name}(" in line for line in lines[facts.line - 1 : facts.end_line]):
-                node = engine.project.function_node(site)
-                calls = inside(node, ast.Call) if node is not None else ()
-                named = (call for call in calls if _means(engine, file, call.func, ref))
-                if any(_makes(node, call, position, parameter) for call in named):
-                    yield site
+            if file is not None and any(pattern.search(line) for line in lines[facts.line - 1 : facts.end_line]):
+                yield file, f"{path}::{facts.name}"
 
 
 def _of_class(engine: Engine, ref: str, position: int, parameter: str) -> Iterator[str]:

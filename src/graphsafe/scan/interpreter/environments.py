@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join
-from graphsafe.scan.domain.values import NONE, Function, Union, Value, options
+from graphsafe.scan.domain.values import NONE, Function, Tensor, Union, Value, options
 
 Env = dict[str, Value]
 
@@ -27,6 +28,19 @@ def merge(envs: list[Env], fallback: Env) -> Env:
                 result[name] = env[name]
         merged = result
     return merged
+
+
+def made_by_iteration(after: Env, iteration: Env) -> Env:
+    """Return the names after a `for` loop. `iteration` has them at the end of the loop's body.
+
+    Nearly all `for` loops in a step have an iteration. So a tensor that the body makes anew is a new one afterwards.
+    """
+    made = dict(after)
+    for name, value in iteration.items():
+        joined = after.get(name)
+        if type(value) is Tensor and type(joined) is Tensor and value.fresh and not joined.fresh:
+            made[name] = replace(joined, fresh=True, attr=value.attr)
+    return made
 
 
 def binds_more_functions(before: Env, after: Env) -> bool:

@@ -22,7 +22,7 @@ from graphsafe.scan.interpreter.conditions import filled_defaults, guards
 from graphsafe.scan.interpreter.conditions.flags_off import stays_off
 from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warning, only_before_raising
 from graphsafe.scan.interpreter.conditions.truth import truth
-from graphsafe.scan.interpreter.environments import Env, binds_more_functions, merge
+from graphsafe.scan.interpreter.environments import Env, binds_more_functions, made_by_iteration, merge
 from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -209,12 +209,13 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
     verdict.enter(frame, branch)
 
 
-def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
+def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> Env:
     """Interpret the body once. In hot code, interpret it again, with the values that the names have after the first
-    iteration.
+    iteration. Return the names and values at the end of the last iteration.
 
     Further iterations follow as long as names are bound to new functions, as in `state = state(machine)`.
     """
+    ended: Env = {}
     around, lazy_count, hot, between = frame.conditions, len(frame.lazy), frame.hot, frame.between
     is_step = node.lineno in frame.step_loops
     frame.hot = hot or (is_step and not is_short(node))
@@ -225,12 +226,14 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: C
         before_each()
         execute(frame, node.body)
         del frame.lazy[lazy_count:]
-        frame.env = merge([frame.env, start], start)
+        ended = frame.env
+        frame.env = merge([ended, start], start)
         if frame.env == start or (rounds > 1 and not binds_more_functions(start, frame.env)):
             break
     frame.hot, frame.between = hot, between
     frame.leave(around)
     execute(frame, node.orelse)
+    return ended
 
 
 def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
@@ -241,7 +244,8 @@ def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool
 def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> None:
     iterable = protocols.iterated(frame, node.iter, frame.evaluate(node.iter))
     item = element_of(iterable)
-    _loop(frame, node, lambda: assign(frame, node.target, item, node))
+    ended = _loop(frame, node, lambda: assign(frame, node.target, item, node))
+    frame.env = made_by_iteration(frame.env, ended)
 
 
 def _while(frame: Frame, node: ast.While) -> None:

@@ -252,8 +252,9 @@ def write_item(
 ) -> None:
     """Record `holder[key] = value`. A write under a known key counts as a write to an attribute. Any other write adds
     an entry to a table."""
-    if identifies_object(frame, target.slice):
-        # An entry whose key is a tensor's address is like an attribute of that tensor.
+    text = ast.unparse(target)
+    if identifies_object(frame, target.slice) and not (written is not None and reads_old(frame, written, text)):
+        # An entry whose key is a tensor's address is like an attribute of that tensor, which a step may fill once.
         return
     before: Value | None = None
     name = const_of(key)
@@ -263,7 +264,6 @@ def write_item(
         holder = entry(holder, name)
     elif type(held) is Sequence and held.kind == "list" and as_tensor(held.elem)[0] is not None:
         before = held.elem
-    text = ast.unparse(target)
     if is_same_tensor(frame, value, written, text):
         return
     # An entry under a key that the source shows is like an attribute that is set later.
