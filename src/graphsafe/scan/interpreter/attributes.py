@@ -159,8 +159,7 @@ class AttributeTables:
         initial = made.value(name)
         value = self._assigned(owner, name, level, initial, made.promised(name))
         if (value is None or type(value) is NoneValue) and level == TOP_LEVEL:
-            objects = [*assigned(self._engine, ref, name)]
-            value = join_all([*([] if value is None else [value]), *objects]) if objects else value
+            value = assigned(self._engine, ref, name, value)
         if type(value) is Unknown and level == TOP_LEVEL and owner.given is None:
             value = join_all([*built(self._engine, ref, name)] or [value])
         of_class = self.of_class(ref, name)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Set
 
 from graphsafe.scan.domain.arguments import Call
+from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.summary import Effects, Summary
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.execution.frame import Engine
@@ -45,14 +46,15 @@ def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
         yield from summary.constructed.get((ref, name), ())
 
 
-def assigned(engine: Engine, ref: str, name: str) -> Iterator[Value]:
-    """Yield the objects that functions outside of the class assign to an attribute, as in `net.cache = Cache(8)`, if
-    methods of the class call this attribute."""
-    if _is_called(engine, ref, name):
-        assignment = re.compile(rf"^\s+(?!self\.)\w+\.{name}\s*=[^=]")
-        sites = {site for _, site in _functions_with(engine, _class_name(ref), assignment)}
-        for summary in _summaries(engine, sites):
-            yield from summary.written.get((ref, name), ())
+def assigned(engine: Engine, ref: str, name: str, first: Value | None) -> Value | None:
+    """Return `first`, the value of an attribute, joined with the objects that functions outside of the class assign to
+    it, as in `net.cache = Cache(8)`. Only attributes that methods of the class call are searched for."""
+    if not _is_called(engine, ref, name):
+        return first
+    assignment = re.compile(rf"^\s+(?!self\.)\w+\.{name}\s*=[^=]")
+    sites = {site for _, site in _functions_with(engine, _class_name(ref), assignment)}
+    objects = [value for one in _summaries(engine, sites) for value in one.written.get((ref, name), ())]
+    return join_all([first, *objects] if first is not None else objects) if objects else first
 
 
 def _summaries(engine: Engine, sites: Set[str]) -> Iterator[Summary]:
