@@ -159,9 +159,8 @@ def ledger(seen: Readings, *gpus: str, replays: int = 9) -> Ledger:
     from graphsafe.run.child.sight import Contents
 
     place = (CallSite(path=__file__, line=1, function="capture"),)
-    record = GraphRecord(
-        0, 0, place, None, "default stream", "MainThread", "cuda:0", START, 0, contents=Contents({"kernel": 1})
-    )
+    about = (0, place, None, "default stream", "MainThread", "cuda:0", START)
+    record = GraphRecord(*about, slot=0, handled=0, contents=Contents({"kernel": 1}))
     facts = ProcessFacts(graphs=(record.facts(),), device=DeviceFacts(gpus=gpus), ended=True)
     count = Count(replays, START, START + 3 * SECOND) if replays else Count(0, 0, 0)
     part = Part("1-a", "", START, facts, (count,), Order())

@@ -24,7 +24,7 @@ class Graph:
     """A graph whose replays are seen by `reads`."""
 
     def __init__(self, number: int, reads: Reads) -> None:
-        self.record = GraphRecord(number, 3 * number, (), None, "", "", "", 0, 0)
+        self.record = GraphRecord(number, (), None, "", "", "", 0, slot=3 * number, handled=0)
         self._reads = reads
         self.out = torch.ones(4)
 
@@ -54,7 +54,7 @@ def graphs() -> Iterator[tuple[Graph, Graph]]:
 def found(graph: Graph) -> tuple[int, int] | None:
     """The lines of the read and of the replay that wrote over it, from the first line of the test on."""
     first = sys._getframe(1).f_code.co_firstlineno
-    read = graph.record.outputs.overwritten
+    read = graph.record.outputs.held.overwritten
     return None if read is None else (read.read.line - first, read.replay[-1].line - first)
 
 

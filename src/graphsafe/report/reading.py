@@ -23,6 +23,12 @@ def read(kind: type[Data], data: Any) -> Data:
     return found
 
 
+def members(data: Any, kind: Any = None) -> dict[str, Any]:
+    """Return the fields of a data class, or those that it has from its base `kind`. Unlike `asdict`, this copies
+    nothing inside them."""
+    return {one.name: getattr(data, one.name) for one in fields(kind or data)}
+
+
 @cache
 def hints_of(kind: type) -> Mapping[str, Any]:
     """Return the types of a data class's fields."""

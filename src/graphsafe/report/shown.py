@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import os
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from graphsafe.report import model
 from graphsafe.report.forms import render
 from graphsafe.report.json_form import read_reports
 from graphsafe.report.ledger import model as ledger_model
+from graphsafe.report.reading import members
 
 
 class _Shown:
@@ -43,7 +43,7 @@ class Report(_Shown, model.Report):
 
     @classmethod
     def of(cls, report: model.Report) -> Report:
-        return cls(**_fields(report))
+        return cls(**members(report))
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Report:
@@ -68,8 +68,4 @@ class Ledger(_Shown, ledger_model.Ledger):
 
     @classmethod
     def of(cls, ledger: ledger_model.Ledger) -> Ledger:
-        return cls(**_fields(ledger))
-
-
-def _fields(document: Any) -> dict[str, Any]:
-    return {each.name: getattr(document, each.name) for each in fields(document)}
+        return cls(**members(ledger))

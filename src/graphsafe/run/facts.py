@@ -59,7 +59,7 @@ class Overwritten:
     "The name of the variable that keeps the result until the read."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HeldOutputs:
     """Results of a graph that the program holds over its next replay."""
 
@@ -108,7 +108,7 @@ class LentUse:
     "The numbers of the graphs whose replays overwrite it."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DroppedGradients:
     """Gradients that a graph writes, if the program drops them between replays."""
 
@@ -148,7 +148,7 @@ class ReplacedGenerator:
     is_line_known: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GeneratorFacts:
     """The faults of the generators from which a graph draws."""
 
@@ -163,9 +163,9 @@ class GeneratorFacts:
     "The captured line that seeds a generator."
 
 
-@dataclass(frozen=True, slots=True)
-class GraphFacts:
-    """One capture and its graph."""
+@dataclass(eq=False, slots=True)
+class CaptureFacts:
+    """The facts about a capture that are known as they are recorded."""
 
     number: int
     "The number of the capture in the process, from 0."
@@ -176,11 +176,7 @@ class GraphFacts:
     device: str
     begun: int
     "The time of the capture, in nanoseconds since 1970."
-    seconds: float
-    nodes: Mapping[str, int] | None
-    "Kind -> the number of nodes of this kind. It is None if the nodes could not be read."
-    pool_bytes: int | None = None
-    collectives: bool = False
+    seconds: float = 0.0
     subgroups: bool = False
     "Whether, at the capture, the process was in a group that does not contain all ranks."
     keeps_pool: bool = False
@@ -192,20 +188,30 @@ class GraphFacts:
     dropped: int | None = None
     "The time in nanoseconds at which the program dropped the graph or began another capture into it."
     instantiations: int = 0
-    outside: tuple[OutsideUse, ...] = ()
-    held_outputs: HeldOutputs = HeldOutputs()
-    key: Mapping[str, str] = field(default_factory=dict)
-    "The frozen arguments, with their values."
-    decided: CallSite | None = None
-    "The line that decided to capture, if the last call is in a helper that captures the function which it is given."
     stale: Changed | None = None
     "The first replay at which the program had another value than the graph's."
     drawn: CallSite | None = None
     "A captured line that drew from a random generator of the host."
-    gradients: DroppedGradients = DroppedGradients()
+
+
+@dataclass(kw_only=True, slots=True)
+class GraphFacts(CaptureFacts):
+    """One capture and its graph."""
+
+    nodes: Mapping[str, int] | None
+    "Kind -> the number of nodes of this kind. It is None if the nodes could not be read."
+    pool_bytes: int | None = None
+    collectives: bool = False
+    outside: tuple[OutsideUse, ...] = ()
+    held_outputs: HeldOutputs = field(default_factory=HeldOutputs)
+    key: Mapping[str, str] = field(default_factory=dict)
+    "The frozen arguments, with their values."
+    decided: CallSite | None = None
+    "The line that decided to capture, if the last call is in a helper that captures the function which it is given."
+    gradients: DroppedGradients = field(default_factory=DroppedGradients)
     made: MadeState | None = None
     rotated: Rotated | None = None
-    generators: GeneratorFacts = GeneratorFacts()
+    generators: GeneratorFacts = field(default_factory=GeneratorFacts)
     draws_from: tuple[str, ...] | None = None
     "The names of the generators from which replays draw. It is None before the first replay."
     replayed_by: tuple[tuple[str, str], ...] = ()

@@ -9,12 +9,11 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from graphsafe.files import saved, write_atomically
-from graphsafe.report.reading import read
+from graphsafe.report.reading import members, read
 from graphsafe.run.counters import Count, Order, saved_counts
 from graphsafe.run.facts import ProcessFacts
 
@@ -78,12 +77,7 @@ class Part:
 def write_part(folder: Path, token: str, facts: ProcessFacts) -> None:
     """Write a part. If the run has ended or the disk is full, nothing is written and no error is raised."""
     with contextlib.suppress(OSError):
-        write_atomically(folder / f"{token}.json", json.dumps(facts, default=_members))
-
-
-def _members(data: Any) -> dict[str, Any]:
-    """Return the fields of a data class. Unlike `asdict`, it copies nothing inside them."""
-    return {one.name: getattr(data, one.name) for one in fields(data)}
+        write_atomically(folder / f"{token}.json", json.dumps(facts, default=members))
 
 
 def note_start(folder: Path, token: str, parent: str) -> None:

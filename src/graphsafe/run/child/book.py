@@ -194,8 +194,8 @@ class Book:
                 self.sight.replaying(graph)
             drew = graph is not None and record.draws.replaying(graph, *self._running())
             cells = self.counters.cells
-            if not record.outputs.collected and (kept := self._returned(record)) is not None:
-                record.outputs.collected = (kept,)
+            if not record.outputs.held.collected and (kept := self._returned(record)) is not None:
+                record.outputs.held.collected = (kept,)
                 self._tell(False)
             repeats = record.rotation.replaying(cells[cells[LAST_RUN]] == record.slot)
             if record.outputs.look() | self._is_stale(record) | drew | repeats:
@@ -251,13 +251,13 @@ class Book:
         frames, sites = self._running()
         found = self._results.replaying(record, frames, sites)
         found |= self._turns.replaying(record, frames, sites)
-        if not found and record.outputs.overwritten is None:
+        if not found and record.outputs.held.overwritten is None:
             found = self._meetings.replaying(record, frames, sites)
-        is_early = 0 < record.looks <= _SEARCHED and record.outputs.overwritten is None
+        is_early = 0 < record.looks <= _SEARCHED and record.outputs.held.overwritten is None
         if is_early and record.outputs.is_held_by_more():
             read = self._previous.replaying(record.number, record.contents.owns, frames)
             if read is not None:
-                record.outputs.overwritten = Overwritten(read[0], sites, record.number, kept=read[1])
+                record.outputs.held.overwritten = Overwritten(read[0], sites, record.number, kept=read[1])
                 found = True
         if found:
             self._tell(False)
@@ -296,8 +296,8 @@ class Book:
 
     def comparing(self, record: GraphRecord | None) -> None:
         """Record that the running line compares a graph's result with itself."""
-        if record is not None and not record.outputs.compared and self.replays(record.number) > 1:
-            record.outputs.compared = user_frames()[0]
+        if record is not None and not record.outputs.held.compared and self.replays(record.number) > 1:
+            record.outputs.held.compared = user_frames()[0]
             self._tell(False)
 
     def reading(self, storages: Callable[[], Collection[int]]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
@@ -83,34 +83,29 @@ class Draws:
         self._same = 0
         self.is_known = False
         "Whether a replay has shown which generators the graph draws from."
-        self.replaced: ReplacedGenerator | None = None
-        self.misplaced: tuple[CallSite, ...] = ()
-        "The calls that registered a generator while another device was current."
-        self.reseeded: tuple[CallSite, ...] = ()
-        "The line that sets the same seed before each replay."
-        self.between: tuple[CallSite, ...] = ()
-        "If the line that sets the same seed before each replay is unknown: the calls that led to such a replay."
+        self._faults = GeneratorFacts()
 
     def replaying(self, graph: Any, frames: Sequence[FrameType], calls: tuple[CallSite, ...]) -> bool:
         """Check the generators before a replay, to which `calls` led. Return whether a new fault was found."""
+        faults = self._faults
         registered: list[Registered] = graph.__dict__.get(_REGISTERED, [])
         if not self.is_known:
             generators = [(_DEFAULT, one) for one in _default()] + [(one.name, one.generator) for one in registered]
             self._before = [(name, one, _state(one)) for name, one in generators]
-            self.misplaced = next((one.calls for one in registered if one.is_elsewhere), ())
-        replaced = self._replaced(registered) if self.replaced is None else None
+            faults.misplaced = next((one.calls for one in registered if one.is_elsewhere), ())
+        replaced = self._replaced(registered) if faults.replaced is None else None
         if replaced is not None:
             text, owner, attribute, registering = replaced
             line = assigning_line(owner, attribute, registering)
             at = calls if line is None else (line,)
-            self.replaced = ReplacedGenerator(text, at, is_line_known=line is not None)
-        found = replaced is not None or (not self.is_known and bool(self.misplaced))
+            faults.replaced = ReplacedGenerator(text, at, is_line_known=line is not None)
+        found = replaced is not None or (not self.is_known and bool(faults.misplaced))
         states = list(map(_state, self._drawing))
         self._same = self._same + 1 if states and None not in states and states == self._last else 0
         self._last = states
-        if self._same >= _ENOUGH and not self.reseeded and not self.between:
+        if self._same >= _ENOUGH and not faults.reseeded and not faults.between:
             line = _seeding_line(frames)
-            self.reseeded, self.between = ((), calls) if line is None else ((line,), ())
+            faults.reseeded, faults.between = ((), calls) if line is None else ((line,), ())
             found = True
         return found
 
@@ -126,7 +121,7 @@ class Draws:
     def facts(self, seeded: CallSite | None) -> GeneratorFacts:
         """Return the facts for the ledger. `seeded` is a line of the captured code that seeds a generator."""
         inside = () if seeded is None or not self._drawing else (seeded,)
-        return GeneratorFacts(self.misplaced, self.replaced, self.reseeded, self.between, inside)
+        return replace(self._faults, inside=inside)
 
     def _replaced(self, registered: Sequence[Registered]) -> tuple[str, Any, str, tuple[CallSite, ...]] | None:
         """Return the attribute that held a registered generator and now holds another one.

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name
+from graphsafe.run.facts import DroppedGradients
 
 
 class Gradients:
@@ -29,10 +29,7 @@ class Gradients:
         self._weights = [weakref.ref(weight) for name in own if (weight := name.owner()) is not None]
         self._watched = [weakref.ref(grad, self._gone) for name in own if (grad := name.tensor()) is not None]
         self._replays = 0
-        self.let_go: tuple[CallSite, ...] = ()
-        "The calls that led to the line that dropped the first gradient."
-        self.skipped = 0
-        "The number of weights that had no gradient at an eager step after a replay."
+        self.dropped = DroppedGradients()
 
     def __bool__(self) -> bool:
         return bool(self._watched)
@@ -40,7 +37,7 @@ class Gradients:
     def _gone(self, _: Any) -> None:
         if not sys.is_finalizing():
             with suppress(Exception):
-                self.let_go = self.let_go or user_frames()[0]
+                self.dropped.let_go = self.dropped.let_go or user_frames()[0]
 
     def stepping(self, optimizer: torch.optim.Optimizer, replays: int) -> bool:
         """Return whether this eager step is the first that finds no gradient after a replay.
@@ -48,10 +45,10 @@ class Gradients:
         `replays` is the number of replays so far.
         """
         before, self._replays = self._replays, replays
-        if self.skipped or not self.let_go or replays <= before:
+        if self.dropped.skipped or not self.dropped.let_go or replays <= before:
             return False
         own = {id(weight) for reference in self._weights if (weight := reference()) is not None}
         given = [one for group in optimizer.param_groups for one in group["params"] if id(one) in own]
         if all(one.grad is None for one in given):
-            self.skipped = len(given)
-        return bool(self.skipped)
+            self.dropped.skipped = len(given)
+        return bool(self.dropped.skipped)

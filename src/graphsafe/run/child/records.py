@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphsafe.report.ledger.model import Access
-from graphsafe.report.model import CallSite, Span
+from graphsafe.report.model import CallSite
+from graphsafe.report.reading import members
 from graphsafe.run.child.generators import Draws
 from graphsafe.run.child.gradients import Gradients
 from graphsafe.run.child.keys import Key
@@ -19,7 +20,7 @@ from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Contents, LetGo
-from graphsafe.run.facts import Changed, DroppedGradients, GraphFacts, HeldOutputs, LentUse, OutsideUse, Rotated
+from graphsafe.run.facts import CaptureFacts, GraphFacts, LentUse, OutsideUse, Rotated
 
 
 @dataclass(eq=False, slots=True)
@@ -67,22 +68,12 @@ class Lent:
     "The numbers of graphs that use the tensor's memory and were captured after the tensor had been freed."
 
 
-@dataclass(eq=False, slots=True)
-class GraphRecord:
-    number: int
-    "The number of the capture in the process, from 0."
+@dataclass(eq=False, kw_only=True, slots=True)
+class GraphRecord(CaptureFacts):
     slot: int
     "The index of the first of the graph's counters."
-    frames: tuple[CallSite, ...]
-    span: Span | None
-    stream: str
-    thread: str
-    device: str
-    begun: int
-    "The time of the capture, in nanoseconds since 1970."
     handled: int
     "The `id` of the exception that was being handled when the capture began."
-    seconds: float = 0.0
     contents: Contents = field(default_factory=Contents)
     "The contents of the graph, without its touches: a touch would keep a storage alive."
     uses: list[Use] = field(default_factory=list)
@@ -104,29 +95,14 @@ class GraphRecord:
     rotation: Rotation = field(default_factory=Rotation)
     drawn_before: tuple[Any, ...] = ()
     "The states of the host's random generators when the capture began. It is empty after the capture."
-    drawn: CallSite | None = None
-    "A captured line that drew from these generators."
-    stale: Changed | None = None
-    "The first replay at which the program had another value than the graph's."
-    subgroups: bool = False
-    "Whether, at the capture, the process was in a group that does not contain all ranks."
-    keeps_pool: bool = False
-    "Whether Inductor captured the graph only to keep a pool alive. Such a graph is empty and never replayed."
     graph: weakref.ref[Any] | None = None
-    dropped: int | None = None
-    "The time in nanoseconds at which the program dropped the graph or began another capture into it."
     suspect: bool = False
     "Whether memory that the graph uses may have been lost."
-    instantiations: int = 0
     replayer: int = 0
     "The id of the thread of the last replay."
     replayers: dict[tuple[str, str], None] = field(default_factory=dict)
     looks: int = 0
     "The number of checks of the graph's memory so far."
-    is_again: bool = False
-    "Whether this graph and the previous graph of the same line differ only in one tensor outside the pool."
-    copy_of: int | None = None
-    "The number of the last earlier graph of the same line that does the same work with the same memory."
     stacks: set[tuple[CallSite, ...]] = field(default_factory=set)
     next_look: float = 0.0
     "The time of the next check of the graph's memory."
@@ -136,32 +112,17 @@ class GraphRecord:
             self.dropped = time.time_ns()
 
     def facts(self) -> GraphFacts:
-        seen, outputs = self.contents, self.outputs
+        seen = self.contents
         return GraphFacts(
-            number=self.number,
-            frames=self.frames,
-            span=self.span,
-            stream=self.stream,
-            thread=self.thread,
-            device=self.device,
-            begun=self.begun,
-            seconds=self.seconds,
+            **members(self, CaptureFacts),
             nodes=None if seen.nodes is None else dict(seen.nodes),
             pool_bytes=seen.pool_bytes,
             collectives=seen.collectives,
-            subgroups=self.subgroups,
-            keeps_pool=self.keeps_pool,
-            is_again=self.is_again,
-            copy_of=self.copy_of,
-            dropped=self.dropped,
-            instantiations=self.instantiations,
             outside=(*(use.facts() for use in self.uses), *(seen.casts.facts() if seen.casts is not None else ())),
-            held_outputs=HeldOutputs(outputs.collected, outputs.is_keeper_known, outputs.compared, outputs.overwritten),
+            held_outputs=self.outputs.held,
             key=self.key.texts(),
             decided=self.key.decided,
-            stale=self.stale,
-            drawn=self.drawn,
-            gradients=DroppedGradients(self.gradients.let_go, self.gradients.skipped),
+            gradients=self.gradients.dropped,
             made=self.optimizers.made,
             rotated=self._rotated(),
             generators=self.draws.facts(self.key.seeded),

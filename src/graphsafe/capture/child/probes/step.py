@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from graphsafe.capture.answers.events import Asked, StepEvent
 from graphsafe.capture.answers.probes import HostCall, Ran, SeenEvent, StepMemory, Watched
@@ -26,6 +26,7 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.step import Step
+from graphsafe.report.reading import members
 
 _LETTING_GO = 0.05
 "The time in seconds within which the threads of a backend let go of the tensors of a collective."
@@ -203,9 +204,8 @@ def _aggregated(
             key = _place(event)
             known = found.get(key)
             if known is None:
-                parts = {one.name: getattr(event, one.name) for one in fields(event)}
                 guarded = on_path is not None and key not in on_path
-                found[key] = SeenEvent(**parts, first_only=only_first, guarded=guarded)
+                found[key] = SeenEvent(**members(event), first_only=only_first, guarded=guarded)
             elif known.first_only == only_first:
                 total = known.nbytes if event.nbytes is None else (known.nbytes or 0) + event.nbytes
                 found[key] = replace(known, count=known.count + 1, nbytes=total)

@@ -160,7 +160,9 @@ class Results:
 
     def _overwritten(self, one: _Stale, read: CallSite) -> None:
         later = None if one.at is None else read
-        one.owner.outputs.overwritten = Overwritten(one.at or read, one.replay, one.by.number, later, one.variable.name)
+        one.owner.outputs.held.overwritten = Overwritten(
+            one.at or read, one.replay, one.by.number, later, one.variable.name
+        )
 
 
 def _overlap(place: Place, others: Iterable[Place]) -> bool:

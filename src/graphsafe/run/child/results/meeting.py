@@ -56,7 +56,7 @@ class Meetings:
                 read = call_site(frame.f_code, line)
                 self._times[record, read] += 1
                 if self._times[record, read] == _ENOUGH:
-                    record.outputs.overwritten = Overwritten(read, sites, record.number)
+                    record.outputs.held.overwritten = Overwritten(read, sites, record.number)
                     return True
         return False
 

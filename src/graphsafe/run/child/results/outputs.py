@@ -24,7 +24,7 @@ from graphsafe.run.child.frozen.origins import Origin, Scope, line_with
 from graphsafe.run.child.names import elements_of, locals_of, storage_number, storage_numbers
 from graphsafe.run.child.results.built import building_line
 from graphsafe.run.child.source import base_of, file_tree, lines_of
-from graphsafe.run.facts import Overwritten
+from graphsafe.run.facts import HeldOutputs
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST_ITEMS = 64
@@ -106,21 +106,14 @@ class Outputs:
         self._before: int | None = None
         self._held = 0
         self._grown = 0
-        self.collected: tuple[CallSite, ...] = ()
-        "The statement that keeps results. If it is unknown: the calls of the replay that overwrote kept results."
-        self.is_keeper_known = True
-        self.compared: tuple[CallSite, ...] = ()
-        "The line that compared a result with an earlier result that has the same memory."
-
-        self.overwritten: Overwritten | None = None
-        "The first read of a result after another replay has overwritten it."
+        self.held = HeldOutputs()
 
     def look(self) -> bool:
         """Count the references to the outputs, with torch functions disabled.
 
         Return whether this is the first time that the program is found to collect results.
         """
-        if self.collected or not self._tensors:
+        if self.held.collected or not self._tensors:
             return False
         held = self.holders()
         if self._before is None:
@@ -139,10 +132,10 @@ class Outputs:
         if line is None and more >= _ENOUGH:  # this search goes through all objects
             line = building_line(frames, storages, lambda items: _count(items, storages) >= _ENOUGH_TIMES)
         if line is not None:
-            self.collected = (line,)
+            self.held.collected = (line,)
         elif more >= _ENOUGH:
-            self.collected, self.is_keeper_known = user_frames()[0], False
-        return bool(self.collected)
+            self.held.collected, self.held.is_keeper_known = user_frames()[0], False
+        return bool(self.held.collected)
 
     def is_held_by_more(self) -> bool:
         """Return whether more references to the outputs exist than at the first look."""

@@ -78,7 +78,7 @@ class Reads:
             return
         for owner, storage in record.overwrites:
             count = self._replays(owner.number)
-            if not count or owner.dropped is not None or owner.outputs.overwritten is not None:
+            if not count or owner.dropped is not None or owner.outputs.held.overwritten is not None:
                 continue
             for frame in frames:
                 code = frame.f_code
@@ -114,11 +114,11 @@ class Reads:
         before = self._watched.get(code, [])
         still = []
         for one in before:
-            if one.owner.outputs.overwritten is not None or self._replays(one.owner.number) != one.count:
+            if one.owner.outputs.held.overwritten is not None or self._replays(one.owner.number) != one.count:
                 continue
             if one.running is not None:
                 read = call_site(code, one.running)
-                one.owner.outputs.overwritten = Overwritten(read, one.replay, one.by)
+                one.owner.outputs.held.overwritten = Overwritten(read, one.replay, one.by)
                 self._tell()
                 continue
             reads = line in one.lines and one.name in _holding(frame, one.storage)
