@@ -7,10 +7,10 @@ programs keep each note.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from graphsafe.report.model import Finding
+from graphsafe.report.model import Finding, grouped
 from graphsafe.report.text import count, listed
 
 FOLDED = "GS401"
@@ -21,20 +21,14 @@ def is_folded(finding: Finding) -> bool:
     return finding.code == FOLDED and finding.level == "note"
 
 
-def folded(findings: Iterable[Finding]) -> list[Finding]:
+def folded(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings with the notes about fresh buffers last.
 
     Several notes about one file become one note. It has the location of the first note and names the lines of the
     others.
     """
-    kept: list[Finding] = []
-    by_file: dict[str, list[Finding]] = {}
-    for finding in findings:
-        if is_folded(finding):
-            by_file.setdefault(finding.location.path, []).append(finding)
-        else:
-            kept.append(finding)
-    return [*kept, *map(_one, by_file.values())]
+    kept, notes = [[one for one in findings if is_folded(one) is folds] for folds in (False, True)]
+    return [*kept, *map(_one, grouped(notes, lambda note: note.location.path).values())]
 
 
 def further_lines(findings: Sequence[Finding]) -> str:

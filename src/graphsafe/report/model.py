@@ -6,12 +6,14 @@ are None. Lines and columns count from 1, in Unicode code points. An end is excl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from graphsafe.report.executed import ExecutedFile, HotLines
 
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 REPORT_SCHEMA = "graphsafe/report/1"
 REPORTS_SCHEMA = "graphsafe/reports/1"
 
@@ -335,6 +337,14 @@ def facts_of(report: Report) -> dict[str, str | None]:
 def title_of(report: Report) -> str:
     """Return the report's title: `graphsafe capture model.py:build`."""
     return " ".join(filter(None, ("graphsafe", report.command, report.called)))
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items by their keys, in the order of the first item of each key."""
+    found: dict[Key, list[Item]] = {}
+    for one in items:
+        found.setdefault(key(one), []).append(one)
+    return found
 
 
 def unsuppressed(report: Report) -> list[Finding]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphsafe.report.fingerprint import fingerprint
-from graphsafe.report.model import Finding
+from graphsafe.report.model import Finding, grouped
 from graphsafe.report.source import Lines, line_of
 
 _MOST_EQUAL_LINES = 32
@@ -31,12 +30,9 @@ class SavedLines:
     @classmethod
     def of(cls, findings: Iterable[Finding], lines: Lines) -> SavedLines:
         """Compare the files with the findings of a report. `lines` returns the lines of a file as it is now."""
-        by_path: dict[str, list[Finding]] = defaultdict(list)
-        for finding in findings:
-            by_path[finding.location.path].append(finding)
         changed = {
             path
-            for path, group in by_path.items()
+            for path, group in grouped(findings, lambda finding: finding.location.path).items()
             if (now := lines(path)) is not None and not all(_has_text(f, line_of(now, f.location.line)) for f in group)
         }
         return cls(lambda path: None if path in changed else lines(path), tuple(sorted(changed)))

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 
 from graphsafe.report.fresh_buffers import further_lines, is_folded
-from graphsafe.report.model import LEVELS, Finding, Level, Limit, Location, Reach, Report, is_in_baseline, unsuppressed
+from graphsafe.report.model import (
+    LEVELS,
+    Finding,
+    Level,
+    Limit,
+    Location,
+    Reach,
+    Report,
+    grouped,
+    is_in_baseline,
+    unsuppressed,
+)
 from graphsafe.report.no_line import totals
 from graphsafe.report.source import Lines
 from graphsafe.report.text import Sheet, cells, chained, count, listed, printable
@@ -223,9 +234,7 @@ def _again(chain: list[str], printed: _Printed) -> list[str]:
 def _files(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
     """Return a line for each file with fresh buffers. The files with the most of them come first."""
     first = findings[0]
-    by_file: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_file.setdefault(finding.location.path, []).append(finding)
+    by_file = grouped(findings, lambda finding: finding.location.path)
     text = f"{count(len(findings), 'fresh buffer')} every step, in {count(len(by_file), 'file')}"
     lines = _titled(f"{first.code} {first.level}:", text, sheet, STYLES[first.level])
     most = sorted(by_file, key=lambda path: -len(by_file[path]))[:_MOST_FILES]
@@ -263,11 +272,7 @@ def _start(findings: Iterable[Finding], sheet: Sheet) -> list[str]:
 
 
 def _by_function(findings: Iterable[Finding]) -> Iterable[Sequence[Finding]]:
-    """Group findings by function and code."""
-    groups: dict[tuple[str, str | None, str], list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault((finding.location.path, finding.location.function, finding.code), []).append(finding)
-    return groups.values()
+    return grouped(findings, lambda one: (one.location.path, one.location.function, one.code)).values()
 
 
 def _further_lines(group: Sequence[Finding]) -> str:

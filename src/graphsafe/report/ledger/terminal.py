@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from graphsafe.report.ledger import traffic
 from graphsafe.report.ledger.model import Graph, Ledger, Process
-from graphsafe.report.model import Finding, Location
+from graphsafe.report.model import Finding, Location, grouped
 from graphsafe.report.text import Sheet, bytes_text, count, listed, printable
 
 _MOST_LINES = 20
@@ -36,7 +36,7 @@ def _process(process: Process, silent: Sequence[Finding], sheet: Sheet) -> Itera
     yield sheet.paint("bold", printable(f"Process {process.name}{rank}: {facts}"))
     if process.idle is not None:
         yield from sheet.wrapped(process.idle.text, "  ", "      ")
-    rows = _by_line(process.graphs)
+    rows = list(grouped(process.graphs, lambda graph: _place(graph.captured.location)).items())
     for place, graphs in rows[:_MOST_LINES]:
         yield from sheet.wrapped(_line_text(graphs, process), f"  {place} ", "      ")
         for text in _lost(graphs):
@@ -60,13 +60,6 @@ def _process(process: Process, silent: Sequence[Finding], sheet: Sheet) -> Itera
     for wait in sorted(process.waits or (), key=lambda one: -(one.ms or 0))[:_MOST_LINES]:
         took = "" if wait.ms is None else f", {wait.ms:.3g} ms"
         yield from sheet.wrapped(f"waits {count(wait.count, 'time')}{took}", f"  {_place(wait.location)} ", "      ")
-
-
-def _by_line(graphs: Sequence[Graph]) -> list[tuple[str, list[Graph]]]:
-    found: dict[str, list[Graph]] = {}
-    for graph in graphs:
-        found.setdefault(_place(graph.captured.location), []).append(graph)
-    return list(found.items())
 
 
 def _line_text(graphs: Sequence[Graph], process: Process) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from graphsafe.report.model import grouped
 from graphsafe.report.probes.probe import ABSOLUTE, Number, Probe, Table
 from graphsafe.report.text import count, listed
 
@@ -116,10 +117,8 @@ class Timeline(Probe):
 
 def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
     """Group the gaps by cause and line. Return the cause, line, time and number of each group, the longest first."""
-    found: dict[tuple[GapCause, str], list[float]] = {}
-    for gap in gaps:
-        found.setdefault((gap.cause, gap.place or "not known"), []).append(gap.us)
-    rows = [(GAP_TEXTS[cause], place, sum(times), len(times)) for (cause, place), times in found.items()]
+    found = grouped(gaps, lambda gap: (gap.cause, gap.place or "not known"))
+    rows = [(GAP_TEXTS[cause], place, sum(one.us for one in same), len(same)) for (cause, place), same in found.items()]
     return sorted(rows, key=lambda row: (-row[2], row[1], row[0]))[:_MOST_ROWS]
 
 
@@ -129,11 +128,8 @@ def waits_by_line(waits: Sequence[Operation]) -> list[tuple[str, ...]]:
     Return for each group, the longest first: the line, the call, the number of waits, their time, and how long the
     device worked meanwhile.
     """
-    found: dict[tuple[str, str], list[Operation]] = {}
-    for wait in waits:
-        found.setdefault((wait.place or "not known", wait.name), []).append(wait)
     rows = []
-    for (place, name), same in found.items():
+    for (place, name), same in grouped(waits, lambda wait: (wait.place or "not known", wait.name)).items():
         us, behind = (_sum([getattr(one, key) for one in same]) for key in ("us", "behind_us"))
         rows.append((us or 0.0, (place, name, str(sum(one.count for one in same)), _time(us), _time(behind))))
     return [row for _, row in sorted(rows, key=lambda row: (-row[0], row[1]))]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from graphsafe.capture.shared.places import line_text, text_at
-from graphsafe.run.parent.seen import grouped, last
+from graphsafe.report.model import grouped
+from graphsafe.run.parent.seen import last
 from graphsafe.run.parent.writer import Writer, all_named, named
 
 
@@ -15,7 +16,7 @@ def kept_results(writer: Writer) -> None:
         ("compared", "compares a result with itself", [(one.compared, graph) for one, graph in held]),
     )
     for how, does, told in ways:
-        for same in grouped((one for one in told if one[0]), lambda one: last(one[0])):
+        for same in grouped((one for one in told if one[0]), lambda one: last(one[0])).values():
             frame, graphs = same[0][0][-1], [graph for _, graph in same]
             because = f"Here the program {does}: each replay of {all_named(graphs)} overwrites the previous one."
             data = {"graphs": [one.name for one in graphs], "how": how}

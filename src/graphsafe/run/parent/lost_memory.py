@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from graphsafe.capture.shared.classify import function_at
 from graphsafe.capture.shared.places import line_text
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, grouped
 from graphsafe.report.text import count, listed
 from graphsafe.run.facts import CASTS, Calls, LentUse, OutsideUse
-from graphsafe.run.parent.seen import SeenGraph, grouped, last
+from graphsafe.run.parent.seen import SeenGraph, last
 from graphsafe.run.parent.writer import Writer, all_named, by
 
 _ENOUGH = 2
@@ -32,7 +32,7 @@ def lost_memory(writer: Writer) -> None:
     overwritten = list(_overwritten(writer))
     lost_uses += overwritten
     places = {id(use): _place(graph, use) for graph, use, _ in lost_uses}
-    for uses in grouped(lost_uses, lambda one: (last(places[id(one[1])][0]), one[1].status)):
+    for uses in grouped(lost_uses, lambda one: (last(places[id(one[1])][0]), one[1].status)).values():
         graph, use, _ = uses[0]
         frames, fate = places[id(use)]
         lost = last(use.frames)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from graphsafe.capture.shared.places import line_text
+from graphsafe.report.model import grouped
 from graphsafe.report.text import count, listed
-from graphsafe.run.parent.seen import grouped, last
+from graphsafe.run.parent.seen import last
 from graphsafe.run.parent.writer import Writer, named
 
 
 def old_arguments(writer: Writer) -> None:
     """Add findings for replays at which the program has another value than the one that the graph froze."""
     told = [(one, one.facts.stale) for one in writer.process.graphs if one.facts.stale is not None and one.facts.frames]
-    for (graph, stale), *_ in grouped(told, lambda pair: (last(pair[0].facts.frames), pair[1].name)):
+    for (graph, stale), *_ in grouped(told, lambda pair: (last(pair[0].facts.frames), pair[1].name)).values():
         replay = f"the replay at {line_text(stale.frames[-1])}" if stale.frames else "a replay"
         value = f"{stale.captured} at capture and {stale.now} at {replay}"
         data = {"argument": stale.name, "captured": stale.captured, "now": stale.now}
@@ -44,7 +45,7 @@ def dropped_gradients(writer: Writer) -> None:
     """Add findings at lines that drop gradients which a graph writes, if the optimizer then made a step without
     them."""
     told = [(one, one.facts.gradients) for one in writer.process.graphs if one.facts.gradients.skipped]
-    for (graph, one), *_ in grouped(told, lambda pair: last(pair[1].let_go)):
+    for (graph, one), *_ in grouped(told, lambda pair: last(pair[1].let_go)).values():
         weights = count(one.skipped, "weight")
         text = {
             "message": f"the gradients that {named(graph)} writes are dropped, so the optimizer skips {weights}",
@@ -59,7 +60,7 @@ def state_made_in_captures(writer: Writer) -> None:
     """Add findings at steps of optimizers that made their state in the capture."""
     told = [(one, one.facts.made) for one in writer.process.graphs if one.count.replays > 1]
     made = [(graph, one) for graph, one in told if one is not None and one.frames]
-    for (graph, one), *_ in grouped(made, lambda pair: last(pair[1].frames)):
+    for (graph, one), *_ in grouped(made, lambda pair: last(pair[1].frames)).values():
         state = f"{count(one.tensors, 'tensor')} of state"
         text = {
             "message": f"the first step of `{one.optimizer}` is captured, so each replay of {named(graph)} makes "
@@ -73,7 +74,7 @@ def state_made_in_captures(writer: Writer) -> None:
 
 def outdated_tensors(writer: Writer) -> None:
     """Add findings at writes after which a graph still reads tensors that were computed from the old values."""
-    for same in grouped(writer.process.facts.device.outdated, lambda one: last(one.frames)):
+    for same in grouped(writer.process.facts.device.outdated, lambda one: last(one.frames)).values():
         source, what = same[0].source, listed(dict.fromkeys(f"`{one.what}`" for one in same), most=3)
         replays = max(one.replays for one in same)
         value = f"{count(replays, 'replay')} read {what}, computed from the old values and not again"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from graphsafe.capture.shared.places import text_at
+from graphsafe.report.model import grouped
 from graphsafe.run.facts import Calls, GeneratorFacts
-from graphsafe.run.parent.seen import grouped, last
+from graphsafe.run.parent.seen import last
 from graphsafe.run.parent.writer import Writer, named
 
 
@@ -13,7 +14,7 @@ def generators(writer: Writer) -> None:
     current, and for seeds that are set before each replay."""
     told = [(one, one.facts.generators) for one in writer.process.graphs]
     misplaced = [(graph, one.misplaced) for graph, one in told if one.misplaced]
-    for (graph, frames), *_ in grouped(misplaced, lambda pair: last(pair[1])):
+    for (graph, frames), *_ in grouped(misplaced, lambda pair: last(pair[1])).values():
         text = {
             "message": f"a generator is registered with {named(graph)} while another device is current",
             "why": "PyTorch makes the seed's memory on the current device. A replay on the generator's own device "
@@ -22,7 +23,7 @@ def generators(writer: Writer) -> None:
         }
         writer.about(graph, "GS502", frames[-1], {}, text=text)
     replaced = [(graph, one.replaced) for graph, one in told if one.replaced and one.replaced.frames]
-    for (graph, one), *_ in grouped(replaced, lambda pair: last(pair[1].frames)):
+    for (graph, one), *_ in grouped(replaced, lambda pair: last(pair[1].frames)).values():
         text = {
             "message": f"replays of {named(graph)} draw from the generator that `{one.name}` no longer holds",
             "why": "A graph draws from the generators that were registered before its capture. Replays use neither "
@@ -34,7 +35,7 @@ def generators(writer: Writer) -> None:
             text["why"] += " The line that replaced it is not known. This is the first replay after that."
         writer.about(graph, "GS502", one.frames[-1], {}, {"generator": one.name}, text=text)
     seeds = [(graph, how, frames) for graph, one in told for how, frames in _seeds(one) if frames]
-    for (graph, how, frames), *_ in grouped(seeds, lambda one: (one[1], last(one[2]))):
+    for (graph, how, frames), *_ in grouped(seeds, lambda one: (one[1], last(one[2]))).values():
         expr = text_at(frames[-1], None)
         text = {
             "message": f"`{expr}` sets the same seed before each replay of {named(graph)}",
@@ -61,5 +62,5 @@ def host_draws(writer: Writer) -> None:
     """Add findings at captured lines that draw random numbers on the host."""
     graphs = [one for one in writer.process.graphs if one.count.replays > 1]
     told = [(one, one.facts.drawn) for one in graphs if one.facts.drawn is not None]
-    for (graph, line), *_ in grouped(told, lambda pair: pair[1]):
+    for (graph, line), *_ in grouped(told, lambda pair: pair[1]).values():
         writer.about(graph, "GS504", line, {"expr": text_at(line, None)}, region="captured")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from graphsafe.report.model import Limit
+from graphsafe.report.model import Limit, grouped
 from graphsafe.report.text import listed
-from graphsafe.run.parent.seen import SeenGraph, SeenProcess, grouped, last
+from graphsafe.run.parent.seen import SeenGraph, SeenProcess, last
 from graphsafe.run.parent.writer import Writer, named
 
 Run = tuple[int, int]
@@ -48,7 +48,7 @@ def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
     """
     known = [one for one in seen if one.facts.rank is not None and one.graphs]
     found, limits = [], []
-    for ranks in grouped(known, lambda one: one.started_by):
+    for ranks in grouped(known, lambda one: one.started_by).values():
         first, *others = sorted(ranks, key=lambda process: process.rank)
         parted = []
         for other in others:

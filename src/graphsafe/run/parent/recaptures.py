@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from graphsafe.report.model import grouped
 from graphsafe.report.text import listed
-from graphsafe.run.parent.seen import SeenGraph, grouped
+from graphsafe.run.parent.seen import SeenGraph
 
 _ENOUGH = 4
 """A line is reported if it made at least this many captures of this kind.
@@ -57,7 +58,7 @@ def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     Each capture must then come after the first replay of the previous graph.
     """
     known = [one for one in graphs if one.facts.nodes and one.facts.frames]
-    lines = grouped(known, lambda one: one.facts.frames)
+    lines = grouped(known, lambda one: one.facts.frames).values()
     return [found for same in lines if (found := _of_line(same)) is not None]
 
 

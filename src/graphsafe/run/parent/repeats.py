@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from graphsafe.report.model import CONFIDENCES, Finding
-from graphsafe.run.parent.seen import grouped
+from graphsafe.report.model import CONFIDENCES, Finding, grouped
 
 
 def once_each(findings: Sequence[Finding]) -> list[Finding]:
     """Return one finding for each line, cause and process. Its count is the sum of the counts, and its data name all
     graphs."""
-    return [_joined(same) if len(same) > 1 else same[0] for same in grouped(findings, _cause)]
+    return [_joined(same) if len(same) > 1 else same[0] for same in grouped(findings, _cause).values()]
 
 
 def _cause(finding: Finding) -> tuple[Any, ...]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graphsafe.report.ledger.traffic import advice
+from graphsafe.report.model import grouped
 from graphsafe.report.text import count, listed
 from graphsafe.run.facts import StepFacts
 from graphsafe.run.parent.covering import cover
 from graphsafe.run.parent.recaptures import Recapture, recaptures
-from graphsafe.run.parent.seen import SeenGraph, grouped, last
+from graphsafe.run.parent.seen import SeenGraph, last
 from graphsafe.run.parent.writer import Writer
 
 _CHANCE = 100
@@ -49,7 +50,7 @@ def _recapture(writer: Writer, recapture: Recapture) -> None:
 def _never_replayed(writer: Writer, graphs: Iterable[SeenGraph]) -> None:
     """Add one finding for each line whose graphs were never replayed."""
     working = (one for one in graphs if one.facts.nodes)
-    for siblings in grouped(working, lambda one: last(one.facts.frames)):
+    for siblings in grouped(working, lambda one: last(one.facts.frames)).values():
         idle = [graph for graph in siblings if not graph.count.replays]
         same = [graph for graph in idle if not _awaits_its_turn(writer, graph, siblings)]
         if not same:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, grouped
 from graphsafe.run.counters import Count, Order
 from graphsafe.run.facts import GraphFacts, ProcessFacts
 from graphsafe.run.part import Part
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +44,14 @@ def last(calls: Sequence[CallSite]) -> CallSite | None:
     return calls[-1] if calls else None
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:
-    """Return the items in groups with the same key, in the order of their first items."""
-    found: dict[Any, list[Item]] = {}
-    for one in items:
-        found.setdefault(key(one), []).append(one)
-    return list(found.values())
-
-
 def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
     """Return the processes, named by the process that started them (`0`, `0.1`, `0.2`).
 
     Ranks are in the order of ranks. Other processes follow, in the order in which they were started. A process without
     torch counts only if it started a process with torch.
     """
-    children: dict[str, list[Part]] = {}
     tokens = {part.token for part in parts}
-    for part in parts:
-        children.setdefault(part.parent if part.parent in tokens else "", []).append(part)
+    children = grouped(parts, lambda part: part.parent if part.parent in tokens else "")
     for siblings in children.values():
         siblings.sort(key=_turn)
     found: list[SeenProcess] = []
