@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import torch
 
-from graphsafe.capture.shared.frames import frames_from, user_frames_now
+from graphsafe.capture.shared.frames import frames_from, is_user_file, user_frames_now
 
 _MOST_OBJECTS = 50_000
 _DEEPEST = 24
@@ -228,6 +228,13 @@ def attributes_of(value: Any) -> Mapping[str, Any]:
     except AttributeError:
         return {}
     return attributes if type(attributes) is dict else {}
+
+
+def methods_of(value: Any) -> Iterator[FunctionType]:
+    """Yield the methods of an object that are written in files of the program."""
+    for one in (one for kind in type(value).__mro__ for one in list(vars(kind).values())):
+        if type(one) is FunctionType and is_user_file(one.__code__.co_filename):
+            yield one
 
 
 def _namespace(value: Any) -> Mapping[str, Any]:

@@ -142,15 +142,15 @@ def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
         if isinstance(node, ast.stmt):
             block = block_with(path, node)
             last = block.index(node)
-            begun = [at for at, one in enumerate(block[:last]) if _is_call_of(one, "capture_begin")]
+            begun = [at for at, one in enumerate(block[:last]) if _begins_capture(one)]
             if begun:
                 return block[begun[-1] + 1 : last + 1]
     return ()
 
 
-def _is_call_of(statement: ast.stmt, name: str) -> bool:
+def _begins_capture(statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and called_name(call.func) == name
+    return isinstance(call, ast.Call) and called_name(call.func) == "capture_begin"
 
 
 def caller_that_decides(frames: Sequence[FrameType]) -> CallSite | None:

@@ -33,11 +33,10 @@ def overwritten_results(writer: Writer) -> None:
 
     It was a replay of the same graph or of another graph of the same pool.
     """
-    graphs = {graph.facts.number: graph for graph in writer.process.graphs}
     for graph in writer.process.graphs:
         held = graph.facts.held_outputs
         found = held.overwritten
-        other = None if found is None else graphs.get(found.by)
+        other = None if found is None else writer.graphs.get(found.by)
         if found is None or other is None or held.compared[-1:] == (found.read,):
             continue
         replay = last(found.replay)

@@ -69,11 +69,10 @@ def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
 
     One such replay may be a warm-up. So there must be several, each after another replay of the overwriting graph.
     """
-    graphs = {graph.facts.number: graph for graph in writer.process.graphs}
     for graph in writer.process.graphs:
         for one in graph.facts.lent:
             found = _replays_after(writer.process.order.runs, graph.facts.number, one)
-            takers = [graphs[number] for number in one.takers if number in graphs]
+            takers = [writer.graphs[number] for number in one.takers if number in writer.graphs]
             if len(found) >= _ENOUGH and takers:
                 heir = f"{all_named(takers)}, whose replays overwrite it"
                 yield graph, replace(one.use, heir=heir), sum(found)

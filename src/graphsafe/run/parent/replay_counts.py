@@ -126,4 +126,5 @@ def eager_steps(writer: Writer) -> None:
 
 
 def _replays_by_size(writer: Writer, step: StepFacts) -> dict[str, int]:
-    return {size: sum(writer.replays_of.get(one, 0) for one in same) for size, same in step.captured.items()}
+    seen = writer.graphs
+    return {size: sum(seen[one].count.replays for one in same if one in seen) for size, same in step.captured.items()}

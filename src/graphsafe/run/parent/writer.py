@@ -40,7 +40,7 @@ class Writer:
     def __init__(self, process: SeenProcess, book: Rulebook) -> None:
         self.process = process
         self.book = book
-        self.replays_of = {graph.facts.number: graph.count.replays for graph in process.graphs}
+        self.graphs = {graph.facts.number: graph for graph in process.graphs}
         self.found: list[Finding] = []
         self.limits: list[Limit] = []
 

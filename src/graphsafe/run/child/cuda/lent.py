@@ -28,12 +28,15 @@ def borrowed(
     graphs = [(graph, words) for reference, words in earlier if (graph := reference()) is not None]
     found: dict[int, tuple[Touch, Sequence[Any]]] = {}
     for tensor in tensors:
-        storage = tensor.untyped_storage()
-        place = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        place = storage_place(tensor.untyped_storage())
         others = [graph for graph, words in graphs if is_within(words, place)]
         if others and place[0] not in found and is_within(inside, place) and _reads(nodes, place):
             found[place[0]] = Touch.of(tensor, "both", False, None), others
     return list(found.values())
+
+
+def storage_place(storage: torch.UntypedStorage) -> Place:
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
 def is_within(words: Sequence[int], place: Place) -> bool:

@@ -14,7 +14,7 @@ import itertools
 import re
 import sys
 import weakref
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -37,10 +37,10 @@ from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.protocol import NotComparable
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.ledger.model import Access
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, grouped
 from graphsafe.run.child.calls import Calls
 from graphsafe.run.child.cuda.casts import AutocastCache
-from graphsafe.run.child.cuda.lent import borrowed, is_within
+from graphsafe.run.child.cuda.lent import borrowed, is_within, storage_place
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
@@ -322,17 +322,12 @@ def _overwriters(
 
 def _is_used(words: Sequence[int], tensor: torch.Tensor) -> bool:
     """Return whether one of the sorted addresses is inside the tensor's storage."""
-    if storage_number(tensor) is None:
-        return False
-    storage = tensor.untyped_storage()
-    at = bisect_left(words, storage.data_ptr())
-    return at < len(words) and words[at] < storage.data_ptr() + storage.nbytes()
+    return storage_number(tensor) is not None and is_within(words, storage_place(tensor.untyped_storage()))
 
 
 def _filled(touches: Iterable[Touch]) -> tuple[Place, ...]:
     """Return the memory that a graph's copies write and that nothing in the graph reads."""
-    storages = (touch.storage for touch in touches if touch.access == "write")
-    return tuple((one.data_ptr(), one.data_ptr() + one.nbytes()) for one in storages)
+    return tuple(storage_place(touch.storage) for touch in touches if touch.access == "write")
 
 
 def _nodes_so_far() -> int:
@@ -358,12 +353,10 @@ def _touches(
     if any(segments.pool(word) == SHARED for word in words - ends.keys()):
         known = _known(_all_tensors())
         ends = _within(words, known)
-    found: dict[int, list[int]] = {}
-    for word, at in ends.items():
-        if segments.pool(word) in (None, SHARED):
-            found.setdefault(at, []).append(word)
     touches = []
-    for at, inside in found.items():
+    for at, inside in grouped(
+        (word for word in ends if segments.pool(word) in (None, SHARED)), ends.__getitem__
+    ).items():
         tensor = known[at]
         access: Access = "both"
         if not kernels.intersection(inside):

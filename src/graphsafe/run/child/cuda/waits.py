@@ -43,9 +43,10 @@ def key_of(pointer: int) -> Stream:
 
 def _streams_watched(order: CudaOrder) -> AbstractContextManager[None]:
     _watch_events(order)
+    waited, event, stream = order.refills.host_waited, torch.cuda.Event, torch.cuda.Stream
     hooks = [
-        (torch.cuda.Event, "query", _asked(torch.cuda.Event.query, order, _event_done)),
-        (torch.cuda.Stream, "query", _asked(torch.cuda.Stream.query, order, _stream_done)),
+        (event, "query", _asked(event.query, order, lambda one: waited(event=int(one.cuda_event)))),
+        (stream, "query", _asked(stream.query, order, lambda one: waited(key_of(int(one.cuda_stream))))),
         (torch.cuda, "set_stream", _switching(torch.cuda.set_stream, order)),
     ]
     for _, _, hook in hooks:
@@ -66,26 +67,20 @@ def _watch_events(order: CudaOrder) -> None:
     )
 
 
-def _asked(query: Any, order: CudaOrder, done: Callable[[CudaOrder, Any], None]) -> Any:
-    """Report a query that returned True: a program may poll instead of waiting."""
+def _asked(query: Any, order: CudaOrder, done: Callable[[Any], None]) -> Any:
+    """Call `done` after a query that returned True: a program may poll instead of waiting."""
+
+    def waited(one: Any) -> None:
+        order.look()
+        done(one)
 
     def asked(self: Any) -> Any:
         answer = query(self)
         if answer:
-            order.quietly(done, order, self)
+            order.quietly(waited, self)
         return answer
 
     return asked
-
-
-def _event_done(order: CudaOrder, event: Any) -> None:
-    order.look()
-    order.refills.host_waited(event=int(event.cuda_event))
-
-
-def _stream_done(order: CudaOrder, stream: Any) -> None:
-    order.look()
-    order.refills.host_waited(key_of(int(stream.cuda_stream)))
 
 
 def _switching(set_stream: Any, order: CudaOrder) -> Any:

@@ -13,15 +13,15 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import call_site, is_user_file, user_frames, user_frames_now
+from graphsafe.capture.shared.frames import call_site, user_frames, user_frames_now
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import Origin, Scope, line_with
-from graphsafe.run.child.names import elements_of, locals_of, storage_number, storage_numbers
+from graphsafe.run.child.names import elements_of, locals_of, methods_of, storage_number, storage_numbers
 from graphsafe.run.child.results.built import building_line
 from graphsafe.run.child.source import base_of, file_tree, lines_of
 from graphsafe.run.facts import HeldOutputs
@@ -51,15 +51,14 @@ def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool])
     """Yield the statements of methods that put values into a container of their object, if `keeps` returns True for the
     container."""
     for value in [value for frame in frames for value in locals_of(frame).values()]:
-        for method in (one for kind in type(value).__mro__ for one in vars(kind).values()):
-            if type(method) is FunctionType and is_user_file(method.__code__.co_filename):
-                code = method.__code__
-                lines = lines_of(code)
-                own = {name: Origin.of(value) for name in code.co_varnames[:1]}
-                scope = Scope(own, {}, method.__globals__, code.co_filename)
-                for container, line in _stores(code.co_filename):
-                    if line in lines and keeps(scope.origin(container).value):
-                        yield call_site(code, line)
+        for method in methods_of(value):
+            code = method.__code__
+            lines = lines_of(code)
+            own = {name: Origin.of(value) for name in code.co_varnames[:1]}
+            scope = Scope(own, {}, method.__globals__, code.co_filename)
+            for container, line in _stores(code.co_filename):
+                if line in lines and keeps(scope.origin(container).value):
+                    yield call_site(code, line)
 
 
 @functools.lru_cache(maxsize=64)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import call_site, is_user_file
+from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import Name, names_in
+from graphsafe.run.child.names import Name, methods_of, names_in
 from graphsafe.run.child.results.overwritten import reads_in
 from graphsafe.run.child.source import base_of, beside, innermost, lines_of, loop_around, parameters, tree_of_code
 
@@ -65,11 +65,8 @@ def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType,
             yield frame.f_code, name.text, frame.f_lineno
     if name.way and name.way[-1][0] == "attribute" and "." in name.text:
         attribute = name.way[-1][1]
-        for kind in type(name.owner()).__mro__:
-            for function in list(vars(kind).values()):
-                if type(function) is FunctionType and is_user_file(function.__code__.co_filename):
-                    code = function.__code__
-                    yield code, f"{(*code.co_varnames, '')[0]}.{attribute}", running.get(code)
+        for code in (method.__code__ for method in methods_of(name.owner())):
+            yield code, f"{(*code.co_varnames, '')[0]}.{attribute}", running.get(code)
 
 
 def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | None:
