@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphsafe.capture.child.lines.overwritten import PartsKept
+from graphsafe.capture.child.lines.carried import PartsKept
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Bindings, StateError, copies_of, reach_with_refresh, reachable_state
 from graphsafe.capture.device.structures import memory_key

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from graphsafe.report.model import Finding, Limit
+from graphsafe.report.model import CONFIDENCES, Finding, Limit, grouped
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.failed_captures import failed_captures
-from graphsafe.run.parent.fed_memory import growing_tensors, refills
+from graphsafe.run.parent.fed_memory import growing_tensors, races, refills
 from graphsafe.run.parent.held_results import kept_results, overwritten_results
 from graphsafe.run.parent.lost_memory import lost_memory
 from graphsafe.run.parent.old_values import (
@@ -17,11 +19,9 @@ from graphsafe.run.parent.old_values import (
     outdated_tensors,
     state_made_in_captures,
 )
-from graphsafe.run.parent.races import races
 from graphsafe.run.parent.random_numbers import generators, host_draws
 from graphsafe.run.parent.ranks import parted_ranks, partings
 from graphsafe.run.parent.repeated_waits import repeated_waits
-from graphsafe.run.parent.repeats import once_each
 from graphsafe.run.parent.replay_counts import eager_steps, steps_after_the_graph, useless_graphs
 from graphsafe.run.parent.seen import SeenProcess
 from graphsafe.run.parent.writer import Writer
@@ -60,4 +60,23 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writers.append(Writer(parting.processes[1], book))
         parted_ranks(writers[-1], parting)
     limits = [limit for writer in writers for limit in writer.limits]
-    return once_each([finding for writer in writers for finding in writer.found]), [*limits, *unknown]
+    return _once_each([finding for writer in writers for finding in writer.found]), [*limits, *unknown]
+
+
+def _once_each(findings: Sequence[Finding]) -> list[Finding]:
+    """Return one finding for each line, cause and process, because a loop can capture, fail or lose memory there many
+    times. Its count is the sum of the counts, and its data name all graphs."""
+    return [_joined(same) if len(same) > 1 else same[0] for same in grouped(findings, _cause).values()]
+
+
+def _cause(finding: Finding) -> tuple[Any, ...]:
+    told = (finding.message, finding.why, finding.fix)
+    process = finding.data.get("process")
+    return (process, finding.device, finding.code, finding.level, finding.region, finding.location, *told)
+
+
+def _joined(same: Sequence[Finding]) -> Finding:
+    surest = max((one.confidence for one in same), key=CONFIDENCES.index)
+    graphs = list(dict.fromkeys(one.data["graph"] for one in same if "graph" in one.data))
+    data = {"graphs": graphs, **same[0].data} if len(graphs) > 1 else same[0].data
+    return replace(same[0], count=sum(one.count for one in same), confidence=surest, data=data)

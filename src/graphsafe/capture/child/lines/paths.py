@@ -84,7 +84,7 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], reads: S
     return _memory([value for argument, value in by_schema(func, args, kwargs) if is_written(argument)])
 
 
-def unlike(left: Sequence[str], right: Sequence[str]) -> tuple[range, range]:
+def unlike(left: Sequence[object], right: Sequence[object]) -> tuple[range, range]:
     """Return the parts of two paths that lie between their common beginning and their common end."""
     least = min(len(left), len(right))
     begin = next((at for at in range(least) if left[at] != right[at]), least)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
+from graphsafe.capture.child.lines.paths import unlike
 from graphsafe.capture.plan.child.call import BreakValues
 from graphsafe.capture.plan.child.watch import Argument, Flow, Log, Op, Visit
 from graphsafe.capture.shared.places import is_within
@@ -260,13 +261,8 @@ def _kept(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
 
 def _apart(one: Sequence[object], two: Sequence[object]) -> Iterator[tuple[slice, slice]]:
     """Yield the parts in which two sequences differ. difflib does not compare a common beginning and end."""
-    head = 0
-    while head < min(len(one), len(two)) and one[head] == two[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(one), len(two)) - head and one[-1 - tail] == two[-1 - tail]:
-        tail += 1
-    left, right = (list(map(hash, sequence[head : len(sequence) - tail])) for sequence in (one, two))
+    own, theirs = unlike(one, two)
+    head, left, right = own.start, [hash(one[at]) for at in own], [hash(two[at]) for at in theirs]
     for tag, begin, end, start, stop in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if tag != "equal":
             yield slice(begin + head, end + head), slice(start + head, stop + head)
