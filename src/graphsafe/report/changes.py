@@ -20,6 +20,7 @@ from graphsafe.report.model import (
     Verdict,
     facts_of,
     in_order,
+    most_severe,
 )
 from graphsafe.report.pool import Pool
 from graphsafe.report.probes import Probes
@@ -259,12 +260,7 @@ def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[C
 def _by_fingerprint(findings: Sequence[Finding]) -> dict[str, Finding]:
     """Return one finding for each fingerprint. If several findings have the same fingerprint, the highest level
     counts."""
-    found: dict[str, Finding] = {}
-    for finding in in_order(findings):
-        known = found.get(finding.fingerprint)
-        if known is None or LEVELS.index(finding.level) > LEVELS.index(known.level):
-            found[finding.fingerprint] = finding
-    return found
+    return {one.fingerprint: one for one in most_severe(in_order(findings), lambda one: one.fingerprint)}
 
 
 def _finding_text(finding: Finding) -> str:

@@ -347,6 +347,11 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     return found
 
 
+def most_severe(findings: Iterable[Finding], key: Callable[[Finding], object]) -> list[Finding]:
+    """Return for each key the first finding of the highest level."""
+    return [max(same, key=lambda one: LEVELS.index(one.level)) for same in grouped(findings, key).values()]
+
+
 def unsuppressed(report: Report) -> list[Finding]:
     """Return the findings that no comment and no baseline suppresses, in order."""
     return [finding for finding in in_order(report.findings) if finding.suppressed is None]

@@ -20,8 +20,8 @@ import torch
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.copied_state import Beginning
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
-from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import reachable_state
+from graphsafe.capture.child.session import Session, host_values
+from graphsafe.capture.child.state import reachable_state, smallest
 from graphsafe.capture.child.targets import TargetError
 
 _MOST_BYTES = 2**17
@@ -46,13 +46,9 @@ def given_values(session: Session, paths: Iterable[str]) -> dict[str, torch.Tens
     wanted = set(paths)
     if not wanted:
         return {}
-    tensors, left, found = reachable_state(session.subject).tensors, _MOST_BYTES, {}
-    for path in sorted(wanted & tensors.keys(), key=lambda path: (tensors[path].nbytes, path)):
-        left -= tensors[path].nbytes
-        if left < 0:
-            break
-        found[path] = session.device.to_host(tensors[path])
-    return found
+    tensors = reachable_state(session.subject).tensors
+    small = smallest({path: tensors[path] for path in sorted(wanted & tensors.keys())}, _MOST_BYTES)
+    return host_values(session.device, small)
 
 
 class SameInputs:

@@ -99,12 +99,17 @@ class Session:
             self.seed(FIRST_SEED + k)
             self.step()
 
+    def warm_up_on_capture_stream(self) -> None:
+        with self.device.capture_stream():
+            self.warm_up()
+
     def warm_up_but_last(self) -> None:
-        """Run all steps of the warm-up except the last one, and seed for the last one."""
-        for k in range(self.job.warmup - 1):
-            self.seed(FIRST_SEED + k)
-            self.step()
-        self.seed(FIRST_SEED + self.job.warmup - 1)
+        """Run all steps of the warm-up except the last one on the capture stream, and seed for the last one."""
+        with self.device.capture_stream():
+            for k in range(self.job.warmup - 1):
+                self.seed(FIRST_SEED + k)
+                self.step()
+            self.seed(FIRST_SEED + self.job.warmup - 1)
 
     def put_inputs(self, k: int, seed: int | None = None) -> None:
         """Set the inputs of replay `k`, and seed everything with `seed`, or with `k` if there is no `seed`. With a

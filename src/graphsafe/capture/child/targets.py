@@ -131,11 +131,8 @@ def build(
 
 def _check_axes(factory: Callable[..., Any], axes: Mapping[str, Any]) -> None:
     """Raise TargetError if the factory has no parameter for an axis."""
-    try:
-        parameters = list(inspect.signature(factory).parameters.values())
-    except Exception:  # the user's callable has a broken signature
-        return
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+    parameters = _parameters(factory)
+    if parameters is None or any(one.kind is one.VAR_KEYWORD for one in parameters):
         return
     names = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     for axis in axes:
@@ -144,11 +141,17 @@ def _check_axes(factory: Callable[..., Any], axes: Mapping[str, Any]) -> None:
             raise TargetError("build", f"bucket axis {axis}: the factory has no parameter of this name{hint}")
 
 
+def _parameters(factory: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    try:
+        return list(inspect.signature(factory).parameters.values())
+    except Exception:  # the user's callable has a broken signature
+        return None
+
+
 def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[str, ...] = ()) -> bool:
     """Return whether the factory's first parameter is the device: it is required, or named or annotated as a device."""
-    try:
-        parameters = list(inspect.signature(factory).parameters.values())
-    except Exception:  # the user's callable has a broken signature
+    parameters = _parameters(factory)
+    if parameters is None:
         return True
     first = next((p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.kind is not p.VAR_KEYWORD), None)
     if first is None or first.name in axes:

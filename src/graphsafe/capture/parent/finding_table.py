@@ -13,7 +13,7 @@ from graphsafe.capture.shared.places import chain, line_text, location, text_at
 from graphsafe.files import from_here
 from graphsafe.optable.entries import version_matches
 from graphsafe.report.kernel_names import readable
-from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source
+from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source, most_severe
 from graphsafe.report.no_line import without_line
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.order import Race
@@ -208,13 +208,7 @@ def at_configured_levels(findings: Iterable[Finding], seen: DeviceAnswers, book:
 def merged(findings: Iterable[Finding]) -> list[Finding]:
     """Merge findings over buckets. Findings with the same device, code and line become one, with the most
     severe level."""
-    found: dict[tuple[Any, ...], Finding] = {}
-    for finding in findings:
-        key = (finding.device, finding.code, finding.location.path, finding.location.line)
-        known = found.get(key)
-        if known is None or LEVELS.index(finding.level) > LEVELS.index(known.level):
-            found[key] = finding
-    return list(found.values())
+    return most_severe(findings, lambda one: (one.device, one.code, one.location.path, one.location.line))
 
 
 def code_of_text(message: str, book: Rulebook) -> str | None:

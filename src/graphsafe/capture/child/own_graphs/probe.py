@@ -48,8 +48,7 @@ def run(job: Job, channel: Channel) -> None:
         if given is None:
             return  # without a reference, nothing can be compared
         built, reference = given
-        with session.device.capture_stream():
-            session.warm_up()
+        session.warm_up_on_capture_stream()
         replays = Replays(session, _Steps(session), reference)
         replays.run(built, first_step=False)
         channel.send(Given(replays.against("its own graphs"), tuple(replays.different)))

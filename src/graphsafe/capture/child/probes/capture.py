@@ -37,8 +37,7 @@ def run(job: Job, channel: Channel) -> None:
         built = reachable_state(session.subject).tensors
         channel.phase("wait for the reference to be built")
         unmatched = copy_reference_state(session, built)
-        with session.device.capture_stream():
-            session.warm_up()
+        session.warm_up_on_capture_stream()
         channel.send(Capture("skipped", "the attempt did not finish", phase="capture"))
         constants = reachable_state(session.subject).constants()
         session.seed(CAPTURE_SEED)
@@ -135,8 +134,7 @@ def replayed(session: Session) -> Replays | None:
     if given is None:
         return None
     built, reference = given
-    with session.device.capture_stream():
-        session.warm_up()
+    session.warm_up_on_capture_stream()
     recording = session.device.record(session.subject)
     if isinstance(recording, CaptureFailure):
         return None
@@ -238,10 +236,9 @@ class Replays:
             )
             self.on_result(self.result)
             return
-        differs = any(check.result == "different" for check in self._checks.values())
         lazy = self.reference.first_step if first_step else None
         self.result = Replay(
-            "fail" if differs or law == "fail" else "pass",
+            "fail" if self._differs() or law == "fail" else "pass",
             self.doubt,
             reference="independent",
             checks=self._reported(),
@@ -379,5 +376,7 @@ class Replays:
             self._replay()
         self._checks, self._plain = {}, True
         self._outputs(1, session.outputs_of(self.recording.outputs), expected)
-        differs = any(check.result == "different" for check in self._checks.values())
-        return "fail" if differs else "pass"
+        return "fail" if self._differs() else "pass"
+
+    def _differs(self) -> bool:
+        return any(check.result == "different" for check in self._checks.values())

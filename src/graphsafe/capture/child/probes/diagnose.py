@@ -9,8 +9,7 @@ from graphsafe.capture.shared.job import Channel, Job
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        with session.device.capture_stream():
-            session.warm_up()
+        session.warm_up_on_capture_stream()
         session.seed(CAPTURE_SEED)
         channel.phase("capture, watched")
         channel.send(Diagnosed(session.device.diagnose(session.subject)))

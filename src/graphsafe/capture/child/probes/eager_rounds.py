@@ -42,7 +42,7 @@ from graphsafe.capture.child.probes.round_paths import (
 )
 from graphsafe.capture.child.same_inputs import SameInputs, given_values
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
-from graphsafe.capture.child.state import generators_of, inputs_of, reachable_state
+from graphsafe.capture.child.state import generators_of, inputs_of, reachable_state, smallest
 from graphsafe.capture.child.state.tensors import has_address
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
@@ -278,14 +278,9 @@ class _Eager:
 
     def _small(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the small tensors to compare: state, and inputs that steps have written."""
-        left_alone, left, found = inputs_of(self.session.subject).keys() - self.written, _STATE_BYTES, {}
-        for path, tensor in sorted(tensors.items(), key=lambda item: (item[1].nbytes, item[0])):
-            left -= tensor.nbytes
-            if left < 0:
-                break
-            if path not in left_alone:
-                found[path] = tensor
-        return found
+        left_alone = inputs_of(self.session.subject).keys() - self.written
+        small = smallest(dict(sorted(tensors.items())), _STATE_BYTES)
+        return {path: tensor for path, tensor in small.items() if path not in left_alone}
 
 
 def run(job: Job, channel: Channel) -> None:

@@ -29,8 +29,7 @@ _SLOWER = 1.2
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        with session.device.capture_stream():
-            session.warm_up()
+        session.warm_up_on_capture_stream()
         session.seed(CAPTURE_SEED)
         recording = session.device.record(session.subject)
         if isinstance(recording, CaptureFailure):

@@ -77,8 +77,7 @@ def times_of(session: Session, call: Callable[[], Any], state: Snapshot) -> Time
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        with session.device.capture_stream():
-            session.warm_up()
+        session.warm_up_on_capture_stream()
         # Read the peak before graphsafe itself allocates on the device.
         peak = session.device.memory().peak
         state = Snapshot(session.device, session.subject)

@@ -21,8 +21,7 @@ _MOST = 4_000
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        with session.device.capture_stream():
-            session.warm_up()
+        session.warm_up_on_capture_stream()
         shared = not channel.wait_to_be_alone()
         seen = traced_step(session)
         if shared and seen.status == "pass":

@@ -29,3 +29,4 @@ from graphsafe.capture.child.state.snapshot import Bindings as Bindings
 from graphsafe.capture.child.state.snapshot import Snapshot as Snapshot
 from graphsafe.capture.child.state.snapshot import Undo as Undo
 from graphsafe.capture.child.state.snapshot import copies_of as copies_of
+from graphsafe.capture.child.state.snapshot import smallest as smallest

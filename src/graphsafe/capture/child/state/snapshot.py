@@ -31,6 +31,13 @@ def copies_of(device: Device, tensors: Mapping[str, torch.Tensor]) -> dict[str, 
     return {path: device.copied(tensor) if fit else device.to_host(tensor) for path, tensor in tensors.items()}
 
 
+def smallest(tensors: Mapping[str, torch.Tensor], most: int) -> dict[str, torch.Tensor]:
+    """Return the smallest tensors, in the order of their size. They have at most `most` bytes in all."""
+    ordered = sorted(tensors.items(), key=lambda item: item[1].nbytes)
+    sums = itertools.accumulate(tensor.nbytes for _, tensor in ordered)
+    return {path: tensor for (path, tensor), held in zip(ordered, sums, strict=True) if held <= most}
+
+
 class Undo:
     """Puts changed tensors back. It holds them weakly, so that memory that the target drops is freed."""
 
@@ -119,14 +126,9 @@ class Snapshot:
         self._bindings = Bindings(bound, clear_caches)
         self.tensors = reach.tensors
         self.digests = device.digests(reach.tensors)
-        self.values: dict[str, torch.Tensor] = {}
+        small = smallest(reach.tensors, _VALUE_BYTES)
+        self.values = {path: device.to_host(tensor) for path, tensor in small.items()}
         "Host copies of as many tensors as the limit of bytes allows, the smallest first."
-        budget = _VALUE_BYTES
-        for path, tensor in sorted(reach.tensors.items(), key=lambda item: item[1].nbytes):
-            budget -= tensor.nbytes
-            if budget < 0:
-                break
-            self.values[path] = device.to_host(tensor)
 
     @property
     def refused(self) -> tuple[str, ...]:

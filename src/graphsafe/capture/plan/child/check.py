@@ -34,8 +34,7 @@ def run(job: Job, channel: Channel) -> None:
 
 def _captured(session: Session, code: Path) -> Any:
     module = module_of("graphsafe_emitted", code)
-    with session.device.capture_stream():
-        session.warm_up_but_last()
+    session.warm_up_but_last()
     subject = session.subject
     planned = module.capture(subject.fn, subject.args, subject.kwargs, warmup=0)
     session.device.synchronize()

@@ -80,8 +80,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         answers |= read_answers(folder, child)
     table = load_rulebook().ops
     start = Snapshot(session.device, session.subject)
-    with session.device.capture_stream():
-        session.warm_up()
+    session.warm_up_on_capture_stream()
     causes = known_causes(answers, table)
     unknown = without_line(answers)
     if unknown:
@@ -204,8 +203,7 @@ def _untested(answers: Answers) -> str | None:
 def _record(session: Session, channel: Channel, search: Search, start: Snapshot) -> PlannedRecording | None:
     """Capture the plan, in the last step of the warm-up. A failure is reported for the next child."""
     start.put_back()
-    with session.device.capture_stream():
-        session.warm_up_but_last()
+    session.warm_up_but_last()
     gc.collect()
     recording = record(session, search.regions, search.handed)
     if isinstance(recording, PlannedRecording):
