@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.answers.probes import Diagnosed, EscapedWork, Ran, Reference, Refused, Watched
 from graphsafe.capture.child.own_graphs.plain import Mark
-from graphsafe.capture.plan.shared.parts import span_of
 from graphsafe.capture.plan.shared.regions import function_of, functions_in
 from graphsafe.capture.shared.answers import Answers
-from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of
+from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, span_of
 from graphsafe.capture.shared.places import is_within
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Span

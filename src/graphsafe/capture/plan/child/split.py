@@ -17,9 +17,10 @@ from pathlib import Path
 
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.rewrite import Uncuttable, living, put_in_place
-from graphsafe.capture.plan.shared.parts import calls_on, edits, expression_at, holds, len_of, span_of
+from graphsafe.capture.plan.shared.parts import calls_on, edits, expression_at, holds, len_of
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, functions_in
 from graphsafe.capture.plan.shared.statements import own_stores, within
+from graphsafe.capture.shared.classify import span_of
 from graphsafe.capture.shared.places import location, shown
 from graphsafe.report.model import CallSite, Location, Span
 from graphsafe.report.source import file_lines

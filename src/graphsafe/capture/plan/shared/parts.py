@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from graphsafe.capture.plan.shared.regions import Function
 from graphsafe.capture.plan.shared.statements import blocks_of, jumps, within
+from graphsafe.capture.shared.classify import span_of
 from graphsafe.report.model import Span
 
 _INDENT = "    "
@@ -53,10 +54,6 @@ class Edit:
     first: int
     last: int
     lines: tuple[Line, ...]
-
-
-def span_of(node: ast.stmt | ast.expr) -> Span:
-    return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
 def holds(outer: Span, inner: Span) -> bool:
