@@ -174,6 +174,8 @@ class ComparedRounds:
     "State that had moved to other memory before the first round whose results differ."
     after: tuple[Fired, ...] = ()
     "The event that happened shortly before the first round whose results differ."
+    freed: bool = False
+    "Whether the first round whose results differ is the one before which freed memory was overwritten."
     refresh: CallSite | None = None
     "The place where the refresh is written."
 

@@ -325,6 +325,10 @@ class _Writer:
                 data = {"attribute": path, "checks": reported(wrong[:8])}
                 self.add("GS707", frames, expr=path, data=data)
             return []
+        if rounds.freed and frames:
+            data = {"checks": reported(wrong[:8])}
+            self.add("GS711", frames, value="memory that is freed between replays", expr="the graph", data=data)
+            return []
         late = [check for check in wrong if check.name.endswith(BEHIND_HOST)]
         if late and len(late) == len(wrong):
             self.add("GS714", frames or self._entry, how="late", data={"checks": reported(late[:8])})

@@ -10,8 +10,8 @@ from graphsafe.capture.parent.probes import DeviceAnswers
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL
 from graphsafe.capture.shared.answers import Answers
 from graphsafe.report.model import Limit
-from graphsafe.report.probes.horizon import Horizon
-from graphsafe.report.text import first_line, listed
+from graphsafe.report.probes.horizon import USUAL_STEPS, Horizon
+from graphsafe.report.text import count, first_line, listed
 from graphsafe.report.verdict import judge
 
 _FILE_READ = "each step reads this file, or checks whether it exists; a graph keeps the decision of the capture"
@@ -42,6 +42,9 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
         yield Limit("not-varied", path, _FILE_READ)
     if ahead.status == "pass" and ahead.reason:
         yield Limit("horizon", called, ahead.reason)
+    elif ahead.status == "pass" and ahead.steps is not None and ahead.steps < USUAL_STEPS:
+        ran = count(ahead.steps, "further step")
+        yield Limit("horizon", called, f"time allowed only {ran}; host state that decides later was not seen")
 
 
 def doubts_of(seen: DeviceAnswers, known: Sequence[Limit], called: str) -> Iterator[Limit]:

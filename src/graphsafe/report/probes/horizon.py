@@ -15,6 +15,8 @@ Under = Literal["further steps", "clocks a day later", "other inputs on the host
 For `further steps`, only the number of the step is different. Host memory means memory to which the step itself writes.
 """
 Aspect = Literal["operation", "count", "number", "shape", "memory"]
+USUAL_STEPS = 256
+"The number of further steps, if time allows. A report with fewer steps says so in its limits."
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,10 @@ from graphsafe.capture.child.time_left import TimeLeft, power_of_two
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.replaced import replaced
-from graphsafe.report.probes.horizon import Departure, Horizon, Under
+from graphsafe.report.probes.horizon import USUAL_STEPS, Departure, Horizon, Under
 
-STEPS, LATER_STEPS = 256, 1024
-"The number of further steps, if time allows. The larger number applies if a refresh or host state may decide later."
+LATER_STEPS = 1024
+"The number of further steps, if time allows and a refresh or host state may decide later. See also `USUAL_STEPS`."
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
 _CPU_SECONDS_FREELY = 1.0
@@ -54,7 +54,9 @@ _MOST_PROPOSALS = 8
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
-def run_further_steps(session: Session, is_excluded: Callable[[], bool] = lambda: False, most: int = STEPS) -> Horizon:
+def run_further_steps(
+    session: Session, is_excluded: Callable[[], bool] = lambda: False, most: int = USUAL_STEPS
+) -> Horizon:
     """Run up to `most` further steps from a warm state, along the path of captures if the step can take that path. The
     session cannot be used afterwards. Operations that run while `is_excluded()` is true are not compared."""
     try:

@@ -15,7 +15,7 @@ from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.own_graphs.plain import eager_marks
-from graphsafe.capture.child.probes.horizon import LATER_STEPS, STEPS, run_further_steps
+from graphsafe.capture.child.probes.horizon import LATER_STEPS, run_further_steps
 from graphsafe.capture.child.probes.state import state
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
@@ -24,7 +24,7 @@ from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite
-from graphsafe.report.probes.horizon import Horizon
+from graphsafe.report.probes.horizon import USUAL_STEPS, Horizon
 from graphsafe.report.probes.step import Step
 from graphsafe.report.reading import members
 
@@ -67,7 +67,7 @@ def run(job: Job, channel: Channel) -> None:
         if session.device.evidence == "predicted":
             channel.send(traced_step(session))
         channel.send(Horizon("crashed", "the process died in a further step"))
-        channel.send(run_further_steps(session, most=LATER_STEPS if decides_later else STEPS))
+        channel.send(run_further_steps(session, most=LATER_STEPS if decides_later else USUAL_STEPS))
 
 
 def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> StepEvents:
