@@ -130,6 +130,8 @@ class ProjectModule:
 class ClassValue:
     ref: str
     "`path::Qual.name`."
+    declared: bool = False
+    "Whether only an annotation such as `type[Base]` shows the class, so that it may be a subclass."
 
 
 @dataclass(frozen=True, slots=True)
