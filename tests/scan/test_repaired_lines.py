@@ -550,6 +550,14 @@ HAZARDS = {
                     one.apply(logits)
                 return logits
         """,
+    "a stream that the import has made": """
+        def attend(x, stream=torch.cuda.current_stream()):  # expect: GS604
+            return torch.ops.kernels.attend(x, stream.cuda_stream)
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return attend(x)
+        """,
 }
 SOUND = {
     "a class that a call of another table's function enters": """
@@ -877,6 +885,17 @@ SOUND = {
 
             def forward(self, logits: torch.Tensor):
                 return logits if self.kind.__name__ == "Penalty" else logits * 2
+        """,
+    "a stream that each call asks for": """
+        def attend(x, stream=None):
+            return torch.ops.kernels.attend(x, (stream or torch.cuda.current_stream()).cuda_stream)
+
+        def scale(x, stream=torch.cuda.current_stream()):
+            return torch.ops.kernels.scale(x, stream.cuda_stream)
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return attend(scale(x, torch.cuda.current_stream()))
         """,
 }
 
