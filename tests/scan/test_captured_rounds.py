@@ -52,3 +52,37 @@ def test_a_method_that_keeps_a_result(scan: Scan) -> None:
         "        self.model(x)\n", "        if x in self.graphs: return self.graphs[x]\n        self.model(x)\n"
     )
     assert [one for one in scan(text) if one[0] == "GS617"] == []
+
+
+ROUNDS = """\
+def capture_all(model, stream, stages, sizes):
+    {before}
+    graphs = {{}}
+    for stage in range(stages):
+        {again}
+        for size in reversed(sizes):
+            {part}
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                y = model(rows)
+            graphs[stage, size] = graph, y
+    return graphs
+"""
+WHOLE = "buffer = rows = torch.zeros(64, device='cuda')"
+NARROWED = "rows = rows[:size]"
+
+
+@pytest.mark.parametrize(
+    ("before", "again", "part", "found"),
+    [
+        (WHOLE, "pass", NARROWED, [("GS703", NARROWED)]),
+        (WHOLE, "pass", "rows = buffer[:size]", []),
+        (WHOLE, "rows = buffer", NARROWED, []),
+        (WHOLE, "pass", "rows = rows[:64]", []),
+    ],
+)
+def test_a_buffer_that_becomes_smaller_with_each_capture(
+    scan: Scan, before: str, again: str, part: str, found: list[tuple[str, str]]
+) -> None:
+    source = textwrap.indent(ROUNDS.format(before=before, again=again, part=part), "    ")
+    assert [one for one in scan(source) if one[0] == "GS703"] == found

@@ -526,6 +526,38 @@ HAZARDS = {
             scheduler.set_timesteps(8)
             return scheduler.step, (torch.rand(3, device=device), 4)
         """,
+    "objects of classes that an annotation names": """
+        from typing import Set, Type
+
+        class Penalty:
+            def apply(self, logits):
+                raise NotImplementedError
+
+        class Ends(Penalty):
+            def __init__(self, device):
+                self.ends = torch.zeros(4, device=device)
+
+            def apply(self, logits: torch.Tensor):
+                logits[self.ends > 0] += self.ends[self.ends > 0]  # expect: GS202
+
+        class Sampler(nn.Module):
+            def __init__(self, kinds: Set[Type[Penalty]], device):
+                super().__init__()
+                self.all = {kind: kind(device) for kind in kinds}
+
+            def forward(self, logits: torch.Tensor):
+                for one in self.all.values():
+                    one.apply(logits)
+                return logits
+        """,
+    "a stream that the import has made": """
+        def attend(x, stream=torch.cuda.current_stream()):  # expect: GS604
+            return torch.ops.kernels.attend(x, stream.cuda_stream)
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return attend(x)
+        """,
 }
 SOUND = {
     "a class that a call of another table's function enters": """
@@ -835,6 +867,35 @@ SOUND = {
                     ratios.append(self.sigmas[at - back] / self.sigmas[at])
                 host = torch.tensor(ratios, device="cpu")
                 return sample * torch.stack(ratios), host
+        """,
+    "a table of classes, of which no step makes objects": """
+        from typing import Type
+
+        class Penalty:
+            def __init__(self, device):
+                self.ends = torch.zeros(4, device=device)
+
+            def show(self):
+                return self.ends.tolist()
+
+        class Sampler(nn.Module):
+            def __init__(self, kind: Type[Penalty]):
+                super().__init__()
+                self.kind = kind
+
+            def forward(self, logits: torch.Tensor):
+                return logits if self.kind.__name__ == "Penalty" else logits * 2
+        """,
+    "a stream that each call asks for": """
+        def attend(x, stream=None):
+            return torch.ops.kernels.attend(x, (stream or torch.cuda.current_stream()).cuda_stream)
+
+        def scale(x, stream=torch.cuda.current_stream()):
+            return torch.ops.kernels.scale(x, stream.cuda_stream)
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return attend(scale(x, torch.cuda.current_stream()))
         """,
 }
 

@@ -130,6 +130,8 @@ class ProjectModule:
 class ClassValue:
     ref: str
     "`path::Qual.name`."
+    declared: bool = False
+    "Whether only an annotation such as `type[Base]` shows the class, so that it may be a subclass."
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,9 +386,7 @@ def is_for_host(value: Value, depth: int = 0) -> bool:
 
 def named(value: Value, name: str) -> Value:
     """Return the same value under the name that the code now uses for it."""
-    if type(value) is Tensor and value.name != name:
-        return replace(value, name=name)
-    return value
+    return replace(value, name=name) if type(value) is Tensor and value.name != name else value
 
 
 def describe(value: Value) -> str:
@@ -396,5 +396,4 @@ def describe(value: Value) -> str:
         return "a value of the device" if type(value) is Unknown else "a host value"
     what = {"bool": "a boolean ", "int": "an integer ", "float": "a ", None: "a "}[tensor.dtype]
     where = {"device": "device tensor", "host": "host tensor", "any": "tensor"}[tensor.where]
-    text = f"{what}{where}"
-    return f"`{tensor.name}`, {text}" if tensor.name else text
+    return f"`{tensor.name}`, {what}{where}" if tensor.name else f"{what}{where}"

@@ -21,6 +21,7 @@ RECORDS = frozenset(("record", "record_event"))
 _ATTRIBUTE = re.compile(r"self\.(\w+)(\[.*\])?$")
 _TAKES = WAITS | RECORDS | {"stream", "record_stream"}
 "Calls that take a stream as an argument but do not store it."
+_STREAMS = frozenset(("current_stream", "default_stream", "CUstream"))
 _LOOKS = ast.Attribute, ast.withitem, ast.Compare, ast.BoolOp, ast.If, ast.For
 "Syntax that may contain a stream without passing it on."
 
@@ -68,6 +69,14 @@ def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[
         for value in (stream, *given)
     ):
         frame.emit("StreamOp", "foreign-stream", node)
+
+
+def defaulted(frame: Frame, default: ast.expr | None) -> None:
+    """Emit an event for a default of a parameter that is a stream: `stream=torch.cuda.current_stream()`. Python makes
+    the default at the import, so this is not the stream of the capture."""
+    name = (dotted(default.func) or "") if frame.hot and isinstance(default, ast.Call) else ""
+    if default is not None and name.rpartition(".")[2] in _STREAMS:
+        frame.emit("StreamOp", "foreign-stream", default)
 
 
 # waits in other functions

@@ -13,6 +13,7 @@ from graphsafe.scan.domain.values import (
     NONE,
     STR,
     UNKNOWN,
+    ClassValue,
     DeviceValue,
     Dict,
     Dtype,
@@ -99,6 +100,9 @@ def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
         return _tuple(engine, file, arguments)
     if name in _DICTS and len(arguments) == 2:
         return Dict((), annotated(engine, file, arguments[1]))
+    if name in ("type", "Type"):
+        made = annotated(engine, file, arguments[0])
+        return ClassValue(made.ref, declared=True) if type(made) is Instance else UNKNOWN
     if name == "Literal":
         return join_all(number(a.value) for a in arguments if isinstance(a, ast.Constant))
     if name in _TRANSPARENT:

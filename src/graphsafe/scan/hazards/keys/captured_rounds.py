@@ -1,4 +1,5 @@
-"""Finds graphs that are captured anew in each iteration of a loop, for a single replay."""
+"""Finds graphs that are captured anew in each iteration of a loop, for a single replay. Also finds buffers that become
+smaller with each capture of a loop, although an outer loop captures all sizes again."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     Line,
     called_name,
     calls_in,
+    captures,
     is_capture,
     is_plain_replay,
     is_short,
@@ -18,6 +20,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     parents_in,
     place,
+    stored_names,
+    with_statements,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables
 from graphsafe.scan.hazards.owners.capturing import Functions, with_captures
@@ -27,6 +31,7 @@ from graphsafe.scan.sources.node_memo import inside
 def lines(found: Tables) -> Iterator[Line]:
     for name, function, capturing in with_captures(found):
         yield from _in_each_round(name, function, capturing)
+        yield from _narrowed(name, function, capturing)
         once = {last for last, node in capturing.items() if _replays_once(node) and found.functions_called(last) == 1}
         yield from _calls_in_each_round(name, function, once)
 
@@ -43,6 +48,26 @@ def _in_each_round(name: str, function: Function, capturing: Functions) -> Itera
             replays = [call for call in calls_in([statement, *later]) if is_plain_replay(call)]
             if any(loop_around(call, parents) is loop for call in replays):
                 yield Line(name, "captured-again", made, ast.unparse(made))
+
+
+def _narrowed(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
+    """Yield lines that replace a buffer by a part of it for each size. In the next iteration of the outer loop, the
+    largest size gets the smallest part."""
+    parents = parents_in(function)
+    for loop in [node for node in parents if isinstance(node, ast.For)]:
+        outer = loop_around(loop, parents)
+        captured = any(map(captures, with_statements(loop)))
+        if outer is None or not (captured or any(called_name(call) in capturing for call in calls_in([loop]))):
+            continue
+        sizes = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+        within = {*ast.walk(loop)}
+        stored = stored_names(node for node in ast.walk(outer) if node not in within)
+        for node in inside(loop, ast.Assign):
+            target, part = node.targets[0], node.value
+            if isinstance(target, ast.Name) and isinstance(part, ast.Subscript) and target.id not in stored:
+                bounds = {one.id for one in ast.walk(part.slice) if isinstance(one, ast.Name)}
+                if place(part.value) == target.id and isinstance(part.slice, ast.Slice) and bounds & sizes:
+                    yield Line(name, "narrowed", node, target.id)
 
 
 def _calls_in_each_round(name: str, function: Function, once: Set[str]) -> Iterator[Line]:

@@ -32,7 +32,8 @@ def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
     arguments = validators.validated(frame, node, cls.ref, arguments)
     # An object that the first step makes is kept for later steps.
     step = any(map(depends_on_step, arguments.values()))
-    made = Instance(cls.ref, step, made=frame.hot and not frame.lazy, given=_known(frame, cls.ref, arguments))
+    known = None if cls.declared else _known(frame, cls.ref, arguments)
+    made = Instance(cls.ref, step, cls.declared, made=frame.hot and not frame.lazy, given=known)
     if any(base.rpartition(".")[2] in _RECORDS for base in bases):
         return made
     if arguments.keywords and frame.attributes.has_plain_fields(cls.ref):

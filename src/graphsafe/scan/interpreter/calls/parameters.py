@@ -31,6 +31,7 @@ from graphsafe.scan.domain.values import (
     without_none,
 )
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards import side_stream
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls.contexts import context
 from graphsafe.scan.interpreter.calls.fed_modules import feeds_tensor_module
@@ -58,6 +59,8 @@ def bind(
         is_given = i < min(len(given), len(declared))
         passed = given[i] if is_given else arguments.keywords.get(parameter.arg)
         frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, passed, arguments.open).value()
+        if passed is None:
+            side_stream.defaulted(frame, default)
     if spec.vararg is not None:
         rest = given[len(declared) :]
         known = bool(rest) and not arguments.open
