@@ -15,7 +15,7 @@ Stamp = tuple[int, int, int]
 
 
 class Contents:
-    """The digests of files, taken before a scan, with which the files are compared after it."""
+    """The digests of files before a scan. After the scan, the files are compared with these digests."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.digests: dict[str, str] = {}

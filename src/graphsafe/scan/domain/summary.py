@@ -31,7 +31,7 @@ class NewRoot:
 
     ref: str
     receiver: Value | None
-    "The object on which the method is called. For a closure, this is the closure itself."
+    "The object on which the method is called. If the root is a closure, this is the closure itself."
     why: str
     "The reason why the function is a root. The reason is an empty string for a function that is called from hot code."
     guarded: bool = False
@@ -112,15 +112,15 @@ class Effects:
         self.items[since:end] = [item for item in condition if type(item) is not Use]
 
     def forget_read(self, key: str) -> None:
-        """Drop the read of a tensor, because the code read only the shape or dtype and not the values."""
+        """Drop the read of a tensor, because the code read only the tensor's shape or dtype and not its values."""
         dropped = [item for item in self.items if type(item) is Read and item.key == key]
         self.noted.difference_update(map(id, dropped))
         self.items = [item for item in self.items if item not in dropped]
 
 
 class Shared:
-    """Stores one shared object for all equal objects. If a function is read for different arguments, it records nearly
-    the same items each time."""
+    """Stores one shared object for all equal objects. This saves memory, because a function that is read for different
+    arguments records nearly the same items each time."""
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}

@@ -21,7 +21,7 @@ READINGS = 100
 READINGS_FOR_EACH = 3
 "The largest number of readings of one function is READINGS plus this number for each kind of its arguments."
 BYTES_PER_READING = 4000
-"The number of bytes of other files that take as long to index as one function takes to read."
+"Indexing this many bytes of other files takes as long as reading one function."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class CallBudget:
         self._project = project
 
     def holds(self, ref: str) -> bool:
-        """Return whether a file, or a function's file, is in scope. Calls of functions out of scope are followed only
-        for their results."""
+        """Return whether a file, or a function's file, is in scope. Calls of functions that are out of scope are
+        followed only for their results."""
         return self._scope is None or ref.partition("::")[0] in self._scope.paths
 
     def note_reading(self, ref: str) -> None:

@@ -48,7 +48,7 @@ class AttributeTables:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.constructions: Mapping[Key, Sequence[Value]] = {}
-        "Attribute or constructor parameter of a class -> the known values that calls of the class give to it."
+        "Attribute or constructor parameter of a class -> the known values that it gets in calls of the class."
         self._with_known_arguments: Set[str] = frozenset()
         self._under_construction: dict[tuple[str, Passed | None], Effects] = {}
         "The objects whose constructors are being read, by class and constructor arguments."
@@ -78,7 +78,8 @@ class AttributeTables:
         _add_all(effects.constructed, summary.constructed)
 
     def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and numbers that a call puts into fields of a class for which `has_plain_fields` holds."""
+        """Record the tensors and numbers that a call puts into fields of a class for which `has_plain_fields` is
+        true."""
         for name, value in values.items():
             of_class = self.of_class(ref, name)
             declared, _ = as_tensor(of_class)
@@ -95,14 +96,14 @@ class AttributeTables:
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
         """Record the tensors and objects that a call passes to a constructor, by the attributes that store them."""
         for name, value in values.items():
-            # If the constructor itself shows the value, the arguments of its callers add nothing.
+            # If the constructor's code shows the value, the arguments of its callers add no information.
             if type(self._constructed(Instance(ref)).value(name)) is Unknown:
                 for option in options(value):
                     if type(option) is Tensor:
                         option = Tensor(option.where, option.dtype, option.ndim, option.pinned, certain=option.certain)
                     elif type(option) is Instance:
                         # The object's identity and its origin in a step are dropped, because they are facts about this
-                        # call alone.
+                        # call only.
                         option = Instance(option.ref, declared=option.declared)
                     _add(self._engine.effects.constructed, (ref, name), option)
 
@@ -118,14 +119,14 @@ class AttributeTables:
         self._with_known_arguments = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
 
     def shares_arguments(self, ref: str, given: Passed | None) -> bool:
-        """Return whether other calls of a class show the arguments of its constructor, although the call that made this
-        object does not."""
+        """Return whether the constructor's arguments are unknown in the call that made this object, but known in other
+        calls of the class."""
         return given is None and ref in self._with_known_arguments
 
     def _adds_facts(self, key: Key, values: Sequence[Value]) -> bool:
         """Return whether calls show more about a field than the value in the class body. They do if the class body
-        shows neither a tensor nor a number. If it shows a tensor, calls add something only if they pass only host
-        tensors or only masks: other tensors count as device tensors anyway."""
+        shows neither a tensor nor a number. If the class body shows a tensor, calls add something if all of them pass
+        host tensors, or if all of them pass masks. Other tensors count as device tensors anyway."""
         of_class = self.of_class(*key)
         if as_tensor(of_class)[0] is not None:
             tensors = [value for value in values if type(value) is Tensor]
@@ -197,10 +198,10 @@ class AttributeTables:
                 return found[0]
             for written in found:
                 if type(written) is Unknown and not written.host and on_device is not None:
-                    written = on_device  # a setter replaces the constructor's tensor by another tensor
+                    written = on_device  # the method replaces the constructor's tensor by another tensor
                 value = written if value is None else join(value, written)
         for given in without_unplaced(self._given(owner.ref, name)):
-            # The constructor itself does not show the arguments that its callers pass.
+            # The constructor's code does not show the arguments that its callers pass.
             if value is None or type(value) is Unknown:
                 value = given
             elif owner.given is None:
@@ -210,7 +211,7 @@ class AttributeTables:
         return join(value, promised) if as_tensor(promised)[0] is None else filled(value, promised)
 
     def _given(self, ref: str, name: str) -> Sequence[Value]:
-        """Return the known values that calls of a class give to an attribute or constructor parameter."""
+        """Return the known values that an attribute or constructor parameter gets in calls of its class."""
         return self.constructions.get((ref, name), ())
 
     def initial(self, owner: Instance, name: str) -> Value | None:
@@ -242,7 +243,7 @@ class AttributeTables:
             del self._under_construction[owner.ref, owner.given]
 
     def _constructor_calls(self, owner: Instance) -> Iterator[Call]:
-        """Yield the calls of constructors that make an object, with the arguments if they are known."""
+        """Yield the constructor calls that make an object, each with its arguments if these are known."""
         ref, given = owner.ref, owner.given
         found = {name: self._engine.project.find_method(ref, name) for name in CONSTRUCTORS}
         if given is not None and found["__init__"] is None:
@@ -260,8 +261,8 @@ class AttributeTables:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
 
     def told(self, ref: str, constructor: str) -> Arguments:
-        """Return the tensors and optimizers that calls pass to a constructor. A parameter is left out if only some
-        calls pass a host tensor."""
+        """Return the tensors and optimizers that calls pass to a constructor. A parameter is left out if some calls
+        pass a host tensor and others do not."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
         told = {name: join_all(without_unplaced(values)) for name, values in given.items() if agree(values)}
@@ -274,12 +275,12 @@ class AttributeTables:
         yield from ((name, value) for name, value in given.keywords if name in names)
 
     def field_names(self, ref: str) -> Sequence[str]:
-        """Return the names that the bodies of a class and its bases bind, those of the topmost base first."""
+        """Return the names that the bodies of a class and its bases bind. The names of the topmost base come first."""
         known = reversed([*self._engine.project.own_classes(ref)])
         return [*dict.fromkeys(name for _, facts in known for name in facts.fields)]
 
     def _constructed_so_far(self, owner: Instance) -> UnderConstruction:
-        """Return the effects so far of the constructors that are being read, and of the functions that they call."""
+        """Return the effects so far of the constructors that are being read, and of the functions that these call."""
         calling: list[Effects] = []
         effects: Effects | None = self._engine.effects
         begun, ref = self._under_construction[owner.ref, owner.given], owner.ref

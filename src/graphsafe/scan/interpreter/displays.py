@@ -39,7 +39,8 @@ def sequence_display(kind: SequenceKind) -> Callable[[Frame, Any], Value]:
 
 
 def evaluated(frame: Frame, nodes: Iterable[ast.expr]) -> tuple[Seq[Value], bool]:
-    """Return the values of several expressions, and whether a `*` among them stands for an unknown number of values."""
+    """Return the values of several expressions, and whether an unpacked expression (`*rest`) stands for an unknown
+    number of values."""
     items: list[Value] = []
     is_open = False
     for node in nodes:

@@ -27,7 +27,7 @@ class ModuleLevel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._meant: dict[tuple[str, str], Value] = {}
-        "The values of names that no assignment binds. These values depend on no other answer."
+        "The values of names that no assignment binds. These values do not depend on any other answer."
 
     def value(self, file: FileIndex, name: str) -> Value:
         key = file.path, name

@@ -10,7 +10,8 @@ from graphsafe.scan.symbols.project import Binding
 
 
 def of_name(frame: Frame, name: str, value: Value) -> Value:
-    """Return the value of a global name. A container is marked with its global, also where it is imported."""
+    """Return the value of a global name. A container is marked with its global, even in a file that imports the
+    global."""
     if not frame.hot or type(value) not in (Sequence, Dict):
         return value
     binding = frame.project.resolve(frame.file, name)

@@ -220,8 +220,8 @@ def defaultdict(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def namespace(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the functions in a `SimpleNamespace`, as a dict. Other fields are unknown, because they may be assigned
-    later."""
+    """Return a `SimpleNamespace` as a dict that contains only its functions. Its other fields are unknown, because code
+    may assign them later."""
     functions = {name: value for name, value in arguments.keywords.items() if type(value) is Function}
     return Dict(tuple(functions.items())[:64], UNKNOWN) if functions else UNKNOWN
 
@@ -260,7 +260,8 @@ def _assigns(frame: Frame, owner: Value, name: str) -> bool:
 
 
 def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
-    """Return the join of a dataclass's fields, if all fields are tensors or numbers: `getattr(self, f.name)`."""
+    """Return the value of `getattr(self, f.name)` in a dataclass: the join of all fields, if all of them are tensors or
+    numbers."""
     unknown = Unknown(depends_on_step(owner), holds_device(owner))
     facts = frame.project.class_facts(owner.ref) if type(owner) is Instance else None
     if facts is None or not facts.fields or not any("dataclass" in decorator for decorator in facts.decorators):

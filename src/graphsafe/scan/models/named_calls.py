@@ -1,6 +1,5 @@
-"""Calls that are judged by the name of the called function, because the name is enough or because nothing else is
-known.
-"""
+"""Calls that are judged only by the name of the called function. Either the name is enough, or nothing else is
+known."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from graphsafe.scan.execution.frame import Frame
 
 
 def note(frame: Frame, node: ast.AST, name: str) -> None:
-    """Emit a call that rules match by its dotted name. For a function of the project, this is the module and the
-    function's name."""
+    """Emit a call that rules match by its dotted name. For a function of the project, the dotted name consists of the
+    module and the function's name."""
     if frame.hot:
         for pattern in frame.engine.libraries.matched(name):
             frame.emit("Call", pattern, node, value=f"`{name}`")

@@ -1,7 +1,7 @@
 """Rewrites syntax that is newer than the running Python to older syntax of the same length.
 
 libcst's own parser accepts grammar that the running interpreter does not. Each construct is replaced by code with the
-same number of lines and columns, so that all other positions stay those of the user's file.
+same number of lines and columns, so all other code stays at its position in the user's file.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ A comment without codes suppresses nothing, because it would hide too much.
 _MEANT = re.compile(r"#\s*graphsafe\s*(?::\s*)?(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
 "Matches a malformed comment that was meant as a suppression."
 _PERHAPS = re.compile(r"#\s*(?:graphsafe|noqa:[^#\n]*GS)", re.I)
-"Matches a part of each suppression comment. Python's tokenizer is slow, and most files have only `# noqa: E501`."
+"""Matches a part of each suppression comment. Only files with a match are tokenized, because Python's tokenizer is slow
+and most files have at most comments such as `# noqa: E501`."""
 _NEXT = re.compile(r"(?:^|\s)#\s")
 "Matches the start of another comment on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
 _OPENING = frozenset(("FSTRING_START", "TSTRING_START"))
@@ -106,8 +107,8 @@ def comment_in(text: str, line: int, column: int) -> Comment | None:
 
 
 def comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
-    """Return the row, the column and the text of each comment, and the first line to which it applies. Lines directly
-    above that cannot contain a comment belong to it."""
+    """Return the row, the column and the text of each comment, and the first line to which it applies. A comment also
+    applies to the lines directly above it that cannot contain a comment."""
     found = []
     before = 0
     try:

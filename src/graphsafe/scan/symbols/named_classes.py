@@ -1,4 +1,4 @@
-"""Finds the classes of parameters without an annotation by the parameters' names: `mailbox` stands for `Mailbox`,
+"""Finds the class of a parameter without an annotation by the parameter's name: `mailbox` stands for `Mailbox`,
 `registry` for `TableRegistry`.
 
 The class must be in the same folder. It must be the only class there with a matching name, and must define every
@@ -56,7 +56,7 @@ def _folders(project: Project) -> Mapping[str, Sequence[str]]:
 
 def _asked(project: Project, path: str, facts: FunctionFacts, name: str) -> set[str]:
     """Return the attributes of a parameter that the function uses. If the function stores the parameter in `self`,
-    include the attributes of it that other methods use."""
+    include the attributes that other methods use of the stored object."""
     source = project.files.source(path)
     text = "\n".join(source.lines_of(facts.line, facts.end_line))
     asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))

@@ -12,8 +12,8 @@ from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\[\]]*\])?\(")
-"""Matches a class definition up to its bases. The pattern has no anchor. So the search looks for the word first, and is
-ten times as fast. It may also match prose."""
+"""Matches a class definition up to its bases. The pattern is not anchored at the start of a line. So the search looks
+for the word `class` first, and is ten times as fast. The pattern may also match prose."""
 _NAME = re.compile(rb"(?<!\w)(\w+)[ \t]*(?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\][ \t]*)?(?:,|$|\n)")
 "Matches a base. The brackets of the base may contain one more level of brackets: `Base[dict[str, int], T]`."
 
@@ -22,7 +22,8 @@ _TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(test_\w+|\w+_test
 
 
 class Overrides:
-    """Finds methods of subclasses. It searches the files' text first, to index only files with a likely subclass."""
+    """Finds methods of subclasses. A search in the files' text comes first, so that only files with a likely subclass
+    are indexed."""
 
     def __init__(self, project: Project, in_scope: Callable[[str], bool]) -> None:
         self._project = project

@@ -63,8 +63,8 @@ class Files:
         "The names of the folders that contain files, directly or in folders below."
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._contents: dict[str, bytes | None] = {}
-        """The contents of files that were read, because most are searched a dozen times. The content is None if a file
-        cannot be opened."""
+        """The contents of the files that were read. They are kept because most files are searched a dozen times. The
+        content is None if a file cannot be opened."""
         self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python. newer.py made their sources."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
@@ -111,8 +111,8 @@ class Files:
         return self._tables[name]  # type: ignore[return-value]
 
     def found_by(self, name: str, find: Callable[[bytes], Iterable[tuple[str, str]]]) -> Mapping[str, list[Place]]:
-        """Return a table that is made once from the contents of all files. It maps each key that `find` yields to the
-        paths and values."""
+        """Return a table that is made once from the contents of all files. The table maps each key that `find` yields
+        to pairs of a path and a value."""
 
         def make() -> Mapping[str, list[Place]]:
             found: dict[str, list[Place]] = {}
@@ -155,7 +155,7 @@ class Files:
             self._tree_lines -= self._trees.popitem(last=False)[1][0]
 
     def check(self, path: str) -> None:
-        """Record a problem if a file is not legal Python, at a fraction of the cost of an index."""
+        """Record a problem if a file is not legal Python. This check takes only a fraction of the time of an index."""
         if path in self.indexes:
             return
         try:

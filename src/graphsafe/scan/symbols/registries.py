@@ -1,6 +1,5 @@
-"""Tables at module level that a function fills. It enters the classes and functions that it decorates or that calls
-pass to it.
-"""
+"""Module-level tables that a function of the same file fills. The function adds each class or function that it
+decorates or receives as an argument."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ MAX_ENTRIES = 40
 
 
 def entries_of(project: Project, path: str, table: str) -> list[Binding]:
-    """Return the classes and functions that a table contains. Decorators and other functions of the table's file have
-    entered them."""
+    """Return the classes and functions that decorators and other functions of a table's file have added to the
+    table."""
     found: list[Binding] = []
     for filler in _fillers(project, path, table):
         at, call = f"@{filler}".encode(), re.compile(rf"^{filler}\(([^()]+)\)", re.M)
@@ -31,7 +30,7 @@ def entries_of(project: Project, path: str, table: str) -> list[Binding]:
 
 
 def _fillers(project: Project, path: str, table: str) -> Iterator[str]:
-    """Yield the functions of a file that store a parameter in the table. The parameter may be that of an inner
+    """Yield the functions of a file that store a parameter in the table. The parameter may belong to an inner
     function."""
     file = project.files.index(path)
     stores = project.files.search(path, re.compile(rf"^[ \t]+{table}\[[^\]\n]+\] = (\w+)$", re.M))

@@ -47,8 +47,8 @@ def call_wrapper(frame: Frame, node: Definition, made: Function) -> Value:
 
 
 def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Arguments:
-    """Return the arguments that a wrapper passes to the wrapped function, or the wrapper's own arguments if the code
-    does not show them."""
+    """Return the arguments that a wrapper passes to the wrapped function. If the code does not show these, return the
+    arguments of the wrapper."""
     if not function.plain or function.ref not in engine.closures.given:
         return arguments
     names, given = engine.closures.given[function.ref]

@@ -13,8 +13,8 @@ from graphsafe.scan.execution.frame import Engine, Frame
 
 
 def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Keep the receivers that have a method with this name and these keywords. With any other receiver, the call would
-    raise an error."""
+    """Return the receivers that have a method with this name and these keywords. With any other receiver, the call
+    would raise an error."""
     if len(receivers) < 2:
         return receivers
     left = [
