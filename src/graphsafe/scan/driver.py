@@ -5,8 +5,8 @@ A root is a function at which hot code (code that runs in every step) begins.
 All files share one engine, since models share nearly all of the code that they run. The engine's answers do not depend
 on the order in which files and roots are read, so several processes can each read a part (`reading_pool.py`). When all
 roots have been read, the processes exchange three kinds of facts: the functions that are called, the values that calls
-of classes give to attributes, and the values that are passed to methods of which only the name is known. A second round
-of reading uses the last two facts.
+of classes give to attributes, and the values that are passed to methods that are known only by name. A second round of
+reading uses the last two facts.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Driver:
         self._looked_into: set[int] = set()
         "The ids of summaries whose new roots are known. `_read` keeps these summaries alive, so their ids stay unique."
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
-        "Method -> parameter -> the host tensor that it gets in calls of which only the method's name is known."
+        "Method's name -> parameter -> the host tensor that calls of unknown methods with this name pass to it."
         self.record = Record()
 
     @property
@@ -172,7 +172,7 @@ class Driver:
             waiting += self.take(waiting.pop())
 
     def finish(self) -> None:
-        """Read assumed steps, read doubtful answers again, and make the record."""
+        """Read the functions that are assumed to run in a step, read doubtful answers again, and make the record."""
         self.read(self.assumed(self.reached()))
         self.read(self.again(self.learnt()))
         self.conclude([self.outcome()])
@@ -201,7 +201,7 @@ class Driver:
         return steps
 
     def outcome(self) -> Outcome:
-        """Return the findings of this process and free its summaries. It can then read nothing more."""
+        """Return the findings of this process and free its summaries. The process can then read no more."""
         steps = sorted(self._read, key=repr)
         named = [(FROM_FACTORY if step.kind in ("target", "factory") else step.ref, step) for step in steps]
         record = gather([(name, self._read[step]) for name, step in named if not self._is_doubtful(step)])
@@ -379,8 +379,8 @@ class Driver:
         return self._engine.attributes.told(cls, step.ref) if captures else Arguments()
 
     def _host_parameters(self, ref: str) -> dict[str, Value]:
-        """Return the parameters of an entry point that are host tensors in every call of which only the method's name
-        is known."""
+        """Return the parameters of an entry point that get host tensors in all calls of unknown methods with its
+        name."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}

@@ -1,10 +1,10 @@
 """Reads a project in several processes. The report is the same as with one process.
 
 Each process has its own engine. It gets a few files and steps at a time (a step is a `driver.Step`, a place where
-reading begins). It sends back the further steps that it finds there, so that each step is given to only one process.
-Each process itself reads the functions that its steps call. A process first gets neighbouring files and the steps that
-it found itself, since these share most of the functions that they call. It gets other work only when none of this work
-is left.
+reading begins). It sends back the further steps that it finds there. Each of these steps is then given to only one
+process. Each process itself reads the functions that its steps call. A process first gets neighbouring files and the
+steps that it found itself, since these share most of the functions that they call. It gets other work only when none of
+this work is left.
 """
 
 from __future__ import annotations

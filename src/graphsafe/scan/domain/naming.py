@@ -1,4 +1,4 @@
-"""Hints in names: the device of a tensor, whether it is a mask, and whether it stays on the host."""
+"""Hints that a name gives about a tensor: its device, whether it is a mask, and whether it stays on the host."""
 
 from __future__ import annotations
 

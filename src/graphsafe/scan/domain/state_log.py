@@ -16,7 +16,7 @@ UseKind = Literal["operand", "index", "branch", "argument"]
 
 @frozen.dataclass(frozen=True, slots=True)
 class Write:
-    """An assignment to an attribute or a global, or to an element of a container that one of these holds."""
+    """An assignment to an attribute or a global, or to an element of a container in an attribute or a global."""
 
     key: str
     """The written state: `path::name` for a global, `path::Class.attr` for an attribute. The class is the one that the
@@ -127,7 +127,7 @@ class StateLog:
     inputs: set[str] = field(default_factory=set)
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
     read_before: set[Place] = field(default_factory=set)
-    "Places of writes to state that the same step read before."
+    "Places of writes to state that the same step has read before the write."
     read_old: set[str] = field(default_factory=set)
     "Attributes and globals that some step may read before it initialises them."
     readers: dict[str, set[Read]] = field(default_factory=dict)

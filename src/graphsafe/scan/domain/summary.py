@@ -41,14 +41,14 @@ class NewRoot:
 
 @frozen.dataclass(frozen=True, slots=True)
 class RootSite:
-    """A function that holds a capture."""
+    """A function that contains a capture."""
 
     ref: str
 
 
 @frozen.dataclass(frozen=True, slots=True)
 class PassedByName:
-    """A tensor that is passed to a method of which only the name is known. `name` is the name of the parameter."""
+    """A tensor that is passed to a method that is known only by name. `name` is the name of the parameter."""
 
     method: str
     tensor: Tensor
@@ -149,7 +149,7 @@ class Shared:
         return known
 
     def event(self, place: Place, event: Event) -> Placed:
-        """Return a shared event. Events have no hash, so only the last one of each place is shared."""
+        """Return a shared event. Events have no hash, so only the last event of each place is shared."""
         known = self._events.get(place)
         if known is None or known[1] != event:
             known = self._events[place] = place, event

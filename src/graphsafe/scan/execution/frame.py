@@ -98,12 +98,12 @@ class Frame:
     cells: str | None = None
     "The function that made this closure, if the closure outlives the step. The closure's variables are then state."
     step_loops: tuple[int, ...] = ()
-    "If the function runs once: the first lines of those of its loops that run in every step."
+    "For a function that runs once: the first line of each of its loops whose body runs in every step."
     nonlocals: set[str] = field(default_factory=set)
     touches_device: bool = False
     "Whether the lines since the innermost condition do more than update state of the host."
     compile_tests: list[CompileTest] = field(default_factory=list)
-    "Conditions under which captures reach the current line only with torch.compile, or only without it."
+    "The tests around the current line that captures pass only with torch.compile, or only without it."
     inlined: bool = False
     "Whether this is a closure that another function calls. Its effects count as effects of the calling function."
     project: Project = field(init=False)

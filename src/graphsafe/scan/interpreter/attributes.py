@@ -94,7 +94,7 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, name), value)
 
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and objects that a call passes to a constructor, by the attributes that store them."""
+        """Record the tensors and objects that a call passes to a constructor, under the attributes that store them."""
         for name, value in values.items():
             # If the constructor's code shows the value, the arguments of its callers add no information.
             if type(self._constructed(Instance(ref)).value(name)) is Unknown:
@@ -108,13 +108,14 @@ class AttributeTables:
                     _add(self._engine.effects.constructed, (ref, name), option)
 
     def given(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and optimizers that a call passes to a constructor, by parameter."""
+        """Record the tensors and optimizers that a call passes to a constructor, under the constructor's parameters."""
         for name, value in values.items():
             for told in facts_of(value):
                 _add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
-        """Keep the values that all calls of the project give to attributes, if they show more than annotations."""
+        """Keep the values that all calls of the project give to attributes, if the values show more than
+        annotations."""
         self.constructions = {key: values for key, values in constructions.items() if self._adds_facts(key, values)}
         self._with_known_arguments = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
 
@@ -320,7 +321,7 @@ class AttributeTables:
         return self._modules[ref]
 
     def of_class(self, ref: str, name: str) -> Value:
-        """Return the value to which the body of the class, or of one of its bases, binds a name."""
+        """Return the value that a name gets in the body of the class or of one of its bases."""
         return self._engine.queries.ask(("class", ref, name), lambda: self._class_body(ref, name), lambda: UNKNOWN)
 
     def _class_body(self, ref: str, name: str) -> Value:

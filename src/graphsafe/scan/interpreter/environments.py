@@ -1,4 +1,5 @@
-"""Environments: the names of a function with their values, and their joins where branches or loop iterations meet."""
+"""Environments: the names of a function with their values. Environments are joined where branches or loop iterations
+meet."""
 
 from __future__ import annotations
 

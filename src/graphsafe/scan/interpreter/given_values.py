@@ -41,7 +41,7 @@ def agree(values: Sequence[Value]) -> bool:
 
 
 def without_unplaced(values: Sequence[Value]) -> Sequence[Value]:
-    """Drop tensors of unknown placement if another of the values is a device tensor."""
+    """Drop the tensors of unknown placement if one of the values is a device tensor."""
     on_device = any(type(value) is Tensor and value.where == "device" for value in values)
     return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]
 

@@ -59,7 +59,7 @@ from graphsafe.scan.symbols.project import Project
 HOT = 3
 "The layer of questions about hot code. Questions about cold code belong to the lower layers."
 MAX_DEPTH = 150
-"The largest number of levels to which calls are followed."
+"The largest depth to which nested calls are followed."
 LONG_CHAIN = "the chain of calls to it is too long; it is read by itself, and its result counts as unknown"
 
 

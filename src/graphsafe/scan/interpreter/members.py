@@ -157,7 +157,7 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
 
 
 def _of_descriptor(frame: Frame, owner: Instance, name: str, method: str) -> Function | None:
-    """Return a method of the descriptor to which an object's class binds a name (`rate = Clamped()`), or None."""
+    """Return a method of the descriptor that an object's class binds to a name (`rate = Clamped()`), or None."""
     if name not in frame.project.body_names(owner.ref):
         return None
     held = frame.attributes.of_class(owner.ref, name)

@@ -77,8 +77,8 @@ def _is_message(node: ast.expr) -> bool:
 def _return(frame: Frame, node: ast.Return) -> bool:
     frame.touches_device = True
     value = NONE if node.value is None else frame.evaluate(node.value)
-    # An unknown entry of a table that this function fills is left out: the function has stored the entry's value
-    # itself.
+    # If this function fills a table, an unknown entry of the table is left out: the function has stored the entry's
+    # value itself.
     if type(value) is not Unknown or node.value is None or not is_own_entry(frame, node.value):
         frame.returns.append(value)
     return False
@@ -167,7 +167,7 @@ def _if(frame: Frame, node: ast.If) -> bool:
 
 
 def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None:
-    """Read one branch under the conditions that lead to it."""
+    """Read one branch under the conditions that lead to the branch."""
     verdict = ways.verdict
     around, lazy_count, returned = frame.conditions, len(frame.lazy), len(frame.returns)
     rare = branch and frame.hot and (ways.stays_off or is_rare(frame, ways.node.test))

@@ -108,7 +108,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
     if hasattr(values, "positional"):
         item = join_all(values.positional)
         several = True
-        # It is enough if one operand is certainly a tensor: `max(self.worst, x.amax())`, where `self.worst` is 0.0 at
+        # One operand that is certainly a tensor is enough: `max(self.worst, x.amax())`, where `self.worst` is 0.0 at
         # first.
         known = next((value for value in values.positional if type(value) is Tensor and value.where != "host"), item)
     else:
@@ -134,7 +134,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
 
 
 def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Emit the comparisons by which `bisect` and `heapq` find the place of an item in a list."""
+    """Emit the comparisons by which `bisect` and `heapq` find the position of an item in a list."""
     if len(arguments.positional) > 1:
         held, item = element_of(arguments.positional[0]), arguments.positional[1]
         ordered(frame, node, Arguments((held, item)), "compare")

@@ -24,7 +24,7 @@ def base_of(frame: Frame, owner: Instance) -> RuntimeObject | None:
     """Return the torch distribution that is the base of an object's class, if the object's parameters derive from the
     step's inputs.
 
-    The checks of the methods count as turned off if the class, or any call that makes such an object, sets the checks.
+    The methods' checks count as turned off if the class, or any call that makes such an object, names `validate_args`.
     """
     bases = (base.rpartition(".")[2] for base in frame.project.mro(owner.ref) if base.startswith(DISTRIBUTIONS))
     name = next((base for base in bases if frame.ops.python(f"{DISTRIBUTIONS}{base}") is not None), None)

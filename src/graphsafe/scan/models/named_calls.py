@@ -20,8 +20,8 @@ def note(frame: Frame, node: ast.AST, name: str) -> None:
 
 
 def note_arguments(frame: Frame, method: str, arguments: Arguments) -> None:
-    """Record the tensors that are passed by keyword to a method of which only the name is known. Only the device, the
-    dtype and whether the memory is pinned are kept."""
+    """Record the tensors that are passed by keyword to a method that is known only by name. Only the device, the dtype
+    and whether the memory is pinned are kept."""
     for keyword, value in arguments.keywords.items():
         tensor, certain = as_tensor(value)
         if tensor is not None and certain and tensor.where != "any":

@@ -34,9 +34,9 @@ AMD_NAME = re.compile(
 """
 _ON_ROCM = replace(ON_CUDA, const=False)
 NO_VERSION = Number(None, overridable_by="platform", type="str")
-"The ROCm version of a build of PyTorch for CUDA, which is None. In a build for another platform, it is a string."
+"The ROCm version of PyTorch: None in a build for CUDA, and a string in a build for another platform."
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
-"Matches functions that ask whether host memory can be pinned, which is true on every machine with CUDA graphs."
+"Matches functions that ask whether host memory can be pinned. This is possible on every machine with CUDA graphs."
 
 
 def answered(name: str, arguments: bool) -> Number | None:

@@ -55,7 +55,7 @@ def method(frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: A
         return special(frame, node, tensor, arguments)
     op = frame.ops.method(name)
     if op is None:
-        # No method of tensors with this name is known, so the receiver may be another object.
+        # No tensor method with this name is known, so the receiver may be some other object.
         return replace(tensor, dtype=None, ndim=None, fresh=True, attr=None, name=None, certain=False)
     return operations.by_table(frame, node, op, name, tensor, arguments)
 

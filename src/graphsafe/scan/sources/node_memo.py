@@ -13,7 +13,7 @@ Node = TypeVar("Node", bound=ast.AST)
 
 
 def memoize_on_node(question: Question) -> Question:
-    """Memoise a pure function of a node and further arguments, in the node itself.
+    """Memoise a pure function of a node and of further arguments. The node stores the results.
 
     A result must not refer to the node, or to a node around it. Garbage collection is off, so such a cycle would never
     be freed.

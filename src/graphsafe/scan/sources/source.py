@@ -95,7 +95,7 @@ def decode(data: bytes) -> str:
             # Most files have neither a byte order mark nor a comment that names an encoding.
             return _with_line_feeds(data.decode("utf-8"))
         text = data.decode(encoding_of(data))
-    except (SyntaxError, ValueError, LookupError) as error:  # a codec such as `undefined` may raise any of these
+    except (SyntaxError, ValueError, LookupError) as error:  # a codec such as `undefined` may raise any of these errors
         if not isinstance(error, UnicodeDecodeError):
             raise Unreadable(str(error)) from error
         given = error.object  # without a byte order mark

@@ -56,12 +56,12 @@ class Comment:
         return self.codes or ("",)
 
     def covering(self, code: str) -> Iterator[tuple[int, str]]:
-        """Yield the comment's line and one of its names, for each name that is a prefix of `code`."""
+        """For each name of the comment that is a prefix of `code`, yield the comment's line and the name."""
         return ((self.line, name) for name in self.names if self.understood and code.upper().startswith(name))
 
     def stands_for(self, first: int, last: int) -> bool:
-        """Return whether the comment is on one of these lines. If none of them can contain a comment, the next line
-        that can contain one counts too."""
+        """Return whether the comment is on one of these lines. If none of these lines can contain a comment, the next
+        line that can contain a comment counts too."""
         return first <= self.line <= last or (self.first <= first and last <= self.line)
 
     def covers(self, code: str) -> bool:

@@ -53,7 +53,7 @@ def declared_in(project: Project, path: str) -> Declared:
 
 
 def is_said_to_be_on_host(project: Project, path: str, line: int) -> bool:
-    """Return whether a field's comment says that it is on the host: `lengths: torch.Tensor # CPU tensor`."""
+    """Return whether a field's comment says that the field is on the host: `lengths: torch.Tensor # CPU tensor`."""
     lines = project.files.source(path).lines
     _, *comments = lines[line - 1].split("#") if line <= len(lines) else [""]
     for comment in reversed(comments):

@@ -1,6 +1,5 @@
-"""The device of tensors that are made without `device=`. It is the host, unless code elsewhere makes another device the
-default.
-"""
+"""The device of tensors that are made without `device=`. This is the host, unless other code makes another device the
+default."""
 
 from __future__ import annotations
 

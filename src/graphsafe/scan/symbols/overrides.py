@@ -51,14 +51,14 @@ class Overrides:
                 yield subclass, f"{subclass.partition('::')[0]}::{facts.methods[name]}"
 
     def _having(self, ref: str, is_wanted: Callable[[ClassFacts], bool]) -> Iterator[tuple[str, ClassFacts]]:
-        """Yield the subclasses with these facts, sorted by path."""
+        """Yield the subclasses whose facts satisfy `is_wanted`, each with its facts, sorted by path."""
         for subclass in sorted(self._below(ref)):
             facts = self._project.class_facts(subclass)
             if facts is not None and is_wanted(facts) and ref in self._project.mro(subclass):
                 yield subclass, facts
 
     def _below(self, ref: str) -> set[str]:
-        """Return the subclasses of `ref`, by the names of their bases.
+        """Return the subclasses of `ref`. They are found by the names of their bases.
 
         If a class name is not unique, the result contains too many classes.
         """

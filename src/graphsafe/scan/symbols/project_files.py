@@ -95,7 +95,7 @@ class Files:
         if not rest or first not in self._folders or first == "torch":
             return None
         if module.rpartition(".")[2] not in self._last_names:
-            # Most such names are names of classes and functions, for which no file has to be searched.
+            # If no module has this last name, it usually names a class or function, and no file has to be searched.
             return None
         inside = module.replace(".", os.sep)
         for folder in Path(importer).parents:
@@ -164,7 +164,8 @@ class Files:
                 warnings.simplefilter("ignore")
                 symtable(text, path, "exec")
         except Exception:
-            # The parser decides, because some of these files are only newer than the running Python.
+            # The parser checks these files again, because some of them only have syntax that is newer than the running
+            # Python.
             self.index(path)
 
     def data(self, path: str) -> bytes | None:
@@ -184,7 +185,7 @@ class Files:
         return read(Path(path), data)
 
     def search(self, path: str, pattern: re.Pattern[str]) -> list[str]:
-        """Return all matches of a pattern with at most one group in a file. Raises as `source` does."""
+        """Return all matches of a pattern in a file. The pattern has at most one group. Raises as `source` does."""
         key = (path, pattern)
         if key not in self._found:
             self._found[key] = pattern.findall(self.source(path).text)

@@ -89,7 +89,7 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
 
 
 def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) -> None:
-    """Record the tensors and objects that a constructor receives, by the attributes in which it stores them."""
+    """Record the tensors and objects that a constructor receives, under the attributes in which it stores them."""
     node = engine.project.function_node(method) if any(map(_is_object, arguments.values())) else None
     if node is None or arguments.open:
         return
@@ -105,7 +105,7 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
 
 def _is_object(value: Value) -> bool:
     """Return whether a value is a tensor, an object of the project, or an optimizer. If an attribute has such a value,
-    the value decides which code a step runs."""
+    it determines which code a step runs."""
     found = options(value)
     return bool(found) and all(type(option) in (Tensor, Instance) or is_optimizer(option) for option in found)
 

@@ -76,8 +76,8 @@ class _Uses:
     """The uses of one name."""
 
     names: set[str] = field(default_factory=set)
-    """The attributes of the name that are read, the functions of torch to which it is the first argument, and perhaps
-    `SLICED`."""
+    """The attributes that code reads on the name, the functions of torch that get the name as first argument, and
+    perhaps `SLICED`."""
     places: set[tuple[str, int]] = field(default_factory=set)
     "Functions of torch, and methods that may be methods of tensors, each with the name's position among the arguments."
     foreign: set[str] = field(default_factory=set)

@@ -148,7 +148,8 @@ class _Parameter:
         frame, default = self.frame, self.default
         passed = self._passed_as_declared()
         if type(passed) is Dict and self._is_context():
-            # The arguments of a call keep only a few items of a tuple separate, and a context may contain more.
+            # If a tuple is passed as an argument, only a few of its items are kept separate, but a context may contain
+            # more items.
             return context(frame.project, frame.owner or "")
         if passed is not None and type(passed) is not Unknown:
             return bound_to(passed, self.node.arg)
@@ -286,7 +287,7 @@ def _of_declared_number(frame: Frame, passed: Tensor, annotation: ast.expr) -> T
     if type(declared) is not Number or declared.type not in ("int", "float"):
         return passed
     if declared.type == "int" and passed.dtype not in ("int", None):
-        # The real call must run another function.
+        # A tensor of this dtype is not an int, so the real call must run another function.
         return passed
     sure = passed.certain and (passed.where != "any" or passed.fresh)
     return replace(passed, ndim=0, dtype=passed.dtype or declared.type, certain=sure)

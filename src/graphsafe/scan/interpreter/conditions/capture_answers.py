@@ -1,7 +1,7 @@
 """The results of tests such as `is_compiling()` while a step is captured.
 
-`is_compiling()` is False in a plain capture and True under torch.compile. A helper, a small function of the project
-that combines such tests, is evaluated too.
+`is_compiling()` is False in a plain capture and True under torch.compile. Helpers are evaluated too. A helper is a
+small function of the project that combines such tests.
 """
 
 from __future__ import annotations

@@ -131,7 +131,8 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
-    """Return the result of a test during a capture, also for tests of local names: `capturing`, `buffers is None`."""
+    """Return the result of a test during a capture. The test may be a test of local names: `capturing`, `buffers is
+    None`."""
     direct = answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
@@ -271,7 +272,7 @@ def place(frame: Frame, test: ast.expr) -> None:
         _update(frame, frame.env, tensor, put)
         for name, value in frame.env.items():
             if type(value) is DeviceValue and value.where == "any":
-                # A name may hold the device because of `device = x.device` before the assertion.
+                # A name may stand for the device, because of `device = x.device` before the assertion.
                 frame.env[name] = replace(value, where=where)
 
 
