@@ -287,13 +287,13 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
         yield Limit(
             "nearest-roots",
             "only some files of a large project were given",
-            "read from the nearest roots only; a scan of the whole project follows every call that reaches them",
+            "they were read only from the nearest roots; a scan of the whole project follows all calls that reach them",
         )
     if driver.is_budget_spent:
         yield Limit(
             "unread-ways",
             "only some files of a large project were given",
-            "too much code reaches them to read all of it; a scan of the whole project reads it",
+            "too much code reaches them, so only part of it was read; a scan of the whole project reads all of it",
         )
     if not wanted:
         yield Limit(

@@ -31,7 +31,7 @@ class Contents:
             self._stamps[path] = _stamp(status) if status.st_mtime < settled else None
 
     def hold(self, paths: Iterable[str]) -> bool:
-        """Return whether the same files as before can be read, and whether their contents are unchanged."""
+        """Return whether the same files as before can be read and have the same contents."""
         found = 0
         for path in paths:
             try:

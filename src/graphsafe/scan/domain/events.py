@@ -37,8 +37,8 @@ class Event:
     span: Span
     confidence: Confidence = "likely"
     guard: str | None = None
-    """The condition that keeps this line out of captures, or None. With a condition, the event's finding is a note at
-    most."""
+    """The condition that keeps this line out of captures, or None. If there is a condition, the event's finding is a
+    note at most."""
     level: Level | None = None
     "The finding's level, if the event sets the level instead of the rule."
     words: Mapping[str, str] = field(default_factory=dict)

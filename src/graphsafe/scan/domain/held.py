@@ -23,7 +23,7 @@ from graphsafe.scan.domain.values import (
 PARAM_GROUPS = "param_groups"
 "The attribute in which an optimizer keeps its numbers, such as the learning rate."
 MAX_NESTED = 3
-"The number of levels of nested containers whose elements get names of their own."
+"The number of levels of nested containers whose elements get separate names."
 
 
 def held_in(value: Value, key: str, depth: int = 0) -> Value:

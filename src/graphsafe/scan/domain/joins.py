@@ -204,7 +204,7 @@ def sequence(kind: SequenceKind, items: Iterable[Value]) -> Sequence:
 
 
 def element_of(value: Value) -> Value:
-    """Return the join of the items that a loop over the value takes."""
+    """Return the join of the items that a loop over the value visits."""
     found: list[Value] = []
     for option in options(value):
         if isinstance(option, Sequence):

@@ -47,7 +47,7 @@ def last_name(node: ast.AST) -> str:
 
 
 def bound_to(value: Value, name: str) -> Value:
-    """Return a value under a new name. The name suggests where a tensor is if nothing else shows it."""
+    """Return a value under a new name. If nothing else shows where a tensor is, the name suggests it."""
     kind = type(value)
     if kind is Unknown:
         return known_by(value, name)  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ class Write:
     lasting: bool = False
     """Whether the state belongs to `self`, the file, a torch module, or an object that a caller passes.
 
-    An object from a container (`for batch in batches: batch.ids = ids`) may not be the one that the graph uses.
+    An object from a container (`for batch in batches: batch.ids = ids`) may not be the object that the graph uses.
     """
     alone: bool = True
     "For a lazy value: whether the line runs only if this value is missing."

@@ -91,7 +91,7 @@ class Effects:
     "The ids of items that must be recorded only once."
     events: dict[Place, Placed] = field(default_factory=dict)
     written: dict[Field, list[Value]] = field(default_factory=dict)
-    "Attribute -> the values that cold code and the functions that it calls assign to the attribute, in order."
+    "Attribute -> the values that it gets in cold code and in the functions that cold code calls, in order."
     expected: dict[Field, list[Value]] = field(default_factory=dict)
     "Attribute that is None at first -> values that its annotation allows."
     constructed: dict[Field, list[Value]] = field(default_factory=dict)

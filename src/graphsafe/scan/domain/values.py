@@ -113,8 +113,7 @@ class RuntimeObject:
 
 @dataclass(frozen=True, slots=True)
 class Lib:
-    """An object of a library by its dotted name, perhaps with keywords from `partial`, or with a bound method's
-    tensor."""
+    """An object of a library by its dotted name, with keywords bound by `partial`, or with a bound method's tensor."""
 
     name: str
     keywords: tuple[tuple[str, Value], ...] = ()

@@ -270,7 +270,7 @@ class AttributeTables:
         return Arguments(keywords=told)
 
     def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:
-        """Yield the fields of a class without its own constructor, with the values that a call puts into them."""
+        """For a class without a constructor, yield the fields with the values that a call puts into them."""
         names = self.field_names(ref)
         yield from zip(names, given.positional, strict=False)
         yield from ((name, value) for name, value in given.keywords if name in names)
@@ -367,8 +367,8 @@ class AttributeTables:
         return self._writing[key]
 
     def has_plain_fields(self, ref: str) -> bool:
-        """Return whether the keywords of a call set fields. They do if the class has no constructor, or one that
-        accepts any keyword."""
+        """Return whether the keywords in calls of a class set fields. They do if the class has no constructor, or a
+        constructor that accepts any keyword."""
         if ref not in self._plain:
             project = self._engine.project
             method = project.find_method(ref, "__init__")
@@ -377,7 +377,7 @@ class AttributeTables:
         return self._plain[ref]
 
     def _factories(self, ref: str) -> list[str]:
-        """Return the methods by which a class with plain fields makes its instances."""
+        """Return the methods that make the instances of a class with plain fields."""
         project = self._engine.project
         facts = project.class_facts(ref)
         if facts is None or not facts.fields or not self.has_plain_fields(ref):

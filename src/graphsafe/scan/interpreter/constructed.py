@@ -50,7 +50,7 @@ class Constructed:
 
 
 def all_constructed(ref: str, effects: Effects) -> Constructed:
-    """Return the attributes after the constructors of class `ref`."""
+    """Return the attributes as they are after the constructors of class `ref` have run."""
     found = UnderConstruction(ref, [effects])
     names = {name for of, name in (*effects.written, *effects.constructed) if of == ref}
     promised = {name for of, name in effects.expected if of == ref}

@@ -336,7 +336,8 @@ class Interpreter:
         return join_all(returns) if returns else UNKNOWN
 
     def declared(self, ref: str, arguments: Arguments) -> Value:
-        """Return the value that the annotation of a function promises, for a function that is not read."""
+        """Return the value that a function's annotation promises. This value is the result if the function is not
+        read."""
         node = self.project.function_node(ref)
         file = self.project.file_of(ref)
         step = any(map(depends_on_step, arguments.values()))

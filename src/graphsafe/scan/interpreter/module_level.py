@@ -17,8 +17,8 @@ from graphsafe.scan.symbols.project import Binding
 from graphsafe.scan.symbols.registries import entries_of
 
 MAX_BINDINGS = 8
-"""The largest number of statements that bind a global name whose value is evaluated. If there are more statements, the
-value counts as unknown."""
+"""The largest number of statements that may bind a global name. If there are more statements, the name's value counts
+as unknown."""
 
 
 class ModuleLevel:

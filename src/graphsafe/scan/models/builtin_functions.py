@@ -253,7 +253,7 @@ def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _assigns(frame: Frame, owner: Value, name: str) -> bool:
-    """Return whether the class of an object assigns attributes with a name of this form, like `table*`."""
+    """Return whether an object's class assigns attributes whose names have this form, such as `table*`."""
     if type(owner) is not Instance:
         return False
     return any(name in facts.writers for _, facts in frame.project.own_classes(owner.ref))

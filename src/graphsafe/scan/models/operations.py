@@ -240,7 +240,7 @@ class _Called:
         return next((tensor for tensor in tensors if tensor.where != "host"), None)
 
     def _decisive(self, effect: Effect) -> list[Tensor]:
-        """Return the tensors among the arguments on whose kinds an effect depends."""
+        """Return the tensors in those arguments whose kinds determine an effect."""
         call, keywords = self.call, self._arguments.keywords
         params = effect.when.kinds if effect.when is not None else ()
         asked = {id(one) for param in params for one in self._op.arguments(call, param)}

@@ -241,7 +241,7 @@ def _type(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
         return _moved(frame, node, replace(tensor, dtype=None), first, None)
     name = first.name if isinstance(first, Lib) else first.const if isinstance(first, Number) else None
     if isinstance(name, str):
-        # torch.FloatTensor is a type for the host, and torch.cuda.FloatTensor is one for the device.
+        # torch.FloatTensor is a type for the host, and torch.cuda.FloatTensor is a type for the device.
         where: Where = "device" if ".cuda." in name else "host"
         return _moved(frame, node, tensor, DeviceValue(where), arguments.get(1, "non_blocking"))
     return replace(tensor, dtype=first.dtype if type(first) is DtypeValue else None)

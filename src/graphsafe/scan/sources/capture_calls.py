@@ -45,7 +45,7 @@ def _ends(statement: ast.stmt, graph: str) -> bool:
 
 
 def _graph_of(statement: ast.AST, name: str) -> str | None:
-    """Return the graph whose method of this name a statement calls."""
+    """Return the graph on which a statement calls the method with this name."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == name:
         return ast.unparse(call.func.value)

@@ -23,7 +23,7 @@ _ON_DEVICE = re.compile(r"\b(gpu|cuda|device)\b", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declared fields, by name."""
+    """The names of declared fields."""
 
     on_host: frozenset[str] = frozenset()
     on_device: frozenset[str] = frozenset()

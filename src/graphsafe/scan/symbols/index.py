@@ -142,7 +142,7 @@ class _Builder:
         index.replays = ".replay()" in source.text
 
     def stray_marks(self) -> list[int]:
-        """Return the lines of comments that mark no function because they are elsewhere or misspelt."""
+        """Return the lines of comments that mark no function, because the comments are misplaced or misspelt."""
         if "graphsafe:" not in self.source.text:
             return []
         misspelt = {number for number, line in enumerate(self.source.lines, 1) if meant_mark(line) is not None}
@@ -272,7 +272,7 @@ def takes_slice(target: ast.expr) -> bool:
 
 
 def elements(node: ast.expr) -> Sequence[ast.expr]:
-    """Return the elements of a tuple or list, or the expression alone if it is neither."""
+    """Return the elements of a tuple or list. For any other expression, return only the expression itself."""
     return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
 
 

@@ -155,7 +155,8 @@ class Files:
             self._tree_lines -= self._trees.popitem(last=False)[1][0]
 
     def check(self, path: str) -> None:
-        """Record a problem if a file is not legal Python. This check takes only a fraction of the time of an index."""
+        """Record a problem if a file is not legal Python. This check takes only a fraction of the time that an index
+        takes."""
         if path in self.indexes:
             return
         try:

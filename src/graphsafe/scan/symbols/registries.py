@@ -11,7 +11,7 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.project import Binding, Project
 
 MAX_ENTRIES = 40
-"A table with more entries does not show which entry a step uses."
+"If a table has more entries, it does not show which entry a step uses."
 
 
 def entries_of(project: Project, path: str, table: str) -> list[Binding]:
@@ -60,7 +60,7 @@ def _decorated(project: Project, path: str, decorator: str, ref: str) -> Iterato
 
 
 def _entered(project: Project, path: str, call: re.Pattern[str], ref: str) -> Iterator[Binding]:
-    """Yield the classes and functions in calls at module level, such as `register("name", Planner)`."""
+    """Yield the classes and functions that calls at module level pass to a filler: `register("name", Planner)`."""
     file = project.files.index(path)
     filler = ref.partition("::")[2]
     binding = project.resolve(file, filler) if file is not None else None

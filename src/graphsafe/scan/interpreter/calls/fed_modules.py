@@ -28,8 +28,8 @@ def feeds_tensor_module(frame: Frame, function: ast.AST, name: str) -> bool:
     """Return whether the body passes this parameter as the first argument to a module in an attribute of `self`, and
     this module takes only tensors.
 
-    For a module of PyTorch, its class shows whether it takes only tensors. For a module of the project, the first
-    parameter of its `forward` shows this.
+    For a module of PyTorch, the module's class shows whether it takes only tensors. For a module of the project, the
+    first parameter of its `forward` shows this.
     """
     receiver = frame.self_value
     if type(receiver) is not Instance:

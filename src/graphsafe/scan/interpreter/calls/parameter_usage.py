@@ -81,8 +81,8 @@ class _Uses:
     places: set[tuple[str, int]] = field(default_factory=set)
     "Functions of torch, and methods that may be methods of tensors, each with the name's position among the arguments."
     foreign: set[str] = field(default_factory=set)
-    """Uses that no tensor allows: private methods, calls with different arguments, as in `sort(key=len)`, and slices in
-    reverse order."""
+    """Uses that no tensor allows: private methods, arguments that tensors do not accept (`sort(key=len)`), and slices
+    in reverse order."""
 
 
 _NO_USES = _Uses()

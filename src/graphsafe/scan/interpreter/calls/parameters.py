@@ -97,7 +97,7 @@ def _is_hot_root(frame: Frame) -> bool:
 
 
 def _rest(frame: Frame) -> Value:
-    """Return the value of further arguments, which is unknown."""
+    """Return the unknown value that stands for any further argument."""
     step = _is_hot_root(frame)
     return Unknown(step=step, device=step)
 
@@ -148,8 +148,8 @@ class _Parameter:
         frame, default = self.frame, self.default
         passed = self._passed_as_declared()
         if type(passed) is Dict and self._is_context():
-            # If a tuple is passed as an argument, only a few of its items are kept separate, but a context may contain
-            # more items.
+            # Only a few items of a tuple are kept separate in an argument. A context may contain more, so it is built
+            # again.
             return context(frame.project, frame.owner or "")
         if passed is not None and type(passed) is not Unknown:
             return bound_to(passed, self.node.arg)

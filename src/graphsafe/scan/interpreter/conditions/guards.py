@@ -63,7 +63,7 @@ class Verdict:
         return None
 
     def enter(self, frame: Frame, branch: bool) -> None:
-        """Inside a branch, count the test among the conditions around the current line."""
+        """Record the test as a condition around the current line, if the test keeps some captures out of the branch."""
         test = self.test_of(branch)
         if self.guarded is branch:
             frame.guards.append(self.text)
@@ -131,7 +131,7 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
-    """Return the result of a test during a capture. The test may be a test of local names: `capturing`, `buffers is
+    """Return the result of a test during a capture. The test may contain local names: `capturing`, `buffers is
     None`."""
     direct = answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
