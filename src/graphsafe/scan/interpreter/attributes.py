@@ -78,8 +78,7 @@ class AttributeTables:
         _add_all(effects.constructed, summary.constructed)
 
     def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and numbers that a call puts into fields of a class for which `has_plain_fields` is
-        true."""
+        """Record the tensors and numbers that a call puts into fields of a class for which `has_plain_fields` holds."""
         for name, value in values.items():
             of_class = self.of_class(ref, name)
             declared, _ = as_tensor(of_class)
@@ -114,8 +113,7 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
-        """Keep the values that all calls of the project give to attributes, if the values show more than
-        annotations."""
+        """Keep the values that calls in the project give to attributes, if these values show more than annotations."""
         self.constructions = {key: values for key, values in constructions.items() if self._adds_facts(key, values)}
         self._with_known_arguments = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
 
@@ -367,8 +365,8 @@ class AttributeTables:
         return self._writing[key]
 
     def has_plain_fields(self, ref: str) -> bool:
-        """Return whether the keywords in calls of a class set fields. They do if the class has no constructor, or a
-        constructor that accepts any keyword."""
+        """Return whether keywords in calls of a class set fields. They do if the class has no constructor, or if its
+        constructor takes `**kwargs`."""
         if ref not in self._plain:
             project = self._engine.project
             method = project.find_method(ref, "__init__")

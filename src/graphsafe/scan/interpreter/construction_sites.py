@@ -51,7 +51,7 @@ def _is_called(engine: Engine, ref: str, name: str) -> bool:
 
 
 def _in_files(engine: Engine, ref: str, position: int, parameter: str) -> Iterator[str]:
-    """Yield the functions that call the class by its name and pass it an object that they make."""
+    """Yield the functions that call the class by its name and pass an object that they make."""
     name = ref.rpartition("::")[2]
     for path, _ in sorted(engine.project.files.found_by("constructor calls", _classes_called).get(name, ())):
         file = engine.project.files.index(path)

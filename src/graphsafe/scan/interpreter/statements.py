@@ -211,8 +211,8 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
 
 
 def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
-    """Interpret the body of a loop once. In hot code, interpret the body again, with the values that the names have
-    after the first iteration.
+    """Interpret the body once. In hot code, interpret it again, with the values that the names have after the first
+    iteration.
 
     Further iterations follow as long as names are bound to new functions, as in `state = state(machine)`.
     """

@@ -41,7 +41,7 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 def rewrite(text: str) -> str | None:
     """Rewrite type aliases, type parameters, `except*`, template strings, and f-strings that are too new.
 
-    Return the new text, or None if libcst cannot parse the code either or nothing needs to be rewritten.
+    Return the new text. Return None if libcst cannot parse the code either, or if nothing needs to be rewritten.
     """
     if _is_too_deep(text):
         return None

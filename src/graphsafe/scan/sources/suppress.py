@@ -16,7 +16,7 @@ _COMMENT = re.compile(
 )
 "Matches a suppression. Codes that are not in brackets are a mistake: the comment must not suppress every code."
 _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
-"""Matches a suppression comment as other linters write it. It is read but never written.
+"""Matches a suppression comment as other linters write it. graphsafe reads such comments but never writes them.
 
 A comment without codes suppresses nothing, because it would hide too much.
 """
