@@ -314,7 +314,7 @@ class Driver:
             why = RESULTS if is_for_host(summary.value) else PUBLIC
             self._note_why(step.ref, *((UNCALLED, 3) if self._is_uncalled(step) else (why, 1)))
         elif self._whys.get(step.ref, NO_REASON)[2] == ENTRY_POINT and is_for_host(summary.value):
-            # The host waits for the result of such a function.
+            # If an entry point returns only numbers and strings, the host waits for its result.
             self._whys[step.ref] = (-reason_weight(RESULTS), 0, RESULTS)
         self._read[step] = summary
         steps = []

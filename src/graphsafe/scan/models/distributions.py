@@ -53,7 +53,7 @@ def _lines_of(frame: Frame, ref: str, cls: ClassFacts) -> Iterator[str]:
 
 
 def checks_are_off(frame: Frame) -> bool:
-    """Return whether the checks of distributions are turned off. They are if the file itself turns them off, or if the
+    """Return whether the checks of distributions are turned off. Either the file itself turns the checks off, or the
     file's package sets them to a value that is not literally True."""
     files = frame.project.files
     package, _, inside = frame.file.module.partition(".")

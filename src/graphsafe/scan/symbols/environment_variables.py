@@ -1,4 +1,4 @@
-"""Objects that stand for one environment variable: `DEBUG = EnvBool(default=False)`, read by `DEBUG.get()`."""
+"""Objects that stand for one environment variable: `DEBUG = EnvBool(default=False)`, which `DEBUG.get()` reads."""
 
 from __future__ import annotations
 

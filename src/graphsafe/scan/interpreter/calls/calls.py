@@ -175,7 +175,7 @@ def _beside_inputs(result: Value, arguments: Arguments) -> Value:
 
 
 def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Record host state that an unknown call receives together with device tensors, because it may affect the device's
+    """Record host state that an unknown call receives together with device tensors. The state may affect the device's
     work."""
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
