@@ -53,16 +53,16 @@ def scan_paths(
     buffers: Mapping[Path, bytes] = MappingProxyType({}),
     hot: dict[str, set[Lines]] | None = None,
 ) -> Report:
-    """Lint the hot code of the given files and folders. The rest of the project is read too, to find calls to and from
-    them.
+    """Lint the hot code of the given files and folders. The rest of the project is read too, to find the calls into and
+    out of these files.
 
     `cache` is the folder for stored results; with None, no results are stored. `jobs` is the number of processes that
     read files; None means one per core if there are enough files. The report does not depend on `jobs`. `progress` is
     called with the number of files read so far and the number of all files. `complain` is called with one line if the
-    cache cannot be used. The scan then takes longer, but its report is the same. `buffers` holds an editor's unsaved
-    contents by absolute path. These files need not exist on disk, and a scan with buffers stores no results. `hot` is
-    filled with the statements of hot code, by the absolute paths of the files. Raises RulebookError for a bad pack or
-    an unknown code in `select` or `ignore`.
+    cache cannot be used. The scan then takes longer, but its report is the same. `buffers` maps absolute paths to
+    contents that an editor has not saved. These files need not exist on disk, and a scan with buffers stores no
+    results. `hot` is filled with the statements of hot code: each file's absolute path is mapped to the lines of its
+    statements. Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or rulebook_of(config)
     Selection.of(config, rulebook)  # an unknown code fails before any file is read
@@ -131,7 +131,7 @@ def _files(
     left_out: dict[Limit, None],
     buffers: Mapping[Path, bytes] = MappingProxyType({}),
 ) -> tuple[Files, list[Path]]:
-    """Return the files to read, and the files to report on. Each file that is left out becomes a limit."""
+    """Return the files to read, and the files to report on. A limit is recorded for each file that is left out."""
 
     def complain(kind: str, what: str, why: str) -> None:
         left_out[Limit(kind, from_here(what), why)] = None
@@ -144,7 +144,7 @@ def _files(
 
     project = list(filter(can_be_named, _project_files(paths, config, complain))) if paths else []
     given = list(filter(can_be_named, _given(paths, config, project, complain)))
-    for path in _absolute(paths):  # a link that the user names is followed, so it is no limit
+    for path in _absolute(paths):  # a link that the user names is followed, so no limit is recorded for it
         left_out.pop(Limit("outside-link", from_here(str(path)), OUTSIDE), None)
     contents = {str(path): data for path, data in buffers.items()}
     return Files(sorted({*project, *given}), contents, _documents(paths, config)), sorted(given)
@@ -227,7 +227,8 @@ def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress:
             driver.read(driver.look_into(path))
         driver.finish()
 
-    # For a few files, the number of functions to read is limited. One process then reads them, in a fixed order.
+    # If the scan is about only a few files, the number of functions to read is limited. One process then reads all of
+    # them, in a fixed order.
     count = process_count(jobs, len(paths)) if candidates.scope is None else 1
     if jobs is None:
         count = min(count, MAX_READERS)
@@ -285,14 +286,14 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
     if candidates.scope is not None:
         yield Limit(
             "nearest-roots",
-            "files given alone, out of a large project",
-            "read from the nearest roots only; a scan of the whole project follows every call that reaches them",
+            "only some files of a large project were given",
+            "they were read only from the nearest roots; a scan of the whole project follows all calls that reach them",
         )
     if driver.is_budget_spent:
         yield Limit(
             "unread-ways",
-            "files given alone, out of a large project",
-            "too much code reaches them to read all of it; a scan of the whole project reads it",
+            "only some files of a large project were given",
+            "too much code reaches them, so only part of it was read; a scan of the whole project reads all of it",
         )
     if not wanted:
         yield Limit(

@@ -5,8 +5,8 @@ A root is a function at which hot code (code that runs in every step) begins.
 All files share one engine, since models share nearly all of the code that they run. The engine's answers do not depend
 on the order in which files and roots are read, so several processes can each read a part (`reading_pool.py`). When all
 roots have been read, the processes exchange three kinds of facts: the functions that are called, the values that calls
-of classes give to attributes, and the values that are passed to methods of which only the name is known. A second round
-of reading uses the last two facts.
+of classes give to attributes, and the values that are passed to methods that are known only by name. A second round of
+reading uses the last two facts.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ StepKind = Literal[
 ]
 """The kinds of steps.
 
-A `root`, `closure` or `public` function is a root. A `perhaps` function is a root only if it returns tensors. A
-`factory` makes roots. `loops` are the loops of a function that runs once. A `script` makes objects and starts loops. A
-`site` holds a capture. A `target` is the factory of a configured target. A `between` method runs between steps. A
-`file` holds the facts that the search for its roots recorded.
+A function of kind `root`, `closure` or `public` is certainly a root. A `perhaps` function is a root only if it returns
+tensors. A `factory` makes roots. `loops` are the loops of a function that runs once. A `script` makes objects and
+starts loops. A `site` is a function that contains a capture. A `target` is the factory of a configured target. A
+`between` method runs between steps. A `file` stands for the facts that the search for the file's roots recorded.
 """
 _ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
 
@@ -145,7 +145,7 @@ class Driver:
         self._looked_into: set[int] = set()
         "The ids of summaries whose new roots are known. `_read` keeps these summaries alive, so their ids stay unique."
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
-        "Method -> parameter -> the host tensor that is passed to it by calls that know only the method's name."
+        "Method's name -> parameter -> the host tensor that calls of unknown methods with this name pass to it."
         self.record = Record()
 
     @property
@@ -154,7 +154,7 @@ class Driver:
         return self._engine.budget.is_spent()
 
     def look_into(self, path: str) -> list[Step]:
-        """Return the steps of a file, or the configured targets for TARGETS. Failures go into the record."""
+        """Return the steps that a file contains, or the configured targets for TARGETS. Failures are recorded."""
         if path == TARGETS:
             self._targets.update(configured_factories(self.project, self._config))
             return [Step("target", ref) for ref in self._targets]
@@ -172,7 +172,7 @@ class Driver:
             waiting += self.take(waiting.pop())
 
     def finish(self) -> None:
-        """Read assumed steps, read doubtful answers again, and make the record."""
+        """Read the functions that are assumed to run in a step, read doubtful answers again, and make the record."""
         self.read(self.assumed(self.reached()))
         self.read(self.again(self.learnt()))
         self.conclude([self.outcome()])
@@ -201,7 +201,7 @@ class Driver:
         return steps
 
     def outcome(self) -> Outcome:
-        """Return the findings of this process and free its summaries. After that, nothing can be read."""
+        """Return the findings of this process and free its summaries. The process can then read no more."""
         steps = sorted(self._read, key=repr)
         named = [(FROM_FACTORY if step.kind in ("target", "factory") else step.ref, step) for step in steps]
         record = gather([(name, self._read[step]) for name, step in named if not self._is_doubtful(step)])
@@ -314,7 +314,7 @@ class Driver:
             why = RESULTS if is_for_host(summary.value) else PUBLIC
             self._note_why(step.ref, *((UNCALLED, 3) if self._is_uncalled(step) else (why, 1)))
         elif self._whys.get(step.ref, NO_REASON)[2] == ENTRY_POINT and is_for_host(summary.value):
-            # The host waits for the result of such a function.
+            # If an entry point returns only numbers and strings, the host waits for its result.
             self._whys[step.ref] = (-reason_weight(RESULTS), 0, RESULTS)
         self._read[step] = summary
         steps = []
@@ -326,12 +326,11 @@ class Driver:
         return steps
 
     def _is_doubtful(self, step: Step) -> bool:
-        """Return whether findings in the code of a step, and in all code that the step leads to, are only
-        `possible`."""
+        """Return whether all findings in a step, and in the code that the step leads to, are only `possible`."""
         return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == PASSING_HOOK
 
     def _is_uncalled(self, step: Step) -> bool:
-        """Return whether a step is a public function of an application that no known step calls."""
+        """Return whether a step is a public function of an application, and no known step calls this function."""
         return step.kind in ("public", "perhaps") and step.ref.partition("::")[0] in self._candidates.applied
 
     def _note_why(self, ref: str, why: str, others: int) -> None:
@@ -380,7 +379,7 @@ class Driver:
         return self._engine.attributes.told(cls, step.ref) if captures else Arguments()
 
     def _host_parameters(self, ref: str) -> dict[str, Value]:
-        """Return the parameters of an entry point that are host tensors in every call that knows only the method's
+        """Return the parameters of an entry point that get host tensors in all calls of unknown methods with its
         name."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):

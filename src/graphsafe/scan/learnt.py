@@ -21,7 +21,7 @@ class Learnt:
     whys: Mapping[str, Reason]
     "Root function -> the reason why it is a root."
     passed: Mapping[str, Mapping[str, Sequence[Tensor]]]
-    "Method -> parameter -> tensors that are passed by calls that know only the method's name."
+    "Method's name -> parameter -> the tensors that calls of unknown methods with this name pass to it."
     constructions: Mapping[Field, Sequence[Value]]
     "Attribute or constructor parameter of a class -> the values that calls of the class give to it."
 

@@ -1,10 +1,10 @@
 """Reads a project in several processes. The report is the same as with one process.
 
 Each process has its own engine. It gets a few files and steps at a time (a step is a `driver.Step`, a place where
-reading begins). It sends back the further steps that it finds there, so that each step is given to only one process.
-Each process itself reads the functions that its steps call. A process first gets neighbouring files and the steps that
-it found itself, since these share most of the functions that they call. It gets other work only when none of this work
-is left.
+reading begins). It sends back the further steps that it finds there. Each of these steps is then given to only one
+process. Each process itself reads the functions that its steps call. A process first gets neighbouring files and the
+steps that it found itself, since these share most of the functions that they call. It gets other work only when none of
+this work is left.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _hand_out(
     idle, busy = [*processes], list[Connection]()
     while True:
         for process in [*idle]:
-            # These items come from the end of another process's share, and have the least in common with the code that
-            # it is reading now.
+            # Items from the end of another process's share have the least in common with the code that the other
+            # process is reading now.
             own, largest = queues[process], max(queues.values(), key=len)
             if own or largest:
                 take = own.popleft if own else largest.pop
@@ -163,7 +163,7 @@ def _serve(driver: Driver, connection: Connection) -> None:
     connection.send(_shareable(driver, driver.assumed(connection.recv()), sent))
     _take_part(driver, connection, sent)
     connection.send(driver.learnt())
-    # Each process repeats its own steps, because it has their answers in memory.
+    # In the second round, each process reads its own steps again, because it has their answers in memory.
     again = driver.again(connection.recv())
     connection.send([found for step in again for found in _shareable(driver, driver.take(step), sent)])
     _take_part(driver, connection, sent)

@@ -50,7 +50,7 @@ def stray_marks(files: Files, path: str, shown: str) -> Iterator[Limit]:
 
 
 def _missing(target: Target, config: Config, files: Files) -> str | None:
-    """Return why a target's factory is not found, or None if its file contains its name somewhere."""
+    """Return why a target's factory is not found, or None if the factory's name occurs somewhere in its file."""
     where, _, factory = target.factory.rpartition(":")
     if where.endswith(".py"):
         path = str((config.root / where).resolve())

@@ -15,7 +15,7 @@ Stamp = tuple[int, int, int]
 
 
 class Contents:
-    """The digests of files, taken before a scan, with which the files are compared after it."""
+    """The digests of files before a scan. After the scan, the files are compared with these digests."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.digests: dict[str, str] = {}
@@ -31,7 +31,7 @@ class Contents:
             self._stamps[path] = _stamp(status) if status.st_mtime < settled else None
 
     def hold(self, paths: Iterable[str]) -> bool:
-        """Return whether the same files as before can be read, and whether their contents are unchanged."""
+        """Return whether the same files as before can be read and have the same contents."""
         found = 0
         for path in paths:
             try:

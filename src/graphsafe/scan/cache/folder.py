@@ -14,7 +14,8 @@ FOLDER = ".graphsafe_cache"
 
 
 def cache_folder(config: Config) -> Path:
-    """Return the cache folder: in the project if there is one and it is writable, otherwise in the user's cache."""
+    """Return the cache folder. It is in the project's root if there is a project and the folder is writable. Otherwise
+    it is in the user's cache."""
     own = config.root / FOLDER
     is_project = config.source is not None or is_project_root(config.root)
     if is_project and not own.is_symlink() and os.access(own if own.exists() else config.root, os.W_OK):

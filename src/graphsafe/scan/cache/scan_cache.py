@@ -1,4 +1,5 @@
-"""Reuses results of earlier scans of the project: the whole report, or else the index of each file.
+"""Reuses results of earlier scans of the project: the whole report if it is still valid, or else the index of each
+file.
 
 A stored report is valid only if everything that it depends on is unchanged: every file of the project, the
 configuration, the rules, and the versions of the tools that read them. If there is any doubt, the project is scanned
@@ -71,8 +72,8 @@ class ScanCache:
         self._known: set[str] = set()
 
     def report(self) -> Report | None:
-        """Return the stored report if it is still valid, otherwise None. A new scan's report would differ only in its
-        time."""
+        """Return the stored report if it is still valid, otherwise None. A new scan would make the same report, except
+        for the time in it."""
         text = self._rows.text("reports", self._key) if self._rows is not None else None
         return _report(text) if text is not None else None
 
@@ -191,7 +192,7 @@ def _members(facts: FileIndex | FunctionFacts | ClassFacts) -> dict[str, object]
 
 
 def _with_tuples(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the members with tuples where an index has tuples; JSON has only lists."""
+    """Return the members with tuples in place of lists where an index has tuples, because JSON has only lists."""
     for name in ("bases", "decorators"):
         if name in facts:
             facts[name] = tuple(facts[name])

@@ -1,8 +1,8 @@
 """Stores strings by key in tables of an SQLite file. Each row is sealed with the user's secret key.
 
 A row with a wrong seal counts as missing, because the row is damaged or comes from somebody else, such as the author of
-the scanned repository. A damaged file that graphsafe made is replaced. Any other file is not touched, and neither is a
-file that is locked or read-only. The scan then stores nothing, and reports this in one line.
+the scanned repository. A damaged file is replaced if graphsafe made it. Files of other programs, locked files and
+read-only files are not changed. In these cases, the scan stores nothing, and reports this in one line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_TEXT = 64_000_000
 _MAX_SCHEMA = 10_000
 "The largest size in bytes of an entry of the schema."
 _STEP, _MOST_STEPS = 100_000, 300
-"""A connection may run at most `_MOST_STEPS` times `_STEP` instructions of SQLite, ten times as many as a full cache
+"""A connection may run at most `_MOST_STEPS * _STEP` instructions of SQLite, which is ten times as many as a full cache
 needs. Without a limit, a search in a forged file might never end."""
 
 
@@ -115,7 +115,8 @@ class SealedRows:
         return text.decode("utf-8", "surrogatepass")
 
     def _open(self) -> sqlite3.Connection:
-        """Open the database. Raises sqlite3.Error, also if it has other tables, or views (a view may never end)."""
+        """Open the database. Raises sqlite3.Error if this fails, or if the database has other tables or views. (Reading
+        a view may never end.)"""
         assert self._file is not None
         if os.path.islink(self._file) or (os.path.lexists(self._file) and not os.path.isfile(self._file)):
             raise sqlite3.OperationalError("not a regular file")
@@ -129,7 +130,8 @@ class SealedRows:
             connection.set_progress_handler(iter([0] * _MOST_STEPS).__next__, _STEP)
             connection.execute("pragma trusted_schema = off")
             connection.execute("pragma cell_size_check = on")
-            # graphsafe never writes a log, so an existing log is foreign. A file that a crash has damaged is replaced.
+            # graphsafe never writes a log, so another program has written any log that exists. If a crash damages the
+            # file, it is replaced.
             connection.execute("pragma journal_mode = memory")
             connection.text_factory = bytes
             few = f"limit {len(self._tables) + 1}"
@@ -169,7 +171,7 @@ class SealedRows:
 
 def is_own(file: Path) -> bool:
     """Return whether a file's header says that graphsafe made it."""
-    if file.is_symlink() or not file.is_file():  # opening a pipe would wait
+    if file.is_symlink() or not file.is_file():  # opening a pipe would wait for a writer
         return False
     with contextlib.suppress(OSError), open(file, "rb") as opened:
         header = opened.read(_OWNER_AT + 4)
@@ -178,7 +180,8 @@ def is_own(file: Path) -> bool:
 
 
 def _limit(connection: sqlite3.Connection, length: int) -> None:
-    """Limit the size of a row in bytes. Before Python 3.11, a row may be as large as the file."""
+    """Limit the size of a row in bytes. Python before 3.11 cannot set this limit, so a row may then be as large as the
+    file."""
     if sys.version_info >= (3, 11):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)
         connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MAX_SCHEMA)

@@ -12,8 +12,8 @@ from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import UNKNOWN, Function, Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
-"""The number of levels of methods that are read for the attributes that they assign. Methods of one level use the
-attribute values that the methods of the level below assign."""
+"""The number of levels of methods that are read for the attributes that they assign. To read the methods of one level,
+the scan uses the attribute values that the methods of the level below assign."""
 
 
 @dataclass(frozen=True, slots=True)

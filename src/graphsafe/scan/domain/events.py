@@ -1,4 +1,4 @@
-"""The events of hot code. Events have few kinds, which are the vocabulary of rules (`rulebook/vocabulary.py`)."""
+"""The events of hot code. Events have few kinds. These kinds are the vocabulary of rules (`rulebook/vocabulary.py`)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Event:
     span: Span
     confidence: Confidence = "likely"
     guard: str | None = None
-    """The condition that keeps this line out of captures, or None. With a condition, the event's finding is a note at
-    most."""
+    """The condition that keeps this line out of captures, or None. If there is a condition, the event's finding is a
+    note at most."""
     level: Level | None = None
-    "The finding's level, if the event decides it instead of the rule."
+    "The finding's level, if the event sets the level instead of the rule."
     words: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
     "Whether the line runs only to make a missing value. No step after a warm-up runs such a line."

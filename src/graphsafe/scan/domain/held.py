@@ -23,7 +23,7 @@ from graphsafe.scan.domain.values import (
 PARAM_GROUPS = "param_groups"
 "The attribute in which an optimizer keeps its numbers, such as the learning rate."
 MAX_NESTED = 3
-"The number of levels of nested containers whose elements get names of their own."
+"The number of levels of nested containers whose elements get separate names."
 
 
 def held_in(value: Value, key: str, depth: int = 0) -> Value:
@@ -52,7 +52,7 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
 
 
 def weights(ref: str) -> str:
-    """Return the one name that stands for all parameters and buffers of a module class."""
+    """Return the name that stands for all parameters and buffers of a module class together."""
     return f"{ref}.<weights>"
 
 
@@ -86,7 +86,8 @@ def state_of(value: Value) -> tuple[str, ...]:
 
 
 def as_declared(declared: Value, value: Unknown) -> Value:
-    """Return the value that an annotation promises, with the state from which the unknown value was computed."""
+    """Return the value that an annotation promises for an unknown value, marked with the state from which the unknown
+    value was computed."""
     return replace(declared, state=value.state) if type(declared) is Number and value.state else declared
 
 

@@ -85,8 +85,8 @@ def _join_unknown(a: Value, b: Value) -> Value:
         return b
     functions = tuple(dict.fromkeys(option for value in (a, b) for option in _options(value) if _can_be_called(option)))
     if functions and len(functions) <= MAX_FUNCTIONS:
-        # If the options include functions, calls of these are followed. Calls of the other options have unknown
-        # results.
+        # If some of the options are functions, calls of these functions are followed. Calls of the other options have
+        # unknown results.
         return Union((*functions, UNKNOWN))
     on_host = _is_kept(a) and _is_kept(b)
     state = reduce(both_states, (value.state for value in (a, b) if isinstance(value, (Number, Unknown))), NO_STATE)
@@ -180,8 +180,8 @@ def _join_dicts(a: Dict, b: Dict) -> Dict:
 
 
 def _perhaps_kept(value: Value, held_by: str | None, key: object) -> Value:
-    """Return a dict entry that only one branch assigns. After the other branch, the entry has its value from an earlier
-    step."""
+    """Return the value of a dict entry that only one branch assigns. If the other branch runs, the entry has its value
+    from an earlier step."""
     if held_by is None or type(value) is not Number:
         return value
     return replace(value, state=both_states(value.state, (entry(held_by, key),)))
@@ -204,7 +204,7 @@ def sequence(kind: SequenceKind, items: Iterable[Value]) -> Sequence:
 
 
 def element_of(value: Value) -> Value:
-    """Return the join of the items over which a loop over the value iterates."""
+    """Return the join of the items that a loop over the value visits."""
     found: list[Value] = []
     for option in options(value):
         if isinstance(option, Sequence):

@@ -1,4 +1,4 @@
-"""Hints in names: the device of a tensor, whether it is a mask, and whether it stays on the host."""
+"""Hints that a name gives about a tensor: its device, whether it is a mask, and whether it stays on the host."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Matches words that engines use in names of the host's copy of a tensor."
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
-"""Matches words that count even if other facts about the value are known. The other words of HOST_NAME do not count
-then, because they may also name a list."""
+"""Matches the words of HOST_NAME that count even if other facts about the value are known. The other words do not count
+in this case, because they may also name a list."""
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 "Matches names of image sizes. Engines keep these sizes on the host; transformers sends them to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
@@ -24,7 +24,7 @@ MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)
 
 
 MODEL = "model|net|network|unet|transformer|dit|policy|actor|decoder|denoiser|denoise_fn|generator"
-"A pattern for names that step loops use for models."
+"A pattern for the names that step loops usually give to models."
 
 
 def where_of(name: str, otherwise: Where) -> Where:
@@ -47,7 +47,7 @@ def last_name(node: ast.AST) -> str:
 
 
 def bound_to(value: Value, name: str) -> Value:
-    """Return a value under a new name. The name suggests where a tensor is if nothing else shows it."""
+    """Return a value under a new name. If nothing else shows where a tensor is, the name suggests it."""
     kind = type(value)
     if kind is Unknown:
         return known_by(value, name)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ def _hints_of_name(name: str) -> tuple[Where, bool, bool]:
 
 
 def placed(value: Value, name: str, step: bool, where: Where) -> Value:
-    """Return the value that an annotation promises, on the device that its name and place suggest."""
+    """Return the value that an annotation promises. The value's name and `where` suggest the device of its tensors."""
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
         sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))

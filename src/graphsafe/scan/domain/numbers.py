@@ -62,7 +62,8 @@ def entry(key: str, name: object) -> str:
 
 
 def folded(op: ast.operator, left: Number, right: Number) -> Number:
-    """Return the result of an operator on two numbers, with its value if both are known and the result is small."""
+    """Return the result of an operator on two numbers. Its value is known if both operands are known and the result is
+    small."""
     state = both_states(left.state, right.state)
     kind = left.type if left.type == right.type else "float" if "float" in (left.type, right.type) else None
     if isinstance(op, ast.Div):
@@ -118,7 +119,7 @@ def is_same(left: Number, right: Number) -> bool | None:
 
 
 def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
-    """Return the result of a comparison such as `==` or `<`, with its value if both numbers are known."""
+    """Return the result of a comparison such as `==` or `<`. Its value is known if both numbers are known."""
     answer = Number(state=both_states(left.state, right.state), type="bool")
     if isinstance(op, (ast.Eq, ast.NotEq)) and _are_of_other_types(left, right):
         return replace(answer, const=isinstance(op, ast.NotEq))

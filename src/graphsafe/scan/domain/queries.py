@@ -240,7 +240,7 @@ class Queries:
         ask_again: Callable[[Hashable], bool],
         is_same: Callable[[Any, Any], bool],
     ) -> None:
-        """Mark the answers to `changed` questions, and all answers that depend on them, as doubtful.
+        """Mark the answers to the `changed` questions as doubtful, together with all answers that depend on these.
 
         `ask_again` asks the question with a given key and returns True, or returns False if it cannot. `is_same` tells
         whether answers that depend on an old answer also hold with the new answer. If so, the old answer is kept.

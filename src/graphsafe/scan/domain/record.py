@@ -25,8 +25,8 @@ WRAPPED = "captured by "
 "The prefix of the reason for a function that a wrapper captures; the wrapper's name follows."
 HOOK = "a hook of a module or tensor"
 PASSING_HOOK = "a hook that records, and is removed again"
-"""The reason for a forward hook that its own file also removes. Such a hook watches some runs of a model, and is gone
-before a capture."""
+"""The reason for a forward hook that its own file also removes. Such a hook watches some runs of a model, and is
+removed before a capture."""
 REPLACED_FORWARD = "replaces the forward of a module"
 LOOP = "runs once per iteration, around graphs or models"
 SITE = "code inside torch.cuda.graph"

@@ -16,7 +16,7 @@ UseKind = Literal["operand", "index", "branch", "argument"]
 
 @frozen.dataclass(frozen=True, slots=True)
 class Write:
-    """An assignment to an attribute or a global, or to an element of a container that one of these holds."""
+    """An assignment to an attribute or a global, or to an element of a container in an attribute or a global."""
 
     key: str
     """The written state: `path::name` for a global, `path::Class.attr` for an attribute. The class is the one that the
@@ -38,17 +38,17 @@ class Write:
     "Whether the write is to an element of a container (`self.cache[key] = …`)."
     guard: str | None
     grows: bool = False
-    "Whether the write makes the value larger: it concatenates, appends, or replaces a value that is too small."
+    "Whether the write makes the value larger: the write concatenates, appends, or replaces a value that is too small."
     outgrown: bool = False
     "Whether the write runs only if the old value is too small."
     past_maximum: bool = False
     "Whether the write enlarges a table, and runs only if a step exceeds the maximum for which the constructor made it."
     borrowed: bool = False
-    "Whether the object belongs to the step's arguments, so that the next step may have another object."
+    "Whether the object belongs to the step's arguments. If so, the next step may receive another object."
     lasting: bool = False
     """Whether the state belongs to `self`, the file, a torch module, or an object that a caller passes.
 
-    An object from a container (`for batch in batches: batch.ids = ids`) may not be the one that the graph uses.
+    An object from a container (`for batch in batches: batch.ids = ids`) may not be the object that the graph uses.
     """
     alone: bool = True
     "For a lazy value: whether the line runs only if this value is missing."
@@ -64,7 +64,8 @@ class Write:
     dropped: bool = True
     "For an element of a table: whether some line empties the table."
     handed: bool = False
-    "For a borrowed object: whether it may still outlive the step, because it allocates its own memory, like a cache."
+    """For a borrowed object: whether the object may still outlive the step, because it allocates its own memory as a
+    cache does."""
     between: bool = False
     "Whether the write is in code that runs between steps."
     sources: frozenset[str] = frozenset()
@@ -126,7 +127,7 @@ class StateLog:
     inputs: set[str] = field(default_factory=set)
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
     read_before: set[Place] = field(default_factory=set)
-    "Places of writes to state that the same step read before."
+    "Places of writes to state that the same step has read before the write."
     read_old: set[str] = field(default_factory=set)
     "Attributes and globals that some step may read before it initialises them."
     readers: dict[str, set[Read]] = field(default_factory=dict)
@@ -138,4 +139,4 @@ class StateLog:
     carried: dict[Place, set[str]] = field(default_factory=dict)
     "Place of a write that reads the old value -> the roots in which this value may come from the previous step."
     fresh: set[Place] = field(default_factory=set)
-    "Places of writes to state that each step initialises before it uses it (linting/fresh_starts.py)."
+    "Places of writes to state that each step initialises before using it (linting/fresh_starts.py)."

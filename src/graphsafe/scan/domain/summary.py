@@ -31,7 +31,7 @@ class NewRoot:
 
     ref: str
     receiver: Value | None
-    "The object on which the method is called. For a closure, this is the closure itself."
+    "The object on which the method is called. If the root is a closure, this is the closure itself."
     why: str
     "The reason why the function is a root. The reason is an empty string for a function that is called from hot code."
     guarded: bool = False
@@ -41,14 +41,14 @@ class NewRoot:
 
 @frozen.dataclass(frozen=True, slots=True)
 class RootSite:
-    """A function that holds a capture."""
+    """A function that contains a capture."""
 
     ref: str
 
 
 @frozen.dataclass(frozen=True, slots=True)
 class PassedByName:
-    """A tensor that is passed to a method of which only the name is known. `name` is the name of the parameter."""
+    """A tensor that is passed to a method that is known only by name. `name` is the name of the parameter."""
 
     method: str
     tensor: Tensor
@@ -91,7 +91,7 @@ class Effects:
     "The ids of items that must be recorded only once."
     events: dict[Place, Placed] = field(default_factory=dict)
     written: dict[Field, list[Value]] = field(default_factory=dict)
-    "Attribute -> the values that cold code and the functions that it calls assign to the attribute, in order."
+    "Attribute -> the values that it gets in cold code and in the functions that cold code calls, in order."
     expected: dict[Field, list[Value]] = field(default_factory=dict)
     "Attribute that is None at first -> values that its annotation allows."
     constructed: dict[Field, list[Value]] = field(default_factory=dict)
@@ -112,15 +112,15 @@ class Effects:
         self.items[since:end] = [item for item in condition if type(item) is not Use]
 
     def forget_read(self, key: str) -> None:
-        """Drop the read of a tensor, because the code read only the shape or dtype and not the values."""
+        """Drop the read of a tensor, because the code read only the tensor's shape or dtype and not its values."""
         dropped = [item for item in self.items if type(item) is Read and item.key == key]
         self.noted.difference_update(map(id, dropped))
         self.items = [item for item in self.items if item not in dropped]
 
 
 class Shared:
-    """Stores one shared object for all equal objects. If a function is read for different arguments, it records nearly
-    the same items each time."""
+    """Stores one shared object for all equal objects. This saves memory, because a function that is read for different
+    arguments records nearly the same items each time."""
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}
@@ -149,7 +149,7 @@ class Shared:
         return known
 
     def event(self, place: Place, event: Event) -> Placed:
-        """Return a shared event. Events have no hash, so only the last one of each place is shared."""
+        """Return a shared event. Events have no hash, so only the last event of each place is shared."""
         known = self._events.get(place)
         if known is None or known[1] != event:
             known = self._events[place] = place, event

@@ -40,7 +40,7 @@ class Unknown:
     host: bool = False
     "Whether the value's name says that the value stays on the host."
     compared: bool = False
-    """Whether the value is a comparison's result, perhaps of device tensors. Used like a tensor, it is a mask."""
+    "Whether a comparison, perhaps of device tensors, gave this value. If it is used like a tensor, it is a mask."
     state: tuple[str, ...] = ()
     "The state from which the value was computed. An unknown value may be a number, so it carries state as numbers do."
 
@@ -64,11 +64,11 @@ class Tensor:
     attr: str | None = None
     "The attribute whose storage this is, as `module:Class.attr`. Views keep this name."
     fresh: bool = False
-    "Whether the tensor was made in this step, so that storing it stores a new address."
+    "Whether the tensor was made in this step. If so, code that stores the tensor stores a new address."
     certain: bool = True
-    "Whether more than the value's name or its use shows that it is a device tensor."
+    "Whether there is other evidence for a device tensor than the value's name or its use."
     maybe_host: bool = False
-    "Whether engines often keep tensors of this name on the host. A result has the mark if all its operands have it."
+    "Whether engines often keep tensors of this name on the host. A result has this mark if all operands have it."
     maybe_pinned: bool = False
     "Whether only a name or an annotation shows that the tensor is on the host. Its memory may then be pinned."
 
@@ -81,7 +81,7 @@ class Number:
     overridable_by: str | None = None
     "The reason why `const` may differ at run time: `default` (an argument), `environment`, `attribute`, `platform`."
     state: tuple[str, ...] = ()
-    "The host attributes and globals that the number was computed from, as `module:Class.attr`."
+    "The host attributes and globals from which the number was computed, as `module:Class.attr`."
     type: Literal["int", "float", "bool", "str"] | None = None
 
 
@@ -222,7 +222,7 @@ class Union:
 
 
 MAX_WEIGHT = 512
-"""The largest number of values in a container, nested ones included. Otherwise, a loop could nest without end."""
+"The largest number of values in a container and its nested containers. A loop could otherwise nest without end."
 
 
 def _weight(value: Value) -> int:
@@ -313,7 +313,7 @@ def may_be_none(value: Value) -> bool | None:
 def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
     """Return the tensor that a value is or may be, and whether it certainly is this tensor on some path.
 
-    If the other alternatives are only None and numbers, some path certainly has the tensor.
+    If all other alternatives are None or numbers, it certainly is the tensor on some path.
     """
     if type(value) is Tensor:
         return value, True
@@ -343,7 +343,7 @@ def together(tensors: Iterable[Tensor]) -> Where:
 
 
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
-    """Return whether there are tensors that are not known to be on the host, and all their names suggest the host."""
+    """Return whether some tensors are not known to be on the host, and all their names suggest the host."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
     return bool(hints) and all(hints)
 

@@ -29,13 +29,14 @@ from graphsafe.scan.domain.values import (
 )
 
 MAX_INT = 16
-"The largest integer whose value is kept. A larger number counts as a size, and sizes are assumed to decide no branch."
+"""The largest integer whose value is kept. A larger number counts as a size, and it is assumed that no branch depends
+on a size."""
 MAX_TEXT = 32
 "The largest number of characters of a string whose value is kept."
 MAX_ITEMS = 8
 "A list keeps its items separate only if it has at most this many items."
 MAX_HELD = 32
-"A list keeps its items separate only if it contains at most this many values, nested ones included."
+"A list keeps its items separate only if it contains at most this many values, including those in nested containers."
 MAX_NESTING = 4
 """The largest number of levels of nested containers and partial calls.
 
@@ -171,7 +172,7 @@ def _closures(values: Iterable[Value]) -> Iterator[Function]:
 
 
 def parts_of(value: Value) -> Iterable[Value]:
-    """Return the values inside a value, except the environment of a closure."""
+    """Return the values inside a value. The environment of a closure is not included."""
     if isinstance(value, Sequence):
         return (value.elem, *(value.items or ()))
     if isinstance(value, Dict):

@@ -10,7 +10,7 @@ from graphsafe.scan.symbols.project import Project
 
 MAX_COLD = 2
 """The largest number of levels to which calls of constructors and other cold code (code outside the steps) are
-followed. Deeper code says little about attributes."""
+followed. Deeper code gives little information about attributes."""
 MAX_COMPOSING = 6
 "The largest number of levels for code that assembles the objects of a step."
 MAX_OUT_OF_SCOPE = {True: 3, False: 1}
@@ -21,7 +21,7 @@ READINGS = 100
 READINGS_FOR_EACH = 3
 "The largest number of readings of one function is READINGS plus this number for each kind of its arguments."
 BYTES_PER_READING = 4000
-"The number of bytes of other files that take as long to index as one function takes to read."
+"Indexing this many bytes of other files takes as long as reading one function."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class CallBudget:
         self._project = project
 
     def holds(self, ref: str) -> bool:
-        """Return whether a file, or a function's file, is in scope. Calls of functions out of scope are followed only
-        for their results."""
+        """Return whether a file, or a function's file, is in scope. Calls of functions that are out of scope are
+        followed only for their results."""
         return self._scope is None or ref.partition("::")[0] in self._scope.paths
 
     def note_reading(self, ref: str) -> None:
@@ -64,12 +64,12 @@ class CallBudget:
         return self._readings_of[ref] < READINGS + READINGS_FOR_EACH * self.kinds.of(ref)
 
     def is_spent(self) -> bool:
-        """Return whether the budget is used up, so that no further call is followed."""
+        """Return whether the budget is used up. If so, no further call is followed."""
         return self._scope is not None and self._read() >= self._scope.readings
 
     def _read(self) -> int:
-        """Return the work done so far, in functions and bytes. Time is not used, so that the report is the same on
-        every machine."""
+        """Return the work done so far, in functions and bytes. Time does not count, because the report must be the same
+        on every machine."""
         return self._readings + self._project.asked_bytes // BYTES_PER_READING
 
     def out_of_scope(self, ref: str, hot: bool, depth: int, caller: int, composes: bool = False) -> int | None:

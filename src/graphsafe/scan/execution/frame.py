@@ -48,7 +48,7 @@ class LazyTest:
     "The missing value as written in the code: `self.plan`, `self.cache`."
     line: int
     alone: bool = True
-    "Whether no other condition lets the code run. False for `if self.plan is None or self.size != n:`."
+    "Whether the code runs only if the value is missing. This is False for `if self.plan is None or self.size != n:`."
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Frame:
     "`path::Qual.name` of the function; `path::` at module level."
     env: dict[str, Value]
     hot: bool
-    "Whether the function is hot, so that the effects of its lines are emitted. Constructors and class bodies are cold."
+    "Whether the function is hot. If so, the effects of its lines are emitted. Constructors and class bodies are cold."
     depth: int = 0
     """The depth of the call. It is 0 if the caller is not known. Otherwise it is 1 in hot code, and in cold code it is
     the number of cold calls that led here."""
@@ -83,7 +83,7 @@ class Frame:
     node: Definition | None = None
     "The function's syntax tree; None at module level."
     lazy: list[LazyTest] = field(default_factory=list)
-    "Tests for a missing attribute or key around the current line."
+    "The tests for a missing attribute or key that enclose the current line."
     globals: set[str] = field(default_factory=set)
     out_of_scope: int = 0
     "The number of calls from the last function in scope to this one (budget.py)."
@@ -98,12 +98,12 @@ class Frame:
     cells: str | None = None
     "The function that made this closure, if the closure outlives the step. The closure's variables are then state."
     step_loops: tuple[int, ...] = ()
-    "If the function runs once: the first lines of those of its loops that run in every step."
+    "For a function that runs once: the first line of each of its loops whose body runs in every step."
     nonlocals: set[str] = field(default_factory=set)
     touches_device: bool = False
     "Whether the lines since the innermost condition do more than update state of the host."
     compile_tests: list[CompileTest] = field(default_factory=list)
-    "Conditions under which captures reach the current line only with torch.compile, or only without it."
+    "The tests around the current line that captures pass only with torch.compile, or only without it."
     inlined: bool = False
     "Whether this is a closure that another function calls. Its effects count as effects of the calling function."
     project: Project = field(init=False)
@@ -120,7 +120,8 @@ class Frame:
         if self.guards:
             return self.guards[-1]
         last = self.compile_test
-        # No capture reaches `if not is_compiling():` inside `if is_compiling():`, so this is such a condition too.
+        # No capture reaches the body of `if not is_compiling():` inside `if is_compiling():`, so the inner test is a
+        # guard too.
         return last.text if last and any(test.compiling is not last.compiling for test in self.compile_tests) else None
 
     @property
@@ -187,8 +188,8 @@ class Frame:
         """Emit an event about a value that is, or may be, a device tensor. Return False for a value that is not known
         to be a tensor.
 
-        Inside a capture, the result of an unknown call with device tensors may be a device tensor too. `shown` replaces
-        the description of the value in the message.
+        Inside a capture, an event is also emitted for the unknown result of a call with device tensors, because this
+        result may be a device tensor. `shown` replaces the description of the value in the message.
         """
         tensor, certain = as_tensor(value)
         if self.captured and type(value) is Unknown and (value.device or value.compared):
@@ -216,7 +217,7 @@ class Frame:
         return self.engine.call_value(self, node, value, arguments)
 
     def call_later(self, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Schedule the reading, with unknown arguments, of a function that may be called."""
+        """Read a function later, with unknown arguments, because it may be called."""
         self.engine.call_later(self, node, ref, receiver)
 
     def attribute(self, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:
@@ -263,12 +264,12 @@ class Closures(Protocol):
 class Engine(Protocol):
     """The questions that handlers may ask the engine.
 
-    interpreter/interpreter.py answers these questions, and documents those without a shortcut in `Frame`.
+    interpreter/interpreter.py answers these questions, and documents the questions that have no shortcut in `Frame`.
     """
 
     effects: Effects
     applied: Set[str]
-    "The files of packages that a script of the project runs."
+    "The files of the packages that the project's scripts run."
 
     @property
     def project(self) -> Project: ...

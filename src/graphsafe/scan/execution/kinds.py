@@ -1,10 +1,10 @@
-"""Limits for the number of kinds of arguments for which one function is read, and of constructed objects that are kept
-separate.
+"""Limits the number of kinds of arguments for which one function is read, and the number of constructed objects that
+are kept separate.
 
 If each function calls the next one with several kinds of arguments, the number of combinations grows without bound. The
-limit keeps the work of a scan proportional to the number of functions. Once the total number of kinds is far above the
-usual one, no function is read for more than twenty kinds. In real projects, a function has about four kinds on average,
-and some hundreds at most.
+limit keeps the work of a scan proportional to the number of functions. Once the total number of kinds far exceeds the
+usual total, no function is read for more than twenty kinds. In real projects, a function has about four kinds on
+average, and some hundreds at most.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 MAX_KINDS = 20
-"The largest number of kinds of arguments for one function once the total over all functions exceeds the usual total."
+"The largest number of kinds of arguments for one function, if the total over all functions exceeds the usual total."
 MAX_EVER = 1000
 "The largest number of kinds of arguments for one function, whatever the total is."
 USUAL = 5000
@@ -40,7 +40,7 @@ class ArgumentKinds:
         try:
             if kind in known:
                 return True
-        except TypeError:  # a constant has no hash
+        except TypeError:  # some constant in the arguments has no hash
             return len(known) < MAX_KINDS
         if len(known) >= MAX_EVER or (
             len(known) >= MAX_KINDS and self.count > USUAL + USUAL_FOR_EACH * len(self._kinds)

@@ -77,7 +77,7 @@ _LISTS = frozenset("list List Sequence Iterable Iterator Collection MutableSeque
 _SETS = frozenset("set Set frozenset FrozenSet".split())
 _DICTS = frozenset("dict Dict Mapping MutableMapping OrderedDict defaultdict DefaultDict".split())
 _TRANSPARENT = frozenset("Annotated ClassVar Final Required NotRequired Unpack".split())
-"Annotations that promise the same value as their first argument."
+"Annotations such as `Final[T]`, which promise the same value as their first argument."
 _JAXTYPING: Mapping[str, Dtype | None] = {
     **dict.fromkeys("Float Float32 Float16 BFloat16".split(), "float"),
     **dict.fromkeys("Int Int32 Int64 Integer".split(), "int"),
@@ -177,7 +177,7 @@ def _aliased(engine: Engine, path: str, name: str) -> Value:
 
 
 _TENSORS = frozenset(("torch.Tensor", "torchtyping.TensorType"))
-"A class without methods that derives from one of these is only a name for tensors of a certain shape or type."
+"If a class derives from one of these and has no methods, it is only a name for tensors of a certain shape or type."
 _TORCH_TYPES: Mapping[str, Value] = {
     "torch.Generator": RuntimeObject("generator"),
     "torch.device": DeviceValue("any"),
@@ -194,7 +194,7 @@ def _library_type(engine: Engine, name: str) -> Value:
         return RuntimeObject("library", name)
     made = runtime_object(model.returns) if model is not None else None
     if made is not None:
-        # The annotation does not say which stream the object is.
+        # The annotation does not show which stream the object is.
         return RuntimeObject(made.kind)
     if name.startswith("torch") and last in _TENSOR_TYPES:
         return Tensor(where="any", dtype=_TENSOR_TYPES[last])

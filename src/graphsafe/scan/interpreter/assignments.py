@@ -55,8 +55,8 @@ def plain(frame: Frame, node: ast.Assign) -> None:
     frame.leave(conditions)
     frame.touches_device = frame.touches_device or may_be_tensor(value)
     if frame.captured and type(value) is Unknown and isinstance(node.value, ast.Call):
-        # An unknown model that is called inside a capture returns device tensors, because its inputs were copied to the
-        # device.
+        # If an unknown model is called inside a capture, it returns device tensors, because its inputs were copied to
+        # the device.
         given = map(frame.evaluate_quietly, node.value.args)
         if value.device or any(type(option) is Unknown for option in given):
             value = Tensor(step=value.step)
@@ -66,8 +66,8 @@ def plain(frame: Frame, node: ast.Assign) -> None:
 
 @memoize_on_node
 def as_branch(node: ast.Assign) -> ast.If | None:
-    """Return `if test: self.h = new` for `self.h = new if test else self.h`, which does the same, or None for any other
-    assignment."""
+    """Return the equivalent statement `if test: self.h = new` for `self.h = new if test else self.h`. Return None for
+    any other assignment."""
     value, target = node.value, node.targets[0]
     is_state = len(node.targets) == 1 and isinstance(target, (ast.Attribute, ast.Subscript))
     if not isinstance(value, ast.IfExp) or not is_state or keeps_what_is_there(value, ast.unparse(target)):
@@ -119,7 +119,7 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
     value = _combined(frame, node, held)
     tensor, certain = as_tensor(held)
     if tensor is not None and certain:
-        # An augmented assignment modifies a tensor in place, so the attribute's address stays the same.
+        # An augmented assignment modifies a tensor in place, so the tensor's address stays the same.
         if isinstance(target, ast.Name):
             frame.env[target.id] = held
         return
@@ -205,7 +205,7 @@ class _Assignment:
             return None
         is_table = isinstance(holder, ast.Attribute) and holder.attr != "__dict__"
         if is_table and not self.frame.attributes.is_module(owner.ref):
-            return None  # a class that is no module may have a table of this name
+            return None  # a class that is not a module may have a table of this name
         return ast.copy_location(ast.Attribute(made, name.value, ast.Store()), target), owner
 
     def _put_by_method(self, target: ast.Subscript, owner: Value) -> bool:
@@ -231,7 +231,7 @@ class _Assignment:
             if shares is not None:
                 _Assignment(frame, shares[i], node, parts[i]).to(inner)
             else:
-                # If the number of items does not fit, the annotation is wrong.
+                # If the number of items differs from the number of targets, the annotation is wrong.
                 item = UNKNOWN if items is not None else element_of(value)
                 assign(frame, inner, Sequence("list", None, item) if i == starred else item, node)
 
@@ -265,7 +265,7 @@ class _Assignment:
                 value = replace(value, attr=frame.attributes.key(option.ref, name))
         chain = dotted(target)
         if chain is not None:
-            # Later lines of this function read the value that was just written, whatever other methods assign.
+            # Later lines of this function read the value that was just written, and not one that other methods assign.
             frame.env[chain] = named(value, chain)
 
     def _shared(self, target: ast.Attribute, owner: ClassValue | ProjectModule, value: Value) -> None:
@@ -278,7 +278,7 @@ class _Assignment:
             writes.write(frame, key, text, value, before, node, self.written, augmented=augmented, lasting=True)
 
     def _give_memory(self, target: ast.Attribute, owner: Tensor) -> None:
-        """Record `p.data = value` for a tensor that is an attribute or a module's parameter."""
+        """Record `p.data = value` if `p` is an attribute's tensor or a parameter of a module."""
         frame, value = self.frame, self.value
         if frame.hot and self.written is not None and _gets_new_memory(target, owner, value, self.written):
             frame.emit("AttrWrite", "rebound", target, "likely" if as_tensor(value)[1] else "possible")
@@ -291,7 +291,7 @@ class _Assignment:
                 writes.write_weights(frame, holder, ast.unparse(target), value, self.node)
 
     def _item(self, target: ast.Subscript, owner: Value) -> None:
-        """Perform `owner[key] = value` for an owner that is not a tensor."""
+        """Perform `owner[key] = value` if the owner is not a tensor."""
         frame = self.frame
         key = frame.evaluate(target.slice)
         if any(type(option) is Dict and (option.held_by or "").endswith(PARAM_GROUPS) for option in options(owner)):
@@ -356,7 +356,7 @@ class _Assignment:
 
 
 def _shares(items: tuple[Value, ...], targets: int, starred: int | None) -> Seq[Value] | None:
-    """Return the item for each target, or None if the numbers do not fit. The target at `starred` gets a list."""
+    """Return the item for each target, or None if their numbers differ. The target at `starred` gets a list."""
     if starred is None:
         return items if len(items) == targets else None
     end = len(items) - (targets - starred - 1)
@@ -368,7 +368,7 @@ def _gets_new_memory(target: ast.Attribute, owner: Tensor, value: Value, written
     p.data - rate * p.grad`."""
     holder = dotted(target.value)
     made, _ = as_tensor(value)
-    # A tensor that the step receives or makes is a new one in each step anyway.
+    # If the step receives or makes the tensor, it is a new tensor in each step anyway.
     if owner.fresh or owner.step or owner.where == "host" or made is None or not made.fresh or holder is None:
         return False
     return any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written))

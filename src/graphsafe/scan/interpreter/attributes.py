@@ -48,7 +48,7 @@ class AttributeTables:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.constructions: Mapping[Key, Sequence[Value]] = {}
-        "Attribute or constructor parameter of a class -> the known values that calls of the class give to it."
+        "Attribute or constructor parameter of a class -> the known values that it gets in calls of the class."
         self._with_known_arguments: Set[str] = frozenset()
         self._under_construction: dict[tuple[str, Passed | None], Effects] = {}
         "The objects whose constructors are being read, by class and constructor arguments."
@@ -93,39 +93,39 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, name), value)
 
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and objects that a call passes to a constructor, by the attributes that store them."""
+        """Record the tensors and objects that a call passes to a constructor, under the attributes that store them."""
         for name, value in values.items():
-            # If the constructor itself shows the value, the arguments of its callers add nothing.
+            # If the constructor's code shows the value, the arguments of its callers add no information.
             if type(self._constructed(Instance(ref)).value(name)) is Unknown:
                 for option in options(value):
                     if type(option) is Tensor:
                         option = Tensor(option.where, option.dtype, option.ndim, option.pinned, certain=option.certain)
                     elif type(option) is Instance:
                         # The object's identity and its origin in a step are dropped, because they are facts about this
-                        # call alone.
+                        # call only.
                         option = Instance(option.ref, declared=option.declared)
                     _add(self._engine.effects.constructed, (ref, name), option)
 
     def given(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors and optimizers that a call passes to a constructor, by parameter."""
+        """Record the tensors and optimizers that a call passes to a constructor, under the constructor's parameters."""
         for name, value in values.items():
             for told in facts_of(value):
                 _add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
-        """Keep the values that all calls of the project give to attributes, if they show more than annotations."""
+        """Keep the values that calls in the project give to attributes, if these values show more than annotations."""
         self.constructions = {key: values for key, values in constructions.items() if self._adds_facts(key, values)}
         self._with_known_arguments = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
 
     def shares_arguments(self, ref: str, given: Passed | None) -> bool:
-        """Return whether other calls of a class show the arguments of its constructor, although the call that made this
-        object does not."""
+        """Return whether the constructor's arguments are unknown in the call that made this object, but known in other
+        calls of the class."""
         return given is None and ref in self._with_known_arguments
 
     def _adds_facts(self, key: Key, values: Sequence[Value]) -> bool:
         """Return whether calls show more about a field than the value in the class body. They do if the class body
-        shows neither a tensor nor a number. If it shows a tensor, calls add something only if they pass only host
-        tensors or only masks: other tensors count as device tensors anyway."""
+        shows neither a tensor nor a number. If the class body shows a tensor, calls add something if all of them pass
+        host tensors, or if all of them pass masks. Other tensors count as device tensors anyway."""
         of_class = self.of_class(*key)
         if as_tensor(of_class)[0] is not None:
             tensors = [value for value in values if type(value) is Tensor]
@@ -199,10 +199,10 @@ class AttributeTables:
                 return found[0]
             for written in found:
                 if type(written) is Unknown and not written.host and on_device is not None:
-                    written = on_device  # a setter replaces the constructor's tensor by another tensor
+                    written = on_device  # the method replaces the constructor's tensor by another tensor
                 value = written if value is None else join(value, written)
         for given in without_unplaced(self._given(owner.ref, name)):
-            # The constructor itself does not show the arguments that its callers pass.
+            # The constructor's code does not show the arguments that its callers pass.
             if value is None or type(value) is Unknown:
                 value = given
             elif owner.given is None:
@@ -212,7 +212,7 @@ class AttributeTables:
         return join(value, promised) if as_tensor(promised)[0] is None else filled(value, promised)
 
     def _given(self, ref: str, name: str) -> Sequence[Value]:
-        """Return the known values that calls of a class give to an attribute or constructor parameter."""
+        """Return the known values that an attribute or constructor parameter gets in calls of its class."""
         return self.constructions.get((ref, name), ())
 
     def initial(self, owner: Instance, name: str) -> Value | None:
@@ -244,7 +244,7 @@ class AttributeTables:
             del self._under_construction[owner.ref, owner.given]
 
     def _constructor_calls(self, owner: Instance) -> Iterator[Call]:
-        """Yield the calls of constructors that make an object, with the arguments if they are known."""
+        """Yield the constructor calls that make an object, each with its arguments if these are known."""
         ref, given = owner.ref, owner.given
         found = {name: self._engine.project.find_method(ref, name) for name in CONSTRUCTORS}
         if given is not None and found["__init__"] is None:
@@ -262,26 +262,26 @@ class AttributeTables:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
 
     def told(self, ref: str, constructor: str) -> Arguments:
-        """Return the tensors and optimizers that calls pass to a constructor. A parameter is left out if only some
-        calls pass a host tensor."""
+        """Return the tensors and optimizers that calls pass to a constructor. A parameter is left out if some calls
+        pass a host tensor and others do not."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
         told = {name: join_all(without_unplaced(values)) for name, values in given.items() if agree(values)}
         return Arguments(keywords=told)
 
     def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:
-        """Yield the fields of a class without its own constructor, with the values that a call puts into them."""
+        """For a class without a constructor, yield the fields with the values that a call puts into them."""
         names = self.field_names(ref)
         yield from zip(names, given.positional, strict=False)
         yield from ((name, value) for name, value in given.keywords if name in names)
 
     def field_names(self, ref: str) -> Sequence[str]:
-        """Return the names that the bodies of a class and its bases bind, those of the topmost base first."""
+        """Return the names that the bodies of a class and its bases bind. The names of the topmost base come first."""
         known = reversed([*self._engine.project.own_classes(ref)])
         return [*dict.fromkeys(name for _, facts in known for name in facts.fields)]
 
     def _constructed_so_far(self, owner: Instance) -> UnderConstruction:
-        """Return the effects so far of the constructors that are being read, and of the functions that they call."""
+        """Return the effects so far of the constructors that are being read, and of the functions that these call."""
         calling: list[Effects] = []
         effects: Effects | None = self._engine.effects
         begun, ref = self._under_construction[owner.ref, owner.given], owner.ref
@@ -321,7 +321,7 @@ class AttributeTables:
         return self._modules[ref]
 
     def of_class(self, ref: str, name: str) -> Value:
-        """Return the value to which the body of the class, or of one of its bases, binds a name."""
+        """Return the value that a name gets in the body of the class or of one of its bases."""
         return self._engine.queries.ask(("class", ref, name), lambda: self._class_body(ref, name), lambda: UNKNOWN)
 
     def _class_body(self, ref: str, name: str) -> Value:
@@ -367,8 +367,8 @@ class AttributeTables:
         return self._writing[key]
 
     def has_plain_fields(self, ref: str) -> bool:
-        """Return whether the keywords of a call set fields. They do if the class has no constructor, or one that
-        accepts any keyword."""
+        """Return whether keywords in calls of a class set fields. They do if the class has no constructor, or if its
+        constructor takes `**kwargs`."""
         if ref not in self._plain:
             project = self._engine.project
             method = project.find_method(ref, "__init__")
@@ -377,7 +377,7 @@ class AttributeTables:
         return self._plain[ref]
 
     def _factories(self, ref: str) -> list[str]:
-        """Return the methods by which a class with plain fields makes its instances."""
+        """Return the methods that make the instances of a class with plain fields."""
         project = self._engine.project
         facts = project.class_facts(ref)
         if facts is None or not facts.fields or not self.has_plain_fields(ref):

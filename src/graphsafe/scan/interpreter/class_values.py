@@ -13,10 +13,10 @@ from graphsafe.scan.symbols.blocks import Definition, attribute_of
 
 
 def before_assignment(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
-    """Return the value of `self.name` in a constructor that has not assigned it yet: `self.table = self.table.to(d)`.
+    """Return the value that `self.name` has in a constructor before its first assignment there: `self.table =
+    self.table.to(d)`.
 
-    Return None in a method that is not a constructor, and if another constructor may have assigned the attribute
-    before.
+    Return None if the method is not a constructor, or if another constructor may have assigned the attribute before.
     """
     if frame.node is None or frame.node.name not in CONSTRUCTORS or owner is not frame.self_value:
         return None

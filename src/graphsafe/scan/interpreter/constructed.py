@@ -22,8 +22,8 @@ class UnderConstruction:
         for effects in self._effects:
             key = (self._ref, name)
             for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
-                # If some of the assigned values are known, the unknown ones are ignored. A known None says little, so
-                # it does not count as known.
+                # If some of the assigned values are known, the unknown ones are ignored. A known None gives little
+                # information, so it does not count as known.
                 is_open = value is None or (type(value) is Unknown and type(written) is not NoneValue)
                 if value is None or is_open or type(written) is not Unknown or type(value) is NoneValue:
                     value = written if value is None or is_open else join(value, written)
@@ -50,7 +50,7 @@ class Constructed:
 
 
 def all_constructed(ref: str, effects: Effects) -> Constructed:
-    """Return the attributes after the constructors of class `ref`."""
+    """Return the attributes as they are after the constructors of class `ref` have run."""
     found = UnderConstruction(ref, [effects])
     names = {name for of, name in (*effects.written, *effects.constructed) if of == ref}
     promised = {name for of, name in effects.expected if of == ref}

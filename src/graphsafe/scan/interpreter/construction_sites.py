@@ -24,8 +24,8 @@ _CLASS_ITSELF = re.compile(r"\bcls\(")
 
 
 def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
-    """Yield the objects that constructor calls of the project store in an attribute, if methods of the class call this
-    attribute."""
+    """Yield the objects that an attribute gets in constructor calls of the project. Yield nothing unless methods of the
+    class call this attribute."""
     project = engine.project
     node = project.method_node(ref, "__init__")
     parameter = kept_names(node).get(name) if node is not None else None

@@ -39,7 +39,8 @@ def sequence_display(kind: SequenceKind) -> Callable[[Frame, Any], Value]:
 
 
 def evaluated(frame: Frame, nodes: Iterable[ast.expr]) -> tuple[Seq[Value], bool]:
-    """Return the values of several expressions, and whether a `*` among them stands for an unknown number of values."""
+    """Return the values of several expressions, and whether an unpacked expression (`*rest`) stands for an unknown
+    number of values."""
     items: list[Value] = []
     is_open = False
     for node in nodes:
@@ -95,8 +96,8 @@ def comprehension(kind: SequenceKind) -> Callable[[Frame, Any], Value]:
 
 
 def _generators(frame: Frame, generators: list[ast.comprehension]) -> tuple[Value, ...] | None:
-    """Bind the targets of the loops. Return the items of a single loop, without conditions, over a few known items.
-    Return None for any other comprehension."""
+    """Bind the targets of the loops. If there is only one loop, without conditions and over a few known items, return
+    these items. Otherwise return None."""
     items: tuple[Value, ...] | None = None
     for generator in generators:
         iterable = protocols.iterated(frame, generator.iter, frame.evaluate(generator.iter))

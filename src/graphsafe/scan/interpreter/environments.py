@@ -1,4 +1,5 @@
-"""Environments: the names of a function with their values, and their joins where branches or loop iterations meet."""
+"""Environments: the names of a function with their values. Environments are joined where branches or loop iterations
+meet."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ def made_by_iteration(after: Env, iteration: Env) -> Env:
 
 
 def binds_more_functions(before: Env, after: Env) -> bool:
-    """Return whether a name may stand for a module-level function that was not among its values before. Nested
-    functions do not count, because they are new objects each time."""
+    """Return whether some name may now stand for a module-level function for which it did not stand before. Nested
+    functions do not count, because each iteration makes new function objects."""
     named = {name for name, value in after.items() if type(value) is Union and value != before.get(name)}
     return any(
         type(option) is Function and option.node is None and option not in options(before.get(name, NONE))

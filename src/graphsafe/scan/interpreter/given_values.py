@@ -23,7 +23,8 @@ def is_empty(value: Value | None) -> bool:
 
 
 def facts_of(value: Value) -> Iterator[Value]:
-    """Yield the facts that an argument shows about the parameter: a tensor without its identity, or an optimizer."""
+    """Yield the facts that an argument shows about its parameter: a tensor without the tensor's identity, or an
+    optimizer."""
     tensor, certain = as_tensor(value)
     if tensor is not None and certain and tensor.certain:
         yield Tensor(tensor.where, tensor.dtype, tensor.ndim, tensor.pinned)
@@ -35,18 +36,18 @@ def is_optimizer(value: Value) -> bool:
 
 
 def agree(values: Sequence[Value]) -> bool:
-    """Return whether there are values, and whether all of them or none of them are host tensors."""
+    """Return whether there are values, and either all of them are host tensors or none of them is."""
     return len({type(value) is Tensor and value.where == "host" for value in values}) == 1
 
 
 def without_unplaced(values: Sequence[Value]) -> Sequence[Value]:
-    """Drop tensors of unknown placement if another of the values is a device tensor."""
+    """Drop the tensors of unknown placement if one of the values is a device tensor."""
     on_device = any(type(value) is Tensor and value.where == "device" for value in values)
     return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]
 
 
 def filled(value: Value, expected: Value) -> Value:
-    """Return the join of a value and the value that the annotation promises. If the value shows where its tensor is,
-    return only the value, because an annotation does not show the device."""
+    """Return the join of a value and the value that the annotation promises. If the device of the value's tensor is
+    known, return only the value, because an annotation does not show the device."""
     made = as_tensor(value)[0]
     return value if made is not None and made.where != "any" else join(value, expected)

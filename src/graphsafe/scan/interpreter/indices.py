@@ -34,8 +34,8 @@ def parts_of(index: ast.expr) -> list[ast.expr]:
 
 @dataclass(slots=True)
 class Index:
-    """The index of `tensor[node.slice]`, for a load or a store. `read` evaluates the parts and sets the fields
-    below."""
+    """The index of `tensor[node.slice]`, for a load or a store. `read` evaluates the parts of the index and sets the
+    fields below."""
 
     frame: Frame
     node: ast.Subscript
@@ -81,8 +81,8 @@ class Index:
             self._value(part, value)
 
     def _is_spread(self, part: ast.expr) -> bool:
-        """Return whether a tuple in this part contains one index for each dimension, as in `x[index]` and `x[...,
-        *index]`. In any other place, a tuple is a list of indices."""
+        """Return whether a tuple at this position contains one index for each dimension, as in `x[index]` and `x[...,
+        *index]`. At any other position, a tuple counts as a list of indices."""
         return isinstance(part, ast.Starred) or part is self.node.slice
 
     def _value(self, part: ast.expr, value: Value) -> None:
@@ -106,7 +106,7 @@ class Index:
         elif option == SLICE:
             pass
         elif type(option) is Array and self.is_on_device:
-            # A tensor that code indexes with an array is usually on the host.
+            # If code indexes a tensor with an array, the tensor is usually on the host.
             confidence: Confidence = "likely" if self.tensor.where == "device" else "possible"
             self.frame.emit("Transfer", "index", self.node, confidence, None, value="a numpy array")
             self.gathers = "other"
@@ -176,7 +176,8 @@ def index_tensor(value: Value) -> tuple[Tensor | None, bool]:
 
 
 def emit_mask_by_name(frame: Frame, node: ast.Subscript, part: ast.expr, index: Value) -> None:
-    """Emit a mask if an index comes from an unknown call on the device and has the name of a mask."""
+    """Emit the effects of a mask if an index has the name of a mask and is the result of an unknown call with device
+    tensors."""
     if type(index) is not Unknown or not index.device:
         return
     if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):

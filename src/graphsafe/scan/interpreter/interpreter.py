@@ -59,7 +59,7 @@ from graphsafe.scan.symbols.project import Project
 HOT = 3
 "The layer of questions about hot code. Questions about cold code belong to the lower layers."
 MAX_DEPTH = 150
-"The largest number of levels to which calls are followed."
+"The largest depth to which nested calls are followed."
 LONG_CHAIN = "the chain of calls to it is too long; it is read by itself, and its result counts as unknown"
 
 
@@ -119,7 +119,8 @@ class Interpreter:
             self.effects.events[place] = self._shared.event(place, event)
 
     def note(self, item: Item) -> None:
-        """Record an effect of a line, in the order of the step. All summaries share one object for equal items."""
+        """Record an effect of a line, in the order of the step. Equal items are stored as one object, which all
+        summaries share."""
         self.effects.items.append(self._shared.item(item))
 
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
@@ -164,7 +165,8 @@ class Interpreter:
         out_of_scope = self.budget.out_of_scope(ref, frame.hot, frame.depth, frame.out_of_scope, frame.composes)
         if out_of_scope is None:
             return self.declared(ref, arguments)
-        # The code around a capture runs once, so the `cold-paths` setting may name it. Captured code is still hot.
+        # The code around a capture runs once, so the `cold-paths` setting may name this code. The captured code is hot
+        # nevertheless.
         captured = frame.captured and self.is_named_cold(ref, facts)
         hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
         hot = hot and not (frame.step_loops and is_called_seldom(qualified))
@@ -186,11 +188,12 @@ class Interpreter:
     def read(
         self, call: Call, guarded: bool = False, once: bool = False, out_of_scope: int = 0, sure: bool = False
     ) -> Value:
-        """Return a function's result for these arguments. Its effects count as effects of the call."""
+        """Return a function's result for these arguments. The function's effects count as effects of the call."""
         bound = call.bound
         owner = ref = ""
         if not (call.hot or call.composes) and call.depth >= MAX_COLD and type(bound) is Instance:
-            # No further call is followed from this level. So all classes that inherit the method share one summary.
+            # No further calls are followed from this level. So all classes that inherit the method can share one
+            # summary.
             facts = self.project.function_facts(call.ref)
             if facts is not None and facts.owner is not None:
                 owner, ref = f"{call.ref.partition('::')[0]}::{facts.owner}", bound.ref
@@ -213,7 +216,7 @@ class Interpreter:
         root = NewRoot(call.ref, call.bound, "", guarded, given)
         try:
             hash(root)
-        except TypeError:  # a constant has no hash
+        except TypeError:  # some constant in the arguments has no hash
             root = NewRoot(call.ref, None, "", guarded)
         self.note(root)
         self.note(Failure("not-followed", call.ref, LONG_CHAIN))
@@ -239,7 +242,7 @@ class Interpreter:
         try:
             number = self.queries.number(key) if number is None else number
         except TypeError:
-            # A constant has no hash, so the question is not memoised.
+            # Some constant in the arguments has no hash, so the answer is not memoised.
             number = self.queries.number(("read", self.closures.next_id()))
 
         def work() -> Summary | None:
@@ -290,7 +293,7 @@ class Interpreter:
         try:
             value = work()
         except (RecursionError, MemoryError):
-            # How much stack remains depends on the calls around this one, so the answer is not memoised.
+            # The remaining stack depends on the calls around this call, so the answer is not memoised.
             self.queries.rest_on_all()
             self.note(Failure("not-followed", ref, "nested too deeply to be followed"))
             value = UNKNOWN
@@ -333,7 +336,8 @@ class Interpreter:
         return join_all(returns) if returns else UNKNOWN
 
     def declared(self, ref: str, arguments: Arguments) -> Value:
-        """Return the value that the annotation of a function promises, for a function that is not read."""
+        """Return the value that a function's annotation promises. This value is the result if the function is not
+        read."""
         node = self.project.function_node(ref)
         file = self.project.file_of(ref)
         step = any(map(depends_on_step, arguments.values()))
@@ -365,7 +369,7 @@ class Interpreter:
 
 
 def _no_summary() -> None:
-    """Return None, because the summary of a function is not known while the function is being read."""
+    """Return None. While a function is being read, its summary is not known."""
 
 
 def _marked(value: Value, step: bool) -> Value:

@@ -11,9 +11,10 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 
 _RATES = (ast.Constant, ast.Attribute)
-"If one factor of a product is such an expression, the other factor may be the loss: `0.5 * loss`, `self.rate * loss`."
+"""Expressions that count as numbers. If one factor of a product is such an expression, the other factor may be the
+loss: `0.5 * loss`, `self.rate * loss`."""
 _KEEPING = frozenset(("mean", "sum", "float", "scale"))
-"Methods whose result is also a loss: `loss.mean()`, `scaler.scale(loss)`."
+"Methods that return the loss in another form: `loss.mean()`, `scaler.scale(loss)`."
 
 
 def as_loss(frame: Frame, name: str, value: Value) -> Value:

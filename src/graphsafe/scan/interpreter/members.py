@@ -147,17 +147,17 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
     value = settled(frame, owner, name, found, value)
     on_host = type(value) is Tensor and value.where == "host" and not HOST_NAME.search(name)
     if on_host and name in declared_in(frame.project, frame.path).on_device:
-        # The two files disagree: the file of the class declares that the field stays on the host, and the file that
-        # reads the field declares that it is on the device.
+        # The two files contradict each other: the file of the class declares that the field stays on the host, but the
+        # file that reads the field declares that it is on the device.
         value = replace(value, where="any")  # type: ignore[arg-type]
     if owner.step and isinstance(value, (Tensor, Unknown)):
         return replace(value, step=True)
-    # Each step makes or receives its own object, so the next step has another one.
+    # Each step makes or receives its own object, so the next step has another object.
     return not_held(value) if owner.step or owner.made else value
 
 
 def _of_descriptor(frame: Frame, owner: Instance, name: str, method: str) -> Function | None:
-    """Return a method of the descriptor to which an object's class binds a name (`rate = Clamped()`), or None."""
+    """Return a method of the descriptor that an object's class binds to a name (`rate = Clamped()`), or None."""
     if name not in frame.project.body_names(owner.ref):
         return None
     held = frame.attributes.of_class(owner.ref, name)
@@ -177,8 +177,8 @@ def by_getattr(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value
     """Return the result of the object's `__getattr__` for an attribute that nothing else defines, or None if it is not
     known.
 
-    If a base class belongs to a library, the library may define the attribute. Python would then not call
-    `__getattr__`.
+    The result is not known if a base class belongs to a library. This class may define the attribute, and Python would
+    then not call `__getattr__`.
     """
     method = frame.project.find_method(owner.ref, "__getattr__")
     if method is None or name.startswith("__") or frame.project.has_foreign_base(owner.ref):
@@ -214,7 +214,7 @@ def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
     if name == "dtype":
         return DtypeValue(None)
     if name in (PARAM_GROUPS, "state") and _is_optimizer(frame.engine, owner):
-        # The optimizer's dict for each parameter or group outlives the step.
+        # The optimizer keeps a dict for each parameter or group. These dicts outlive the step.
         return held_in(Dict((), Dict((), UNKNOWN)), key) if name == "state" else held_in(_GROUPS, key)
     return known_by(Unknown(owner.step, owner.step), name)
 
@@ -228,7 +228,7 @@ def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
 
 
 def having_attribute(frame: Frame, owners: Seq[Value], name: str) -> Seq[Value]:
-    """Drop objects of the project that do not have the attribute, if other objects have it. For the dropped objects,
+    """If some objects have the attribute, drop the objects of the project that do not have it. With a dropped object,
     the code would raise an error."""
     if len(owners) < 2 or not all(type(owner) is Instance for owner in owners):
         return owners
@@ -246,7 +246,8 @@ def _has(frame: Frame, owner: Instance, name: str) -> bool:
 
 
 def having_field(frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
-    """Keep the objects that have the field, if there are any. For other objects, the code would raise or get None."""
+    """If some objects have the field, keep only these. With any other object, the code would raise an error or get
+    None."""
     if len(owners) < 2 or type(key) is not Number or not isinstance(key.const, str):
         return owners
     having = [owner for owner in owners if type(owner) is not Instance or field(frame, owner, key) is not None]
@@ -311,7 +312,7 @@ _WELL_KNOWN: Mapping[str, Value] = {
     "ndim": NUMBER,
     PARAM_GROUPS: _PARAM_GROUPS,
 }
-"Attributes whose names alone show their values."
+"Attributes whose value is known from the name."
 
 
 def _of_unknown(owner: Unknown, name: str) -> Value:

@@ -17,8 +17,8 @@ from graphsafe.scan.symbols.project import Binding
 from graphsafe.scan.symbols.registries import entries_of
 
 MAX_BINDINGS = 8
-"""The largest number of statements that bind a global name whose value is evaluated. With more, the value counts as
-unknown."""
+"""The largest number of statements that may bind a global name. If there are more statements, the name's value counts
+as unknown."""
 
 
 class ModuleLevel:
@@ -27,7 +27,7 @@ class ModuleLevel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._meant: dict[tuple[str, str], Value] = {}
-        "The values of names that no assignment binds. These values depend on no other answer."
+        "The values of names that no assignment binds. These values do not depend on any other answer."
 
     def value(self, file: FileIndex, name: str) -> Value:
         key = file.path, name

@@ -1,4 +1,4 @@
-"""The value of an attribute, marked with its name and its identity."""
+"""The value of an attribute, marked with the attribute's name and identity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHANGED = (Tensor, Number, SequenceValue, Dict, Union)
 
 
 def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:
-    """Return an attribute's value with its name and its identity, and marked as state of the host.
+    """Return an attribute's value, marked with the attribute's name and identity, and as state of the host.
 
     `known` memoises the marked values.
     """

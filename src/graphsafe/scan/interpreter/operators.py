@@ -210,7 +210,7 @@ def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, r
 
 
 def _compared_with_tensor(frame: Frame, node: ast.Compare, left: Value, right: Value) -> Value:
-    """Return the mask of a comparison with a tensor, or a bool if the other side is None or a string."""
+    """Return the result of a comparison with a tensor: a mask, or a bool if the other side is None or a string."""
     (lt, l_certain), (rt, r_certain) = as_tensor(left), as_tensor(right)
     if lt is not None and rt is not None:
         return elementwise((lt, rt), "bool")

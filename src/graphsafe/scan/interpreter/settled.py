@@ -12,14 +12,14 @@ from graphsafe.scan.interpreter.attributes import CONSTRUCTORS
 
 
 def settled(frame: Frame, owner: Instance, name: str, given: Value, value: Value) -> Value:
-    """Return an attribute's value as one that never changes, if only the constructor's argument `given` decides it. A
-    test of the attribute then has only one result."""
+    """Return an attribute's value, marked as never changing if it depends only on the constructor's argument `given`. A
+    test of the attribute then always has the same result."""
     if owner.given is None or type(given) is not Number or type(value) is not Number or given.const is UNSET:
         return value
     if const_of(frame.attributes.of_instance(Instance(owner.ref), name)) is not UNSET or _is_assigned(
         frame, owner, name
     ):
-        return value  # all objects of the class begin with this value, or other code may change it
+        return value  # all objects of the class begin with this value, or other code may change the value
     return replace(value, overridable_by=given.overridable_by)
 
 

@@ -10,7 +10,8 @@ from graphsafe.scan.symbols.project import Binding
 
 
 def of_name(frame: Frame, name: str, value: Value) -> Value:
-    """Return the value of a global name. A container is marked with its global, also where it is imported."""
+    """Return the value of a global name. A container is marked with its global, even in a file that imports the
+    global."""
     if not frame.hot or type(value) not in (Sequence, Dict):
         return value
     binding = frame.project.resolve(frame.file, name)
@@ -36,8 +37,8 @@ def of_class(frame: Frame, owner: ClassValue, name: str, value: Value) -> Value:
 
 
 def key_of(frame: Frame, owner: ClassValue | ProjectModule, name: str) -> str | None:
-    """Return the key of the state `Class.name` or `module.name`. Return None for a class or function of a module, which
-    is not state."""
+    """Return the key of the state `Class.name` or `module.name`. Return None for a class or function of a module,
+    because these are not state."""
     if isinstance(owner, ClassValue):
         return frame.attributes.key(owner.ref, name)
     return _key(binding_of(frame, owner, name))

@@ -69,7 +69,7 @@ def _is_message(node: ast.expr) -> bool:
     function = node.func if isinstance(node, ast.Call) else None
     owner = function.value if isinstance(function, ast.Attribute) else function
     name = owner.id if isinstance(owner, ast.Name) else ""
-    # A call such as `print(bench(solver.step))` also does work.
+    # A call such as `print(bench(solver.step))` is not skipped, because it also does work.
     says = name in ("logger", "logging", "warnings") or (name == "print" and len(inside(node, ast.Call)) == 1)
     return says or isinstance(node, ast.Constant)
 
@@ -77,8 +77,8 @@ def _is_message(node: ast.expr) -> bool:
 def _return(frame: Frame, node: ast.Return) -> bool:
     frame.touches_device = True
     value = NONE if node.value is None else frame.evaluate(node.value)
-    # An unknown entry of a table that this function fills is left out: the function has stored the entry's value
-    # itself.
+    # If this function fills a table, an unknown entry of the table is left out: the function has stored the entry's
+    # value itself.
     if type(value) is not Unknown or node.value is None or not is_own_entry(frame, node.value):
         frame.returns.append(value)
     return False
@@ -98,8 +98,8 @@ def _assert(frame: Frame, node: ast.Assert) -> bool:
     known = truth(frame, node.test, "assert", node) if frame.hot else None
     guards.narrow(frame, frame.env, node.test, True)
     guards.place(frame, node.test)
-    # This branch does not run: `isinstance(x, list)` is false for this call, or a parameter that must not be None is
-    # None.
+    # The code after the assertion does not run if the test is certainly false: for this call, `isinstance(x, list)` is
+    # false, or a parameter that must not be None is None.
     decides = isinstance(node.test, ast.Call) or guards.asks_for_parameter(frame, node.test)
     return known is None or known.overridable_by is not None or bool(known.const) or not decides
 
@@ -117,18 +117,19 @@ def _assign(frame: Frame, node: ast.Assign) -> None:
 
 @dataclass(slots=True)
 class _Ways:
-    """The two branches of an `if`, and the names that are known after them."""
+    """The two branches of an `if`, and the values of the names after them."""
 
     node: ast.If
     verdict: guards.Verdict
     stays_off: bool = False
     "Whether the first branch needs a flag that nothing in the project turns on."
     outcomes: list[Env] = field(default_factory=list)
-    "The names after each branch that does not leave the function."
+    "The values of the names after each branch that does not leave the function."
     missing: list[LazyTest] = field(default_factory=list)
     "The tests on which the code after the `if` depends, if one of the branches leaves the function."
     guard: str | None = None
-    "The condition of the `if`, if captures take a branch that leaves the function and so miss the code after it."
+    """The condition of the `if`, if captures take a branch that leaves the function. Captures then do not reach the
+    code after the `if`."""
     test: CompileTest | None = None
 
 
@@ -166,7 +167,7 @@ def _if(frame: Frame, node: ast.If) -> bool:
 
 
 def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None:
-    """Read one branch under the conditions that lead to it."""
+    """Read one branch under the conditions that lead to the branch."""
     verdict = ways.verdict
     around, lazy_count, returned = frame.conditions, len(frame.lazy), len(frame.returns)
     rare = branch and frame.hot and (ways.stays_off or is_rare(frame, ways.node.test))
@@ -185,15 +186,15 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     else:
         ways.missing += first_step_tests.after_leaving(_spelled_out(frame, ways.node), branch)
         if verdict.guarded is (not branch):
-            # The branch that captures take leaves the function, so captures do not reach the rest.
+            # The branch that captures take leaves the function, so captures do not reach the rest of the function.
             ways.guard = verdict.text
         else:
             ways.test = verdict.test_of(not branch)
 
 
 def _spelled_out(frame: Frame, node: ast.If) -> ast.If:
-    """Return an `if` whose test is spelled out. If the test is a name that the function binds once, its expression
-    replaces it: `is_short = n > self.size` before `if is_short:`."""
+    """Return the `if` with its test written out. If the test is a name that the function binds once, the bound
+    expression replaces the name: `is_short = n > self.size` before `if is_short:`."""
     bound = all_bound(frame, node.test.id) if isinstance(node.test, ast.Name) else ()
     test = bound[0] if len(bound) == 1 else None
     return node if test is None else ast.copy_location(ast.If(test, node.body, node.orelse), node)
@@ -219,7 +220,7 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: C
     around, lazy_count, hot, between = frame.conditions, len(frame.lazy), frame.hot, frame.between
     is_step = node.lineno in frame.step_loops
     frame.hot = hot or (is_step and not is_short(node))
-    # The lines of an outer loop that are not in the inner loop run between the steps of the inner loop.
+    # If a loop contains the step loop, the other lines of the outer loop run between the steps.
     frame.between = not frame.hot and (between or is_step or _holds_steps(frame, node))
     for rounds in range(1, MAX_ROUNDS + 1 if frame.hot else 2):
         start = dict(frame.env)

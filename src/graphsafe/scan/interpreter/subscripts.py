@@ -54,7 +54,7 @@ def subscript(frame: Frame, node: ast.Subscript) -> Value:
     if len(owners) > 1 and any(type(option) is Tensor for option in owners):
         index = UNKNOWN if isinstance(node.slice, ast.Slice) else frame.evaluate_quietly(node.slice)
         if as_tensor(index)[0] is not None:
-            # A tensor cannot be the index of a list, so the owner is the tensor here.
+            # An index that is a tensor shows that the owner is a tensor and not a list.
             owners = [option for option in owners if type(option) is not Sequence]
     found = [_load(frame, node, option) for option in owners]
     return join_all(found) if found else UNKNOWN
@@ -133,7 +133,7 @@ def _entry(owner: Dict, index: Value) -> Value:
 
 
 def _chosen_by(frame: Frame, node: ast.Subscript, value: Value, index: Value) -> Value:
-    """Return an element, marked with the state from which its index was computed."""
+    """Return an element of a container, marked with the state from which the index was computed."""
     state = state_of(index)
     if not state:
         return value
@@ -193,7 +193,8 @@ def _load_tensor(frame: Frame, node: ast.Subscript, tensor: Tensor) -> Value:
         )
     ndim = tensor.ndim - index.dropped if index.is_known and tensor.ndim is not None else None
     name = None if tensor.name is None else f"{tensor.name}[…]"
-    # The result of a slice with a step is not dense, and PyTorch copies it through pageable memory.
+    # The result of a slice with a step is not dense (there are gaps between its elements), so PyTorch copies it through
+    # pageable memory.
     dense = not any(isinstance(part, ast.Slice) and part.step is not None for part in parts_of(node.slice))
     return replace(
         tensor,
@@ -228,8 +229,8 @@ def subscript_store(frame: Frame, target: ast.Subscript, owner: Value, value: Va
 
 
 def _takes_tensors(frame: Frame, target: ast.Subscript, value: Value) -> bool:
-    """Return whether `owner[index] = value` stores into a tensor. If index and value are both tensors, the index is not
-    a key of a dict."""
+    """Return whether `owner[index] = value` stores into a tensor. If the index and the value are both tensors, the
+    index cannot be a key of a dict."""
     stored, certain = as_tensor(value)
     if stored is None or stored.where == "host" or not (certain and stored.certain):
         return False
@@ -283,7 +284,7 @@ def _place(single: bool) -> Mapping[str, str]:
 
 def _spans_dimensions(node: ast.expr, ndim: int | None) -> bool:
     """Return whether an index contains a slice, None or `...`. An ellipsis spans no dimension if the other parts index
-    all of them, which shows only if their number is known."""
+    all dimensions. This shows only if the tensor's number of dimensions is known."""
     whole = (None, Ellipsis) if ndim is None else (None,)
     return any(
         isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value in whole)
@@ -292,7 +293,8 @@ def _spans_dimensions(node: ast.expr, ndim: int | None) -> bool:
 
 
 def _asks(frame: Frame, target: ast.Subscript) -> bool:
-    """Return whether an index is the result of a comparison. It is then a mask, even if the operands are unknown."""
+    """Return whether an index is the result of a comparison. If so, the index is a mask, even if the operands are
+    unknown."""
     values = [frame.evaluate_quietly(part) for part in parts_of(target.slice) if not isinstance(part, ast.Slice)]
     return any(type(value) is Number and value.type == "bool" for value in values)
 

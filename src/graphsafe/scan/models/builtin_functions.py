@@ -108,7 +108,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
     if hasattr(values, "positional"):
         item = join_all(values.positional)
         several = True
-        # It is enough if one operand is certainly a tensor: `max(self.worst, x.amax())`, where `self.worst` is 0.0 at
+        # One operand that is certainly a tensor is enough: `max(self.worst, x.amax())`, where `self.worst` is 0.0 at
         # first.
         known = next((value for value in values.positional if type(value) is Tensor and value.where != "host"), item)
     else:
@@ -135,7 +135,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
 
 
 def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Emit the comparisons by which `bisect` and `heapq` find the place of an item in a list."""
+    """Emit the comparisons by which `bisect` and `heapq` find the position of an item in a list."""
     if len(arguments.positional) > 1:
         held, item = element_of(arguments.positional[0]), arguments.positional[1]
         ordered(frame, node, Arguments((held, item)), "compare")
@@ -221,8 +221,8 @@ def defaultdict(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def namespace(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the functions in a `SimpleNamespace`, as a dict. Other fields are unknown, because they may be assigned
-    later."""
+    """Return a `SimpleNamespace` as a dict that contains only its functions. Its other fields are unknown, because code
+    may assign them later."""
     functions = {name: value for name, value in arguments.keywords.items() if type(value) is Function}
     return Dict(tuple(functions.items())[:64], UNKNOWN) if functions else UNKNOWN
 
@@ -254,14 +254,15 @@ def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _assigns(frame: Frame, owner: Value, name: str) -> bool:
-    """Return whether the class of an object assigns attributes with a name of this form, like `table*`."""
+    """Return whether an object's class assigns attributes whose names have this form, such as `table*`."""
     if type(owner) is not Instance:
         return False
     return any(name in facts.writers for _, facts in frame.project.own_classes(owner.ref))
 
 
 def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
-    """Return the join of a dataclass's fields, if all fields are tensors or numbers: `getattr(self, f.name)`."""
+    """Return the value of `getattr(self, f.name)` in a dataclass: the join of all fields, if all of them are tensors or
+    numbers."""
     unknown = Unknown(depends_on_step(owner), holds_device(owner))
     facts = frame.project.class_facts(owner.ref) if type(owner) is Instance else None
     if facts is None or not facts.fields or not any("dataclass" in decorator for decorator in facts.decorators):

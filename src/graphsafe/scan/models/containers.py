@@ -113,7 +113,7 @@ def _looked_up(receiver: Dict, name: str, arguments: Arguments) -> Value:
     found: Value = receiver.elem
     const = const_of(key)
     if const is not UNSET and known:
-        # The source does not show this entry, and the known entries show nothing about it.
+        # If the source does not show this entry, its value is unknown: other entries give no information about it.
         found = known[const] if const in known else Unknown(depends_on_step(found), holds_device(found))
     if name == "setdefault" and default is not None:
         if (
@@ -122,7 +122,7 @@ def _looked_up(receiver: Dict, name: str, arguments: Arguments) -> Value:
             and default.items == ()
             and receiver.held_by is not None
         ):
-            # An earlier step may have put the list there, so its length is not known.
+            # An earlier step may have put a list under this key, so the list's length is not known.
             return held_in(of_elements(default.kind, found), entry(receiver.held_by, const))
         return join(found, kept(default))
     return found if default is None and name == "pop" else join(found, default if default is not None else NONE)
@@ -203,7 +203,8 @@ def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> Non
 
 
 def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
-    """Emit a call under `lru_cache` that returns a device tensor: the cache keeps it from the first step on."""
+    """Emit a call under `lru_cache` that returns a device tensor. The cache keeps this tensor from the first step
+    on."""
     value = frame.engine.read(Call(function.ref, function.bound, arguments, depth=1, level=frame.level))
     is_tensor = as_tensor(value)[1] and not _is_one_entry(arguments)
     if is_tensor and may_drop_results(frame.engine, function.ref):

@@ -21,10 +21,10 @@ _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))"
 
 
 def base_of(frame: Frame, owner: Instance) -> RuntimeObject | None:
-    """Return the distribution of torch from which an object's class derives, if the object's parameters derive from the
+    """Return the torch distribution that is the base of an object's class, if the object's parameters derive from the
     step's inputs.
 
-    The checks of the methods count as turned off if the class, or any call that makes such an object, sets the checks.
+    The methods' checks count as turned off if the class, or any call that makes such an object, names `validate_args`.
     """
     bases = (base.rpartition(".")[2] for base in frame.project.mro(owner.ref) if base.startswith(DISTRIBUTIONS))
     name = next((base for base in bases if frame.ops.python(f"{DISTRIBUTIONS}{base}") is not None), None)
@@ -53,8 +53,8 @@ def _lines_of(frame: Frame, ref: str, cls: ClassFacts) -> Iterator[str]:
 
 
 def checks_are_off(frame: Frame) -> bool:
-    """Return whether the checks of distributions are turned off. The file itself turns them off, or the file's package
-    sets them to a value that is not literally True."""
+    """Return whether the checks of distributions are turned off. Either the file itself turns the checks off, or the
+    file's package sets them to a value that is not literally True."""
     files = frame.project.files
     package, _, inside = frame.file.module.partition(".")
 

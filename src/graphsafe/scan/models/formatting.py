@@ -18,8 +18,8 @@ _LOGGING: Mapping[str, Confidence | None] = {
     **dict.fromkeys(("info", "log"), "possible"),
     **dict.fromkeys(("warning", "warn", "error", "critical", "exception"), "likely"),
 }
-"""Logging method -> the confidence that a call formats its arguments. Below the default level, logging does not format
-them."""
+"""Logging method -> the confidence that a call formats its arguments. Calls below the default logging level do not
+format them."""
 
 
 def format_values(frame: Frame, node: ast.AST, values: Iterable[Value], doubt: Confidence = "likely") -> None:
@@ -34,7 +34,7 @@ def format_values(frame: Frame, node: ast.AST, values: Iterable[Value], doubt: C
 
 
 def format_item(frame: Frame, node: ast.AST, value: Value) -> None:
-    """Emit the reads that are caused by formatting a value or each element of a sequence."""
+    """Emit the reads that are needed to format a value, or each element of a sequence."""
     for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
         protocols.called(frame, node, item, "__format__", "__str__", "__repr__")
         frame.emit_if_on_device("HostRead", "format", node, item)

@@ -1,4 +1,4 @@
-"""Names of libraries by their dotted path: constants, and the model to which each call belongs."""
+"""Dotted names of libraries: the values of constants, and the model that handles each call."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _CONSTANTS: Mapping[str, Value] = {
     **dict.fromkeys(("torch.__version__", "torch.version.cuda"), STR),
     "torch.version.hip": platforms.NO_VERSION,
     **dict.fromkeys(("typing.TYPE_CHECKING", "builtins.TYPE_CHECKING"), number(False)),
-    "builtins.__debug__": Number(True, overridable_by="environment", type="bool"),  # `python -O` makes it False
+    "builtins.__debug__": Number(True, overridable_by="environment", type="bool"),  # False with `python -O`
     "os.environ": RuntimeObject("environment"),
 }
 _ITERATING = frozenset(
@@ -69,9 +69,10 @@ _ITERATING = frozenset(
 ) | {f"itertools.{name}" for name in "takewhile dropwhile filterfalse islice".split()}
 "Functions that iterate over their arguments."
 _DISTRIBUTION = re.compile(r"torch\.distributions\.\w+\.[A-Z]\w+$")
-"Matches a distribution named with the module that defines it: `torch.distributions.normal.Normal`."
+"Matches a distribution's full name, which includes the module that defines it: `torch.distributions.normal.Normal`."
 _OF_CUDA = re.compile(r"torch\.cuda\.(?:graphs|random|streams)\.(?=\w+$)")
-"Matches the modules that define functions of `torch.cuda`, before such a function's name."
+"""Matches the module path before the name of a function of `torch.cuda`: `torch.cuda.streams.` in
+`torch.cuda.streams.X`."""
 _NUMPY = ("numpy", "np", "scipy")
 _GRAPHING = ("torch.cuda", "transformer_engine.pytorch")
 "Modules with a function `make_graphed_callables`."
@@ -83,7 +84,7 @@ def constant(name: str) -> Value:
 
 
 def _canonical(name: str) -> str:
-    """Return the usual name for a name with the defining module: `torch.cuda.X` for `torch.cuda.streams.X`."""
+    """Return the usual name for a name that includes the defining module: `torch.cuda.X` for `torch.cuda.streams.X`."""
     if _DISTRIBUTION.match(name):
         return f"torch.distributions.{name.rpartition('.')[2]}"
     return _OF_CUDA.sub("torch.cuda.", name)
@@ -111,7 +112,7 @@ def call(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value
 
 
 def _by_name(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
-    """Return the result of a function of which only the module or the last part of the name is known."""
+    """Return the result of a function if only its module or the last part of its name is known."""
     head, last = name.partition(".")[0], name.rpartition(".")[2]
     if head in _NUMPY:
         return numpy_reads.read(frame, node, arguments.values())
@@ -136,7 +137,8 @@ def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 _PLAIN = (Tensor, Number, DeviceValue, DtypeValue)
-"Values that contain no other values. If such a value is bound to a library's function, the function keeps it."
+"""Values that contain no other values. A library's function keeps the keywords that `partial` binds if all of them are
+such values."""
 
 
 def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -169,8 +171,8 @@ def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         if moved is not None:
             fields.update((name, moved) for name, value in fields.items() if as_tensor(value)[0] is not None)
     fields.update(arguments.keywords)
-    # A tensor that may be on the host or on the device comes from an attribute of the old object. Such a tensor is not
-    # passed to the constructor, because it shows nothing new about the class.
+    # A tensor of unknown placement comes from an attribute of the old object. Such a tensor is not passed to the
+    # constructor, because it shows nothing new about the class.
     told = {name: value for name, value in fields.items() if type(value) is not Tensor or value.where != "any"}
     made = frame.call_value(node, ClassValue(old.ref), Arguments(keywords=told))
     if type(made) is not Instance:

@@ -71,7 +71,7 @@ def method(frame: Frame, node: ast.Call, owner: RuntimeObject, name: str, argume
 
 
 def runtime_object(returns: Returns) -> RuntimeObject | None:
-    """Return the stream, event or context for which a model's word stands, or None for any other word."""
+    """Return the stream, event or context that a word of a model stands for, or None for any other word."""
     made = _RUNTIME_OBJECTS.get(returns) if isinstance(returns, str) else None
     return RuntimeObject(*made) if made is not None else None
 
@@ -86,7 +86,7 @@ _RUNTIME_OBJECTS: Mapping[str, tuple[str, str | None]] = {
     "thread-pool": ("threads", None),
     **{kind: (kind, None) for kind in ("event", "graph", "capture", "stream-context", "device-context", "grad-mode")},
 }
-"A word of libraries.yaml -> the kind and the detail of an object."
+"A word of libraries.yaml -> the kind and the detail of the object that the word stands for."
 
 
 def _returned(name: str, returns: Returns, arguments: Arguments) -> Value:

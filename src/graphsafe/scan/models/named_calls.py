@@ -1,6 +1,5 @@
-"""Calls that are judged by the name of the called function, because the name is enough or because nothing else is
-known.
-"""
+"""Calls that are judged only by the name of the called function. Either the name is enough, or nothing else is
+known."""
 
 from __future__ import annotations
 
@@ -13,16 +12,16 @@ from graphsafe.scan.execution.frame import Frame
 
 
 def note(frame: Frame, node: ast.AST, name: str) -> None:
-    """Emit a call that rules match by its dotted name. For a function of the project, this is the module and the
-    function's name."""
+    """Emit a call that rules match by its dotted name. For a function of the project, the dotted name consists of the
+    module and the function's name."""
     if frame.hot:
         for pattern in frame.engine.libraries.matched(name):
             frame.emit("Call", pattern, node, value=f"`{name}`")
 
 
 def note_arguments(frame: Frame, method: str, arguments: Arguments) -> None:
-    """Record the tensors that are passed by keyword to a method of which only the name is known. Only the device, the
-    dtype and whether the memory is pinned are kept."""
+    """Record the tensors that are passed by keyword to a method that is known only by name. Only the device, the dtype
+    and whether the memory is pinned are kept."""
     for keyword, value in arguments.keywords.items():
         tensor, certain = as_tensor(value)
         if tensor is not None and certain and tensor.where != "any":

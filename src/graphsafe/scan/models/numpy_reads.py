@@ -22,7 +22,7 @@ _VIEWS = frozenset("detach reshape view flatten squeeze unsqueeze transpose perm
 def read(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
     """Return the array that numpy makes of these values.
 
-    In working code, the tensors among these values are on the host. So the event about a copy from the device is only
+    In working code, the tensors among these values are on the host. So an event about a copy from the device is only
     `possible`, unless a constructor shows that the tensor is made on the device. In later lines, the tensors count as
     host tensors.
     """
@@ -45,8 +45,8 @@ def learn(frame: Frame, node: ast.Call) -> None:
 
 
 def _on_host(value: Value) -> Value:
-    """Return the value as a host tensor, which numpy can read. The tensor may be pinned, so a later copy may not need
-    to wait."""
+    """Return the value as a host tensor, which numpy can read. The tensor's memory may be pinned, so a later copy of
+    the tensor may not need to wait."""
     if type(value) is not Tensor or value.where == "host":
         return value
     return replace(value, where="host", certain=False)

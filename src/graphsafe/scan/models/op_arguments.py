@@ -31,7 +31,8 @@ from graphsafe.scan.domain.values import (
 )
 
 _NUMBER_FIRST = re.compile(r"(add|sub|addcmul|addcdiv)_?")
-"Matches methods of tensors that also accept their factor as the first argument, as in torch before 1.5."
+"""Matches methods of tensors that also accept the factor before the other operand (`x.add_(2, other)`), as in torch
+before 1.5."""
 
 
 def is_true(value: Value | None) -> bool:
@@ -105,7 +106,8 @@ def tensors_in(value: Value) -> list[Tensor]:
 
 
 def argument(value: Value, text: str = "") -> Argument:
-    """Return a value as the op table describes it."""
+    """Return an argument's description (kind, value and source text), in the form that the op table's conditions
+    take."""
     described = _DESCRIBED.get(type(value))
     if described is not None:
         kind, literal = described(value)

@@ -68,7 +68,7 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
 """Effect in the op table -> the kind of event that scan emits for it."""
 
 SIZE_READS = frozenset(("size", "narrow", "split"))
-"The ways of host reads that concern the size arguments, not the tensor itself."
+"The kinds of host reads that read the size arguments, not the tensor itself."
 
 
 def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments) -> Value:
@@ -96,7 +96,7 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
 
 
 def _clash(tensors: tuple[Tensor, ...]) -> bool:
-    """Return whether torch would reject these tensors. If so, the scan assumes a wrong device for one of them."""
+    """Return whether torch would reject these tensors. If so, the scan has assumed a wrong device for one of them."""
     on_host = any(tensor.where == "host" and (tensor.ndim or 0) > 0 for tensor in tensors)
     return on_host and any(tensor.where == "device" for tensor in tensors)
 
@@ -142,7 +142,7 @@ class _Called:
         op, given = self._op, self._arguments.keywords.get("device")
         named = device_named(given)
         if op.placement == "host":
-            # `torch.Tensor(data, device=d)` raises if `d` is no CPU, so it copies nothing.
+            # `torch.Tensor(data, device=d)` raises an error if `d` is not the CPU, so it never copies to the device.
             return "any" if given is not None and (named is None or named.where != "host") else "host"
         if op.placement == "accelerator" or type(given) is Unknown:
             return "device"
@@ -198,7 +198,7 @@ class _Called:
 
     @property
     def is_of_host(self) -> bool:
-        """Whether all arguments are None, numbers or tensors. The caller has found the tensors on the host."""
+        """Whether all arguments are None, numbers or tensors. The tensors are known to be on the host."""
         plain = (Number, NoneValue)
         return all(type(value) in plain or type(value) is Tensor for value in self._everything)
 
@@ -240,7 +240,7 @@ class _Called:
         return next((tensor for tensor in tensors if tensor.where != "host"), None)
 
     def _decisive(self, effect: Effect) -> list[Tensor]:
-        """Return the tensors among the arguments on whose kinds an effect depends."""
+        """Return the tensors in those arguments whose kinds determine an effect."""
         call, keywords = self.call, self._arguments.keywords
         params = effect.when.kinds if effect.when is not None else ()
         asked = {id(one) for param in params for one in self._op.arguments(call, param)}
@@ -249,7 +249,7 @@ class _Called:
         return [tensor for one, value in passed if id(one) in asked for tensor in tensors_in(value)]
 
     def _happens(self, effect: Effect) -> bool:
-        """Return whether an effect happens with this call's placement. Most effects happen only on the device."""
+        """Return whether an effect happens on the device of this call. Most effects do not happen on the host."""
         if effect.anywhere:
             return True
         on_device = self._where != "host" or together(self.tensors) != "host"
@@ -257,7 +257,7 @@ class _Called:
 
     @property
     def _may_hold_tensors(self) -> bool:
-        """Whether no argument is known to be a tensor, but one may be a tensor."""
+        """Whether some argument may be a tensor, although none is known to be a tensor."""
         return not self.tensors and any(type(value) is Unknown and value.device for value in self._everything)
 
     def _confidence(self, hit: Hit) -> Confidence:
@@ -274,7 +274,7 @@ class _Called:
         if is_elsewhere and not self._may_hold_tensors:
             return "possible"
         if effect.how == "private-generator":
-            # An option that defaults to None is usually not given.
+            # Callers usually leave out an option that defaults to None.
             is_given = may_be_none(self._arguments.keywords.get("generator", NONE)) is False
             return "likely" if is_given else "possible"
         return "likely"
@@ -287,7 +287,7 @@ class _Called:
     def _copies_unknown(self, effect: Effect) -> bool:
         """Return whether `torch.tensor(value, device=…)` receives a value about which nothing is known.
 
-        The function warns about tensors. So the value is most likely a number, list or array, and all these are copied.
+        `torch.tensor` warns if it receives a tensor. So the value is most likely a number, list or array.
         """
         return effect.how == "literal" and self._op.copies_values and type(next(iter(self._values), None)) is Unknown
 

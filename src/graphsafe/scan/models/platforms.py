@@ -1,4 +1,5 @@
-"""Functions that ask for the platform, recognised by their names, and their results on a machine with CUDA graphs."""
+"""Functions that test the platform, and their results on a machine with CUDA graphs. The functions are recognised by
+their names."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ OTHER_PLATFORM = re.compile(
 OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
 "Matches functions that ask whether the code runs on CUDA."
 NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
-"Matches functions that ask whether the code runs on AMD's cards. These have graphs too, but the scan is about CUDA."
+"""Matches functions that ask whether the code runs on AMD GPUs. These GPUs support graphs too, but the scan is about
+CUDA."""
 OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
 "Packages that are installed only on machines with other GPUs or accelerators."
 _AT_TOP = re.compile(rf"^(?:import|from) ({'|'.join(sorted(OTHER_PACKAGES))})\b", re.M)
@@ -26,19 +28,19 @@ _AT_TOP = re.compile(rf"^(?:import|from) ({'|'.join(sorted(OTHER_PACKAGES))})\b"
 AMD_NAME = re.compile(
     r"(?<![^_.])(rocm|forward_hip|aiter(?=_[a-z])|(?<=[a-z]_)aiter)(?![^_.])|(ROCM|ROCm|Rocm|Aiter)(?![a-z])"
 )
-"""Matches words that mark a module, class or function by its name as code for AMD's cards.
+"""Matches words in the name of a module, class or function that is for AMD GPUs.
 
 `aiter` alone does not count, because Python has a function with this name.
 """
 _ON_ROCM = replace(ON_CUDA, const=False)
 NO_VERSION = Number(None, overridable_by="platform", type="str")
-"The ROCm version of a build of PyTorch for CUDA, which is None. In a build for another platform, it is a string."
+"The ROCm version of PyTorch: None in a build for CUDA, and a string in a build for another platform."
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
-"Matches functions that ask whether host memory can be pinned, which is true on every machine with CUDA graphs."
+"Matches functions that ask whether host memory can be pinned. This is possible on every machine with CUDA graphs."
 
 
 def answered(name: str, arguments: bool) -> Number | None:
-    """Return the result of a function by its name, or None if the name does not show it."""
+    """Return the result of a function, judging by its name, or None if the name does not show the result."""
     if PINNABLE.search(name):
         return number(True)
     return None if arguments else _answer(name)
@@ -72,8 +74,8 @@ def _import_of(package: str) -> str:
 
 @lru_cache(maxsize=4096)
 def named_for_amd(module: str, function: str) -> tuple[str, ...]:
-    """Return the guard for a function whose name or module's name marks it as code for AMD's cards. Return an empty
-    tuple for any other function."""
+    """Return the guard for a function whose name, or whose module's name, shows that it is for AMD GPUs. For any other
+    function, return an empty tuple."""
     named = next((name for name in (function, module) if AMD_NAME.search(name)), None)
     return () if named is None else (f"the name `{named}`, which is for AMD's cards",)
 

@@ -50,8 +50,8 @@ def signed(frame: Frame, node: ast.AST, op: ast.unaryop, value: Value) -> Value 
 
 
 def compared(frame: Frame, node: ast.AST, op: ast.cmpop, left: Value, right: Value) -> Value | None:
-    """Return the result of a comparison if the class of one side defines it, otherwise None. `!=` may use `__eq__`
-    instead."""
+    """Return the result of a comparison if the class of an operand defines the comparison, otherwise None. `!=` may use
+    `__eq__` instead."""
     if isinstance(op, (ast.In, ast.NotIn)):
         return called(frame, node, right, "__contains__", arguments=Arguments((left,)))
     names = _COMPARISONS.get(type(op))

@@ -89,8 +89,8 @@ def _step(frame: Frame, node: ast.Call, entry: str, text: str, switches: list[st
 
 
 def _threads(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
-    """Return the result of `submit` or `map` of a thread pool. Threads work on the default stream unless they choose
-    another one. A wait in such a thread does not count as a wait of the step."""
+    """Return the result of `submit` or `map` of a thread pool. A thread works on the default stream unless it chooses
+    another stream. A wait in such a thread does not count as a wait of the step."""
     if name not in ("submit", "map") or not arguments.positional:
         return unknown_result(arguments)
     function, *given = arguments.positional
@@ -122,7 +122,7 @@ def _in_thread(frame: Frame, node: ast.Call, function: Value, passed: Arguments)
 
 
 def _held_around(function: Function) -> Iterator[Value]:
-    """Yield the values of the outer function's names that a nested function uses."""
+    """Yield the values of those names of the outer function that a nested function uses."""
     body, closure = function.node, function.closure
     if closure is not None and isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         own = {one.arg for one in ast.walk(body.args) if isinstance(one, ast.arg)}
@@ -156,7 +156,8 @@ _METHODS: Mapping[str, Method] = {
     "threads": _threads,
     "scaler": _scaler,
 }
-"Methods of the kinds of objects that the op table and libraries.yaml do not fully describe."
+"""Kind of object -> the handler of its methods. These are the kinds that the op table and libraries.yaml do not
+describe completely."""
 
 
 def generator(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

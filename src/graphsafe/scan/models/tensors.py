@@ -41,7 +41,7 @@ from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.state.provenance import is_plain_parameter
 
 _SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
-"Names of methods that containers or strings have."
+"Names of tensor methods that containers or strings have too."
 _SIZES = frozenset(("size", "dim", "numel", "nelement"))
 
 
@@ -55,7 +55,7 @@ def method(frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: A
         return special(frame, node, tensor, arguments)
     op = frame.ops.method(name)
     if op is None:
-        # No method of tensors with this name is known, so the receiver may be another object.
+        # No tensor method with this name is known, so the receiver may be some other object.
         return replace(tensor, dtype=None, ndim=None, fresh=True, attr=None, name=None, certain=False)
     return operations.by_table(frame, node, op, name, tensor, arguments)
 
@@ -71,7 +71,7 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     if name == "pin_memory":
         return Tensor(where="host", pinned=True, step=unknown.step, certain=False)
     if name == "clip_grad_norm_":
-        return Tensor(where="any", ndim=0, step=True)  # a method of FSDP's modules, accelerate, DTensor's helpers
+        return Tensor(where="any", ndim=0, step=True)  # FSDP's modules, accelerate and DTensor have this method
     on_host = unknown.host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value))
     fits = fits_tensors(node)
     is_op = fits and frame.ops.method(name) is not None
@@ -101,10 +101,12 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
 def _suggested(
     frame: Frame, node: ast.Call, receiver: Unknown, on_host: bool, guessed: bool, name: str
 ) -> Tensor | None:
-    """Return the tensor that the receiver of a method certainly or probably is, or None without evidence."""
+    """Return the tensor that the receiver of a method certainly or probably is. Return None if there is no evidence for
+    a tensor."""
     step, is_op = receiver.step, frame.ops.method(name) is not None
     if receiver.compared and is_op:
-        # The receiver is the result of a comparison, but not of two numbers, because a bool has no such method.
+        # The receiver is the result of a comparison. A comparison of two numbers would give a bool, which has no such
+        # method; so the receiver is a tensor.
         return Tensor(where="any", dtype="bool", step=step)
     if on_host:
         return Tensor(where="host", step=step, certain=False)
@@ -115,7 +117,8 @@ def _suggested(
     if name in ("tolist", "numpy"):
         return Tensor(where="any", step=step, certain=False)
     if is_op and name not in _SHARED_NAMES and name not in _SIZES:
-        # A computed value is neither an object of the project nor a number, because a number has no such method.
+        # The result of an operator is not an object of the project. It is also not a number, because numbers have no
+        # such method.
         computed = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.BinOp)
         computed = computed or (step and name in frame.ops.tensor_hints("step-input"))
         return Tensor(where="any", step=step, certain=computed)
@@ -200,7 +203,7 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
         tensor = replace(tensor, where="host")
     if tensor.where == "host" and target.where != "host":
         if not (tensor.pinned and may_be_true(non_blocking)):
-            # A caller may have built the tensor. This line then only copies it.
+            # If a caller has built the tensor, this line only copies it.
             receiver = getattr(node.func, "value", None)
             is_given = isinstance(receiver, ast.Name) and is_plain_parameter(frame, receiver.id)
             how = "literal" if tensor.literal and not is_given else "blocking"
@@ -221,7 +224,7 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
 
 
 def _is_on_made(node: ast.Call) -> bool:
-    """Return whether a method is called on the result of another call in the same expression."""
+    """Return whether the receiver of a method call is the result of another call in the same expression."""
     return isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call)
 
 
@@ -238,7 +241,7 @@ def _type(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
         return _moved(frame, node, replace(tensor, dtype=None), first, None)
     name = first.name if isinstance(first, Lib) else first.const if isinstance(first, Number) else None
     if isinstance(name, str):
-        # torch.FloatTensor is a type for the host, and torch.cuda.FloatTensor is one for the device.
+        # torch.FloatTensor is a type for the host, and torch.cuda.FloatTensor is a type for the device.
         where: Where = "device" if ".cuda." in name else "host"
         return _moved(frame, node, tensor, DeviceValue(where), arguments.get(1, "non_blocking"))
     return replace(tensor, dtype=first.dtype if type(first) is DtypeValue else None)
@@ -290,7 +293,8 @@ def _resize(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) 
 
 
 def _may_vary(size: Value) -> bool:
-    """Return whether a size may differ from step to step. A number in an attribute is a setting and does not vary."""
+    """Return whether a size may differ from step to step. A number in an attribute counts as a setting, which does not
+    vary."""
     if type(size) is Number:
         return size.const is UNSET and not size.state
     if type(size) is Sequence:

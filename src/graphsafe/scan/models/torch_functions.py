@@ -178,7 +178,7 @@ SAVED_TENSORS_HOOKS = "torch.autograd.graph.saved_tensors_hooks"
 
 
 def saved_tensors_hooks(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Call both hooks. The backward pass unpacks the tensors that the forward pass has packed."""
+    """Call both hooks, because the backward pass unpacks the tensors that the forward pass has packed."""
     pack, unpack = arguments.get(0, "pack_hook"), arguments.get(1, "unpack_hook")
     if pack is not None and unpack is not None:
         packed = frame.call_value(node, pack, Arguments((Tensor(dtype="float", step=True),)))
@@ -188,7 +188,7 @@ def saved_tensors_hooks(frame: Frame, node: ast.Call, arguments: Arguments) -> V
 
 def save_on_cpu(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Emit the copies of the tensors that the forward pass saves. Pinned memory makes the copies asynchronous, but each
-    copy allocates it anew."""
+    copy allocates new pinned memory."""
     if may_be_true(arguments.get(0, "pin_memory")):
         frame.emit("Alloc", "pinned", node, value="a saved tensor")
     else:
@@ -212,7 +212,7 @@ def cond(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.first
     if type(value) is Instance:
-        # Attributes that are assigned on the copy are not state of the original object.
+        # If code assigns attributes of the copy, this does not change the state of the original object.
         return replace(value, made=value.made or frame.hot)
     return replace(value, fresh=True, attr=None) if type(value) is Tensor else value
 

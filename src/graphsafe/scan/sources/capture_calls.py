@@ -1,4 +1,4 @@
-"""Reads `graph.capture_begin()` … `graph.capture_end()` as the `with` statement for which it stands."""
+"""Reads `graph.capture_begin()` … `graph.capture_end()` as the equivalent `with` statement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ BEGINS, ENDS = "capture_begin", "capture_end"
 
 
 def as_blocks(tree: ast.Module) -> ast.Module:
-    """Move the statements between the two calls for one graph into `with graph.capture_begin():`, in place."""
+    """Move the statements between the two calls for a graph into `with graph.capture_begin():`. Change the tree in
+    place."""
     for node in [*ast.walk(tree)]:
         for name in ("body", "orelse", "finalbody"):
             body = getattr(node, name, None)
@@ -44,7 +45,7 @@ def _ends(statement: ast.stmt, graph: str) -> bool:
 
 
 def _graph_of(statement: ast.AST, name: str) -> str | None:
-    """Return the graph whose method of this name a statement calls."""
+    """Return the graph on which a statement calls the method with this name."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == name:
         return ast.unparse(call.func.value)

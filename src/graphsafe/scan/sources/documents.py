@@ -10,8 +10,8 @@ from contextlib import suppress
 from graphsafe.files import beginning, saved
 
 MAX_BYTES = 1_000_000
-"""The size in bytes of the largest document that is searched. Larger documents are data: vocabularies, tables of
-measurements."""
+"""The size in bytes of the largest document that is searched. Larger documents are usually data, such as vocabularies
+or tables of measurements."""
 MAX_DOCUMENTS = 10_000
 "The largest number of documents that are searched. If a project has more, most of them are data, and none is searched."
 _OWN = b'"graphsafe/'

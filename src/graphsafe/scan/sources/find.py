@@ -1,4 +1,4 @@
-"""Finds the files of a project. Each file comes once; ignored and excluded files are left out."""
+"""Finds the files of a project. Each file is yielded once; ignored and excluded files are left out."""
 
 from __future__ import annotations
 

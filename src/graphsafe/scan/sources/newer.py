@@ -1,7 +1,7 @@
 """Rewrites syntax that is newer than the running Python to older syntax of the same length.
 
 libcst's own parser accepts grammar that the running interpreter does not. Each construct is replaced by code with the
-same number of lines and columns, so that all other positions stay those of the user's file.
+same number of lines and columns, so all other code stays at its position in the user's file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 def rewrite(text: str) -> str | None:
     """Rewrite type aliases, type parameters, `except*`, template strings, and f-strings that are too new.
 
-    Return the new text, or None if libcst cannot parse the code either or nothing needs to be rewritten.
+    Return the new text. Return None if libcst cannot parse the code either, or if nothing needs to be rewritten.
     """
     if _is_too_deep(text):
         return None
@@ -62,8 +62,8 @@ def rewrite(text: str) -> str | None:
 def rewrite_beginning(text: str, line: int) -> str | None:
     """Rewrite the statements before the first one that libcst cannot parse, and leave the rest unchanged.
 
-    The running Python then reports the place of the real mistake instead of `line`, where it found newer syntax. Return
-    None if libcst can parse no more than Python, or if nothing needs to be rewritten.
+    The running Python has reported newer syntax on `line`. After the rewriting, it reports the position of the real
+    mistake. Return None if libcst cannot parse more of the code than Python can, or if nothing needs to be rewritten.
     """
     if _is_too_deep(text):
         return None
@@ -86,7 +86,7 @@ def rewrite_beginning(text: str, line: int) -> str | None:
 
 
 def _is_too_deep(text: str) -> bool:
-    """Return whether code is nested too deeply for libcst, which would then take minutes or crash the process.
+    """Return whether code is nested too deeply for libcst. libcst would then take minutes, or crash the process.
 
     Python itself parses at most 200 levels of brackets, and about as many levels of other constructs.
     """
@@ -123,7 +123,8 @@ def _is_too_deep(text: str) -> bool:
 
 
 def _deepest(string: str) -> int:
-    """Return the largest number of brackets that are open inside a string, which may contain expressions."""
+    """Return the largest number of brackets that are open at once in a string. (The expressions of an f-string have
+    brackets.)"""
     depth = deepest = 0
     for bracket in _BRACKET.findall(string):
         depth = depth + 1 if bracket in "([{" else max(depth - 1, 0)

@@ -13,7 +13,7 @@ Node = TypeVar("Node", bound=ast.AST)
 
 
 def memoize_on_node(question: Question) -> Question:
-    """Memoise a pure function of a node and further arguments, in the node itself.
+    """Memoise a pure function of a node and of further arguments. The node stores the results.
 
     A result must not refer to the node, or to a node around it. Garbage collection is off, so such a cycle would never
     be freed.
@@ -53,7 +53,7 @@ def inside(node: ast.AST, kind: type[Node]) -> Sequence[Node]:
 
 @memoize_on_node
 def _by_kind(node: ast.AST) -> Mapping[type[ast.AST], Sequence[ast.AST]]:
-    """Return the nodes inside a node, without the node itself, by their kind."""
+    """Map each kind to the nodes of this kind inside a node. The node itself is left out."""
     found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
     waiting = children(node)
     for inner in waiting:

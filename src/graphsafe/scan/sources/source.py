@@ -33,7 +33,8 @@ _LINE_END = re.compile(r"(\r\n|\r|\n)")
 class Unreadable(Exception):
     """The file cannot be scanned. The message is one line.
 
-    `line` and `column`, from 1, are the place of an error in the file. Both are 1 if the error has no place.
+    `line` and `column`, counted from 1, are the position of the error in the file. Both are 1 if the position is not
+    known.
     """
 
     def __init__(self, reason: str, line: int = 1, column: int = 1) -> None:
@@ -81,7 +82,7 @@ class Source:
 
 
 def digest(data: bytes) -> str:
-    """Return a digest that stands for the bytes of a file."""
+    """Return a digest of the bytes of a file."""
     return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()
 
 
@@ -94,7 +95,7 @@ def decode(data: bytes) -> str:
             # Most files have neither a byte order mark nor a comment that names an encoding.
             return _with_line_feeds(data.decode("utf-8"))
         text = data.decode(encoding_of(data))
-    except (SyntaxError, ValueError, LookupError) as error:  # a codec such as `undefined` may raise any of these
+    except (SyntaxError, ValueError, LookupError) as error:  # a codec such as `undefined` may raise any of these errors
         if not isinstance(error, UnicodeDecodeError):
             raise Unreadable(str(error)) from error
         given = error.object  # without a byte order mark
@@ -200,12 +201,12 @@ def parse_source(source: Source) -> tuple[Source, ast.Module]:
             mistake = _mistake_in(rewrite_beginning(source.text, error.lineno)) or error
             raise Unreadable(mistake.msg, mistake.lineno or 1, max(mistake.offset or 1, 1)) from error
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        # Python reports no place for a null byte.
+        # Python reports no position for a null byte.
         raise Unreadable(reason, *(_end_of(source.text.partition("\0")[0]) if "\0" in source.text else ())) from error
 
 
 def _mistake_in(text: str | None) -> SyntaxError | None:
-    """Return the error that Python finds in code, if it names a place."""
+    """Return the error that Python finds in code, if the error has a position."""
     try:
         parse(text or "")
     except SyntaxError as error:

@@ -16,14 +16,15 @@ _COMMENT = re.compile(
 )
 "Matches a suppression. Codes that are not in brackets are a mistake: the comment must not suppress every code."
 _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
-"""Matches a suppression comment as other linters write it. It is read but never written.
+"""Matches a suppression comment as other linters write it. graphsafe reads such comments but never writes them.
 
 A comment without codes suppresses nothing, because it would hide too much.
 """
 _MEANT = re.compile(r"#\s*graphsafe\s*(?::\s*)?(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
 "Matches a malformed comment that was meant as a suppression."
 _PERHAPS = re.compile(r"#\s*(?:graphsafe|noqa:[^#\n]*GS)", re.I)
-"Matches a part of each suppression comment. Python's tokenizer is slow, and most files have only `# noqa: E501`."
+"""Matches a part of each suppression comment. Only files with a match are tokenized, because Python's tokenizer is slow
+and most files have at most comments such as `# noqa: E501`."""
 _NEXT = re.compile(r"(?:^|\s)#\s")
 "Matches the start of another comment on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
 _OPENING = frozenset(("FSTRING_START", "TSTRING_START"))
@@ -55,12 +56,12 @@ class Comment:
         return self.codes or ("",)
 
     def covering(self, code: str) -> Iterator[tuple[int, str]]:
-        """Yield the comment's line and one of its names, for each name that is a prefix of `code`."""
+        """For each name of the comment that is a prefix of `code`, yield the comment's line and the name."""
         return ((self.line, name) for name in self.names if self.understood and code.upper().startswith(name))
 
     def stands_for(self, first: int, last: int) -> bool:
-        """Return whether the comment is on one of these lines. If none of them can contain a comment, the next line
-        that can contain one counts too."""
+        """Return whether the comment is on one of these lines. If none of these lines can contain a comment, the next
+        line that can contain a comment counts too."""
         return first <= self.line <= last or (self.first <= first and last <= self.line)
 
     def covers(self, code: str) -> bool:
@@ -106,8 +107,8 @@ def comment_in(text: str, line: int, column: int) -> Comment | None:
 
 
 def comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
-    """Return the row, the column and the text of each comment, and the first line to which it applies. Lines directly
-    above that cannot contain a comment belong to it."""
+    """Return the row, the column and the text of each comment, and the first line to which it applies. A comment also
+    applies to the lines directly above it that cannot contain a comment."""
     found = []
     before = 0
     try:

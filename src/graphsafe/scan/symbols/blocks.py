@@ -26,8 +26,8 @@ def blocks_of(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def statements_by_line(body: Iterable[ast.stmt]) -> dict[tuple[int, int], ast.stmt]:
-    """Return the statements of a module and its classes by first and last line. Statements that share a line with
-    another statement are left out."""
+    """Return the statements of a module and of its classes. The keys are their first and last lines. Statements that
+    share a line with another statement are left out."""
     found: dict[tuple[int, int], ast.stmt] = {}
     bodies = [body]
     for block in bodies:

@@ -23,16 +23,16 @@ _ON_DEVICE = re.compile(r"\b(gpu|cuda|device)\b", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declared fields, by name."""
+    """The names of declared fields."""
 
     on_host: frozenset[str] = frozenset()
     on_device: frozenset[str] = frozenset()
-    "Fields that are declared in the same way but need not stay on the host."
+    "The fields whose declaration has the same form but does not keep them on the host."
 
 
 def declared_on_host(project: Project, path: str) -> frozenset[str]:
-    """Return the fields that a file declares to stay on the host. If it declares none, return the fields that the files
-    which it imports declare."""
+    """Return the fields that a file declares to stay on the host. If it declares none, return the fields that are
+    declared in the files that it imports."""
     known: dict[str, frozenset[str]] = project.files.table("fields on the host", dict)
     if path not in known:
         known[path] = declared_in(project, path).on_host or _declared_by_imports(project, path)
@@ -53,7 +53,7 @@ def declared_in(project: Project, path: str) -> Declared:
 
 
 def is_said_to_be_on_host(project: Project, path: str, line: int) -> bool:
-    """Return whether a field's comment says that it is on the host: `lengths: torch.Tensor # CPU tensor`."""
+    """Return whether a field's comment says that the field is on the host: `lengths: torch.Tensor # CPU tensor`."""
     lines = project.files.source(path).lines
     _, *comments = lines[line - 1].split("#") if line <= len(lines) else [""]
     for comment in reversed(comments):
@@ -120,7 +120,8 @@ def _maker(value: ast.expr) -> str | None:
 
 
 def _keys(key: ast.expr, tree: ast.stmt, texts: Texts) -> Iterator[str]:
-    """Yield the possible values of a key: itself, an entry of a table, or the items of the loop that binds it."""
+    """Yield the strings that a key may be: a literal, the strings in a table, or the items of the loop that binds the
+    key."""
     if isinstance(key, ast.Constant) and isinstance(key.value, str):
         yield key.value
     elif isinstance(key, ast.Name):

@@ -1,6 +1,5 @@
-"""The device of tensors that are made without `device=`. It is the host, unless code elsewhere makes another device the
-default.
-"""
+"""The device of tensors that are made without `device=`. This is the host, unless other code makes another device the
+default."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from graphsafe.scan.symbols.project_files import Files, outermost_package
 _OTHER = rb"""(?!\s*["'](?:cpu|meta)\b)"""
 _SET = re.compile(rb"\bset_default_device\(" + _OTHER + rb"""|\bset_default_tensor_type\(\s*(?:["']?torch\.)?cuda\.""")
 _ENTERED = re.compile(rb"with (?:torch\.device\(" + _OTHER + rb"|[\w.]*device\s*[:,])")
-"""Matches `with torch.device(…)` and `with device:`. In the latter, `device` may also be a `torch.cuda.device`, which
-does not change the default device. The pattern begins with fixed characters, which makes the search fast."""
+"""Matches `with torch.device(…)` and `with device:`. In `with device:`, the object may also be a `torch.cuda.device`,
+which does not change the default device. The pattern begins with fixed characters, which makes the search fast."""
 _FOR_ENGINE = re.compile(rb"^(?:from|import) (?:vllm\.model_executor|sglang\.srt\.(?:layers|model_loader))\b", re.M)
 """Matches an import by which a file defines models for an engine. The loaders of vLLM (0.33.0) and of SGLang enter the
 device around the constructors of models."""
@@ -30,10 +29,10 @@ class DefaultDevices:
 
     of_models: tuple[str, ...] = ()
     """Files where a default device is set, files where a device is entered around calls that make a model, and files
-    with models that an engine loads. The device may apply in functions that make models. These are methods of modules
-    outside steps, and functions that are not methods."""
+    with models that an engine loads. In these files, the device may apply to functions that make models: methods of
+    modules outside steps, and functions that are not methods."""
     of_all: tuple[str, ...] = ()
-    "Files where a default device is set. It may apply to any line."
+    "Files where a default device is set. It may apply to any line of the file."
 
     def cover(self, path: str) -> tuple[bool, bool]:
         """Return whether `of_models` covers a file, and whether `of_all` covers it."""
@@ -41,8 +40,8 @@ class DefaultDevices:
 
 
 def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
-    """Return whether a model's tensors in this file may be on a device without `device=`, and whether all other tensors
-    may be, too."""
+    """Return whether tensors of models in this file may be on a device without `device=`, and whether all other tensors
+    may be on a device, too."""
     return files.table("default-devices", lambda: _read(files)).cover(path)
 
 

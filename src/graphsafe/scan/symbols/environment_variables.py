@@ -1,4 +1,4 @@
-"""Objects that stand for one environment variable: `DEBUG = EnvBool(default=False)`, read by `DEBUG.get()`."""
+"""Objects that stand for one environment variable: `DEBUG = EnvBool(default=False)`, which `DEBUG.get()` reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _DEFAULT = "default"
 
 
 def variable_made(project: Project, cls: ClassValue, arguments: Arguments) -> Number | None:
-    """Return the value of an instance whose variable is not set, or None if its class reads no variable."""
+    """Return the value of an instance whose variable is not set. Return None if the instance's class reads no
+    environment variable."""
     positions: dict[str, int | None] = project.files.table("classes of variables", dict)
     if cls.ref not in positions:
         positions[cls.ref] = _default_position(project, cls.ref)
@@ -28,7 +29,8 @@ def variable_made(project: Project, cls: ClassValue, arguments: Arguments) -> Nu
 
 
 def _default_position(project: Project, ref: str) -> int | None:
-    """Return the position of the default among a constructor's parameters, or None if no object reads a variable."""
+    """Return the position of the default among a constructor's parameters, or None if the class reads no environment
+    variable."""
     node = project.method_node(ref, "__init__")
     if node is None or not any(_reads(project, ref, name) for name in _READERS):
         return None

@@ -35,7 +35,7 @@ GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 
 _REGISTERING = frozenset("register_buffer register_parameter add_module register_module".split())
 _FIELDS = re.compile(r"%\d*[ds]|\{[^{}]*\}")
-"Matches the parts of a format that values replace."
+"Matches the placeholders of a format string."
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 "Methods that put values into a container."
 
@@ -80,7 +80,7 @@ class ClassFacts:
     methods: dict[str, str] = field(default_factory=dict)
     "Name -> qualified name. Of overloads, the last one counts."
     writers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Attribute of `self` -> the methods that assign it. Under the name `items_of(attribute)`: the methods that put
+    """Attribute of `self` -> the methods that assign it. The key `items_of(attribute)` lists the methods that put
     values into the attribute's container."""
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
     "Name that the class body binds -> first and last line of the statement."
@@ -104,7 +104,7 @@ class FileIndex:
     captures: bool = False
     "Whether code at module level captures."
     replays: bool = False
-    "Whether something named `replay` is called."
+    "Whether the file calls something named `replay`."
     stray_marks: list[int] = field(default_factory=list)
     "The lines of comments that look like marks of functions but mark none."
 
@@ -142,7 +142,7 @@ class _Builder:
         index.replays = ".replay()" in source.text
 
     def stray_marks(self) -> list[int]:
-        """Return the lines of comments that mark no function because they are elsewhere or misspelt."""
+        """Return the lines of comments that mark no function, because the comments are misplaced or misspelt."""
         if "graphsafe:" not in self.source.text:
             return []
         misspelt = {number for number, line in enumerate(self.source.lines, 1) if meant_mark(line) is not None}
@@ -267,12 +267,12 @@ def is_none(node: ast.AST) -> bool:
 
 
 def takes_slice(target: ast.expr) -> bool:
-    """Return whether an expression is a slice of a tensor and not an entry of a table."""
+    """Return whether a subscript takes a slice of a tensor, in contrast to an entry of a table."""
     return isinstance(target, ast.Subscript) and any(isinstance(part, ast.Slice) for part in elements(target.slice))
 
 
 def elements(node: ast.expr) -> Sequence[ast.expr]:
-    """Return the elements of a tuple or list, or the expression alone if it is neither."""
+    """Return the elements of a tuple or list. For any other expression, return only the expression itself."""
     return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
 
 
@@ -315,7 +315,7 @@ def _written_attributes(function: Definition) -> Iterator[str]:
 
 
 def _put_into(call: ast.Call, owner: str) -> Iterator[str]:
-    """Yield the key of the attribute whose container gets values from a call: `self.outputs.append(out)`."""
+    """Yield the key of the attribute into whose container a call puts values: `self.outputs.append(out)`."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in PUTS:
         holder = attribute_of(function.value, owner)

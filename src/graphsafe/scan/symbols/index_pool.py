@@ -26,7 +26,8 @@ Job = tuple[str, str, bool]
 
 
 def process_count(jobs: int | None, files: int) -> int:
-    """Return how many processes read this many files. A `jobs` of None means one per core if there is enough to do."""
+    """Return how many processes read this many files. If `jobs` is None, the number is one per core, provided that
+    there is enough to do."""
     return jobs if jobs is not None else (os.cpu_count() or 1) if files >= ENOUGH_FILES else 1
 
 

@@ -1,5 +1,5 @@
-"""Finds the classes of parameters without an annotation by the parameters' names: `mailbox` stands for `Mailbox`,
-`registry` for `TableRegistry`.
+"""Finds the class of an unannotated parameter by the parameter's name: `mailbox` stands for `Mailbox`, `registry` for
+`TableRegistry`.
 
 The class must be in the same folder. It must be the only class there with a matching name, and must define every
 attribute of the parameter that the code uses.
@@ -21,7 +21,7 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
 
 
 def class_named(project: Project, ref: str, facts: FunctionFacts, name: str) -> str | None:
-    """Return the class for which a parameter of a function stands, or None."""
+    """Return the class that the name of a function's parameter stands for, or None."""
     known: dict[tuple[str, str], str | None] = project.files.table("classes of parameters", dict)
     if (ref, name) not in known:
         known[ref, name] = _found(project, ref.partition("::")[0], facts, name)
@@ -35,7 +35,8 @@ def _found(project: Project, path: str, facts: FunctionFacts, name: str) -> str 
 
 
 def _in_folder(project: Project, folder: str) -> Mapping[str, Sequence[str]]:
-    """Return the classes of a folder's files, by the last words of their names, joined by underscores."""
+    """Return the classes of a folder's files. The keys are the last words of the classes' names, joined by
+    underscores."""
     known: dict[str, dict[str, list[str]]] = project.files.table("classes by folder", dict)
     if folder not in known:
         paths = project.files.table("folders", lambda: _folders(project)).get(folder, ())
@@ -56,7 +57,7 @@ def _folders(project: Project) -> Mapping[str, Sequence[str]]:
 
 def _asked(project: Project, path: str, facts: FunctionFacts, name: str) -> set[str]:
     """Return the attributes of a parameter that the function uses. If the function stores the parameter in `self`,
-    include the attributes of it that other methods use."""
+    include the attributes that other methods use of the stored object."""
     source = project.files.source(path)
     text = "\n".join(source.lines_of(facts.line, facts.end_line))
     asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))

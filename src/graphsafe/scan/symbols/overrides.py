@@ -12,8 +12,8 @@ from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\[\]]*\])?\(")
-"""Matches a class definition up to its bases. The pattern has no anchor. So the search looks for the word first, and is
-ten times as fast. It may also match prose."""
+"""Matches a class definition up to its bases. The pattern is not anchored at the start of a line. So the search looks
+for the word `class` first, and is ten times as fast. The pattern may also match prose."""
 _NAME = re.compile(rb"(?<!\w)(\w+)[ \t]*(?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\][ \t]*)?(?:,|$|\n)")
 "Matches a base. The brackets of the base may contain one more level of brackets: `Base[dict[str, int], T]`."
 
@@ -22,7 +22,8 @@ _TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(test_\w+|\w+_test
 
 
 class Overrides:
-    """Finds methods of subclasses. It searches the files' text first, to index only files with a likely subclass."""
+    """Finds methods of subclasses. A search in the files' text comes first, so that only files with a likely subclass
+    are indexed."""
 
     def __init__(self, project: Project, in_scope: Callable[[str], bool]) -> None:
         self._project = project
@@ -50,14 +51,14 @@ class Overrides:
                 yield subclass, f"{subclass.partition('::')[0]}::{facts.methods[name]}"
 
     def _having(self, ref: str, is_wanted: Callable[[ClassFacts], bool]) -> Iterator[tuple[str, ClassFacts]]:
-        """Yield the subclasses with these facts, sorted by path."""
+        """Yield the subclasses whose facts satisfy `is_wanted`, each with its facts, sorted by path."""
         for subclass in sorted(self._below(ref)):
             facts = self._project.class_facts(subclass)
             if facts is not None and is_wanted(facts) and ref in self._project.mro(subclass):
                 yield subclass, facts
 
     def _below(self, ref: str) -> set[str]:
-        """Return the subclasses of `ref`, by the names of their bases.
+        """Return the subclasses of `ref`. They are found by the names of their bases.
 
         If a class name is not unique, the result contains too many classes.
         """

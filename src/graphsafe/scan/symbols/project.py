@@ -44,7 +44,7 @@ def ref_of(binding: Binding | None, kind: Kind) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class FilesRead:
-    """The files that one process has read, for another process."""
+    """The files that one process has read and sends to another process."""
 
     indexes: Mapping[str, FileIndex | None]
     problems: Mapping[str, Unreadable]
@@ -57,7 +57,7 @@ class Project:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.asked_bytes = 0
-        "The total size of the modules that were looked up so far."
+        "The total size of the modules that have been looked up so far."
         self._asked: set[str] = set()
         self._modules = files.modules
         self._packages = frozenset(name.partition(".")[0] for name in files.modules)
@@ -92,7 +92,8 @@ class Project:
         """Return the meaning of the global `name` in `file`, or None for a builtin or a name that is bound nowhere."""
         key = (file.path, name)
         if key not in self._bindings:
-            # This value is stored first. It is the answer for a name that refers to itself through other files.
+            # This provisional value is stored first. It is the answer for a name that refers to itself through other
+            # files.
             self._bindings[key] = None
             self._bindings[key] = self._resolve(file.path, name, depth)
         return self._bindings[key]
@@ -141,7 +142,8 @@ class Project:
         return Binding("lib", intern(dotted))
 
     def _script_folder(self, importer: str) -> str:
-        """Return the folder from which a script imports, as a dotted module name, or "" for a module of a package."""
+        """Return the folder from which a script imports its modules, as a dotted module name. Return "" for a module of
+        a package."""
         folder = self.files.names.get(importer, ("", False))[0].rpartition(".")[0]
         return "" if folder in self._modules else folder
 
@@ -175,7 +177,8 @@ class Project:
         return self.member(binding, rest) if binding is not None else None
 
     def found(self, but: Set[str]) -> FilesRead:
-        """Return the files that this process has read, for another process that already has the indexes of `but`."""
+        """Return the files that this process has read, to send them to a process that already has the indexes of
+        `but`."""
         files = self.files
         indexes = {path: index for path, index in files.indexes.items() if path not in but}
         return FilesRead(indexes, files.problems, files.rewritten)
@@ -256,7 +259,7 @@ class Project:
     def mro(self, ref: str) -> tuple[str, ...]:
         """Return the class and its nearest bases. Classes of the project are refs, all others are dotted names."""
         if ref not in self._mros:
-            # This value is stored first. It is the answer for a class that is indirectly its own base.
+            # This provisional value is stored first. It is the answer for a class that is indirectly its own base.
             self._mros[ref] = (ref,)
             self._mros[ref] = self._linearise(ref)
         return self._mros[ref]

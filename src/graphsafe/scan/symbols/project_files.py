@@ -63,8 +63,8 @@ class Files:
         "The names of the folders that contain files, directly or in folders below."
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._contents: dict[str, bytes | None] = {}
-        """The contents of files that were read, because most are searched a dozen times. The content is None if a file
-        cannot be opened."""
+        """The contents of the files that were read. They are kept because most files are searched a dozen times. The
+        content is None if a file cannot be opened."""
         self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python. newer.py made their sources."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
@@ -95,7 +95,7 @@ class Files:
         if not rest or first not in self._folders or first == "torch":
             return None
         if module.rpartition(".")[2] not in self._last_names:
-            # Most such names are names of classes and functions, for which no file has to be searched.
+            # If no module has this last name, it usually names a class or function, and no file has to be searched.
             return None
         inside = module.replace(".", os.sep)
         for folder in Path(importer).parents:
@@ -111,8 +111,8 @@ class Files:
         return self._tables[name]  # type: ignore[return-value]
 
     def found_by(self, name: str, find: Callable[[bytes], Iterable[tuple[str, str]]]) -> Mapping[str, list[Place]]:
-        """Return a table that is made once from the contents of all files. It maps each key that `find` yields to the
-        paths and values."""
+        """Return a table that is made once from the contents of all files. The table maps each key that `find` yields
+        to pairs of a path and a value."""
 
         def make() -> Mapping[str, list[Place]]:
             found: dict[str, list[Place]] = {}
@@ -155,7 +155,8 @@ class Files:
             self._tree_lines -= self._trees.popitem(last=False)[1][0]
 
     def check(self, path: str) -> None:
-        """Record a problem if a file is not legal Python, at a fraction of the cost of an index."""
+        """Record a problem if a file is not legal Python. This check takes only a fraction of the time that an index
+        takes."""
         if path in self.indexes:
             return
         try:
@@ -164,7 +165,8 @@ class Files:
                 warnings.simplefilter("ignore")
                 symtable(text, path, "exec")
         except Exception:
-            # The parser decides, because some of these files are only newer than the running Python.
+            # The parser checks these files again, because some of them only have syntax that is newer than the running
+            # Python.
             self.index(path)
 
     def data(self, path: str) -> bytes | None:
@@ -184,7 +186,7 @@ class Files:
         return read(Path(path), data)
 
     def search(self, path: str, pattern: re.Pattern[str]) -> list[str]:
-        """Return all matches of a pattern with at most one group in a file. Raises as `source` does."""
+        """Return all matches of a pattern in a file. The pattern has at most one group. Raises as `source` does."""
         key = (path, pattern)
         if key not in self._found:
             self._found[key] = pattern.findall(self.source(path).text)

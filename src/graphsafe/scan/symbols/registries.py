@@ -1,6 +1,5 @@
-"""Tables at module level that a function fills. It enters the classes and functions that it decorates or that calls
-pass to it.
-"""
+"""Module-level tables that a function of the same file fills. The function adds each class or function that it
+decorates or receives as an argument."""
 
 from __future__ import annotations
 
@@ -12,12 +11,12 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.project import Binding, Project
 
 MAX_ENTRIES = 40
-"A table with more entries does not show which entry a step uses."
+"If a table has more entries, it does not show which entry a step uses."
 
 
 def entries_of(project: Project, path: str, table: str) -> list[Binding]:
-    """Return the classes and functions that a table contains. Decorators and other functions of the table's file have
-    entered them."""
+    """Return the classes and functions that decorators and other functions of a table's file have added to the
+    table."""
     found: list[Binding] = []
     for filler in _fillers(project, path, table):
         at, call = f"@{filler}".encode(), re.compile(rf"^{filler}\(([^()]+)\)", re.M)
@@ -31,7 +30,7 @@ def entries_of(project: Project, path: str, table: str) -> list[Binding]:
 
 
 def _fillers(project: Project, path: str, table: str) -> Iterator[str]:
-    """Yield the functions of a file that store a parameter in the table. The parameter may be that of an inner
+    """Yield the functions of a file that store a parameter in the table. The parameter may belong to an inner
     function."""
     file = project.files.index(path)
     stores = project.files.search(path, re.compile(rf"^[ \t]+{table}\[[^\]\n]+\] = (\w+)$", re.M))
@@ -61,7 +60,7 @@ def _decorated(project: Project, path: str, decorator: str, ref: str) -> Iterato
 
 
 def _entered(project: Project, path: str, call: re.Pattern[str], ref: str) -> Iterator[Binding]:
-    """Yield the classes and functions in calls at module level, such as `register("name", Planner)`."""
+    """Yield the classes and functions that calls at module level pass to a filler: `register("name", Planner)`."""
     file = project.files.index(path)
     filler = ref.partition("::")[2]
     binding = project.resolve(file, filler) if file is not None else None

@@ -62,8 +62,8 @@ from graphsafe.scan.symbols.overrides import is_abstract
 
 _MODEL = re.compile(rf"(^|[._])(?:{MODEL})$")
 MAX_OVERRIDES = 6
-"""The largest number of implementations of a called method that are followed with the call's arguments. Further ones
-become roots."""
+"""The largest number of implementations of a called method that are followed with the call's arguments. Further
+implementations become roots."""
 
 
 def call(frame: Frame, node: ast.Call) -> Value:
@@ -124,7 +124,7 @@ def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments)
         found.append(_call_one(frame, node, option, arguments))
         frame.unlikely -= doubtful
     if len(found) > 1 and all(type(made) is Instance for made in found):
-        # The classes are kept as separate options, so that the methods of all of them are followed.
+        # The classes are kept as separate options, so that calls of the methods of each class are followed.
         return Union(tuple(dict.fromkeys(found)))
     return join_all(found) if found else unknown_result(arguments)
 
@@ -159,14 +159,14 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     _note_arguments(frame, node, arguments)
     result = unknown_result(arguments)
     if _MODEL.search(dotted(node.func) or "") is not None:
-        # This is the result of the model with which a step continues.
+        # The call runs a model, and the rest of the step works with the model's result.
         result = replace(result, step=True) if result.device else _beside_inputs(result, arguments)
     return captured_calls.of_unknown(frame, result, arguments)
 
 
 def _beside_inputs(result: Value, arguments: Arguments) -> Value:
-    """Return the result of a model whose code is not known. It is on the host if all inputs of the model are on the
-    host."""
+    """Return the result of a model whose code is not known. The result is on the host if all inputs of the model are on
+    the host."""
     given = [value for value in arguments.values() if type(value) is Tensor]
     on_host = bool(given) and all(one.where == "host" and one.certain and not one.maybe_pinned for one in given)
     if on_host and type(result) is Tensor:
@@ -175,7 +175,7 @@ def _beside_inputs(result: Value, arguments: Arguments) -> Value:
 
 
 def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Record host state that an unknown call receives together with device tensors, because it may affect the device's
+    """Record host state that an unknown call receives together with device tensors. The state may affect the device's
     work."""
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
@@ -333,7 +333,8 @@ def _register(frame: Frame, node: ast.Call, receiver: Instance, method: str, arg
         return
     tensor, _ = as_tensor(value)
     if tensor is not None:
-        # A module registers only tensors. They move with the module, which is on the device when it runs a step.
+        # A module registers only tensors. These tensors move with the module, and the module is on the device when it
+        # runs a step.
         value = replace(tensor, where="device", literal=False, fresh=False, certain=True, maybe_host=False)
     elif type(value) is Unknown:
         value = Tensor()

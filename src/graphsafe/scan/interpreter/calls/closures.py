@@ -30,10 +30,10 @@ class Closures:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._called: set[int] = set()
-        "The ids of the closures that the function which is being interpreted is calling now."
+        "The ids of the closures that are running now, because the function being interpreted has called them."
         self._count = 0
         self.given: Mapping[str, tuple[list[str], Arguments]] = {}
-        "Function whose wrapper is being read -> its parameters, and the arguments of the call to it."
+        "Function whose wrapper is being read -> the function's parameters, and the arguments of the call to it."
 
     def next_id(self) -> int:
         """Return a number that no closure has yet."""

@@ -50,13 +50,13 @@ def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
         validators.check(frame, node, made)
         if distributions.base_of(frame, made) is not None:
             base = next(base for base in bases if base.startswith(distributions.DISTRIBUTIONS))
-            library.call(frame, node, base, arguments)  # the class has the constructor of its base
+            library.call(frame, node, base, arguments)  # the class uses the constructor of its base
     return made
 
 
 def _known(frame: Frame, ref: str, arguments: Arguments) -> Passed | None:
-    """Return the constructor arguments to keep with an object, or None if it shares its attributes with the other
-    instances of its class."""
+    """Return the constructor arguments to keep with an object, or None if the object shares its attributes with the
+    other instances of its class."""
     if not frame.composes or arguments.open:
         return None
     passed = widened(arguments).passed
@@ -90,7 +90,7 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
 
 
 def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) -> None:
-    """Record the tensors and objects that a constructor receives, by the attributes in which it stores them."""
+    """Record the tensors and objects that a constructor receives, under the attributes in which it stores them."""
     node = engine.project.function_node(method) if any(map(_is_object, arguments.values())) else None
     if node is None or arguments.open:
         return
@@ -105,8 +105,8 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
 
 
 def _is_object(value: Value) -> bool:
-    """Return whether a value is a tensor, an object of the project, or an optimizer. Such a value of an attribute
-    decides which code a step runs."""
+    """Return whether a value is a tensor, an object of the project, or an optimizer. If an attribute has such a value,
+    it determines which code a step runs."""
     found = options(value)
     return bool(found) and all(type(option) in (Tensor, Instance) or is_optimizer(option) for option in found)
 

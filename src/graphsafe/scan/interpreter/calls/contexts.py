@@ -1,4 +1,4 @@
-"""The `ctx` of a custom autograd function, which passes tensors from the forward to the backward."""
+"""The `ctx` of a custom autograd function. It passes tensors from the forward pass to the backward pass."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def _saved(function: Definition) -> tuple[tuple[bool, ...], ...]:
 
 
 def _is_on_host(function: Definition, saved: ast.expr) -> bool:
-    """Return whether a tensor is `torch.tensor(n)` without a device, or is bound only once, by `torch.tensor([…])`."""
+    """Return whether an expression is `torch.tensor(n)` without a device, or a name that is bound only once, by
+    `torch.tensor([…])`."""
     if isinstance(saved, ast.Call):
         return _names_no_device(saved)
     if not isinstance(saved, ast.Name):

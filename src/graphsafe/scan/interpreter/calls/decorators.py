@@ -16,7 +16,7 @@ from graphsafe.scan.symbols.project import ref_of
 
 
 def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None:
-    """Return the closure by which a decorator of the project replaces a function, or None."""
+    """Return the closure that a decorator of the project puts in place of a function, or None."""
     if call.plain or not facts.decorators:
         return None
     ref = call.ref
@@ -30,7 +30,8 @@ def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None
 
 
 def call_wrapper(frame: Frame, node: Definition, made: Function) -> Value:
-    """Call the closure `made` with the arguments of the function's call, which are the parameters in `frame`."""
+    """Call the closure `made` with the arguments of the function's call. These are the values of the parameters in
+    `frame`."""
     spec = node.args
     names = [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
     keywords = {parameter.arg: frame.env[parameter.arg] for parameter in spec.kwonlyargs}
@@ -47,8 +48,8 @@ def call_wrapper(frame: Frame, node: Definition, made: Function) -> Value:
 
 
 def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Arguments:
-    """Return the arguments that a wrapper passes to the wrapped function, or the wrapper's own arguments if the code
-    does not show them."""
+    """Return the arguments that a wrapper passes to the wrapped function. If the code does not show these, return the
+    arguments of the wrapper."""
     if not function.plain or function.ref not in engine.closures.given:
         return arguments
     names, given = engine.closures.given[function.ref]

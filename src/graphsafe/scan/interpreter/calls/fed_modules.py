@@ -20,16 +20,16 @@ _MODULE = re.compile(r"torch\.nn\.(modules\.\w+\.)?(?P<name>[A-Z]\w*)(\[.*)?$")
 _OF_ANYTHING = frozenset("Module Identity Container".split())
 "Modules that take arguments of any kind."
 _OF_PACKED = frozenset("RNN LSTM GRU DataParallel".split())
-"Modules that also take a packed sequence, or that take the arguments of another module."
+"Recurrent modules also take a packed sequence. DataParallel takes the arguments of the module that it wraps."
 _NEVER = (float("inf"), 0)
 
 
 def feeds_tensor_module(frame: Frame, function: ast.AST, name: str) -> bool:
-    """Return whether the body passes this parameter, as first argument, to a module that takes only tensors and is an
-    attribute of `self`.
+    """Return whether the body passes this parameter as the first argument to a module in an attribute of `self`, and
+    this module takes only tensors.
 
-    For a module of PyTorch, its class shows whether it takes only tensors. For a module of the project, the first
-    parameter of its `forward` shows this.
+    For a module of PyTorch, the module's class shows whether it takes only tensors. For a module of the project, the
+    first parameter of its `forward` shows this.
     """
     receiver = frame.self_value
     if type(receiver) is not Instance:
@@ -73,7 +73,8 @@ def _steps_on_tensor(frame: Frame, ref: str) -> bool:
 
 @memoize_on_node
 def _fed(function: ast.AST) -> Mapping[str, Sequence[str]]:
-    """Map each name to the attributes of `self` that are called with it before the name is bound again."""
+    """Map each name to the attributes of `self` that are called with the name as argument before the name is bound
+    again."""
     found: dict[str, list[str]] = {}
     for call in inside(function, ast.Call):
         module, first = call.func, call.args[0] if call.args else None

@@ -13,8 +13,8 @@ from graphsafe.scan.execution.frame import Engine, Frame
 
 
 def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Keep the receivers that have a method with this name and these keywords. With any other receiver, the call would
-    raise an error."""
+    """Return the receivers that have a method with this name and these keywords. With any other receiver, the call
+    would raise an error."""
     if len(receivers) < 2:
         return receivers
     left = [
@@ -37,8 +37,8 @@ def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bo
 
 
 def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Return whether a call of a value with these arguments is legal, for a function of the project or an object of one
-    of its classes. Return True for any other value."""
+    """Return whether a function or an object of the project may be called with these arguments. Return True for any
+    other value."""
     ref = _called(engine, value)
     node = engine.project.function_node(ref) if ref is not None else None
     if ref is None or node is None or arguments.open:

@@ -24,7 +24,7 @@ LOOPER = re.compile(
 """Matches a module-level function that calls its first parameter in a loop, judging by the names of the function and
 the parameter.
 
-The pattern begins with fixed characters, and looks back from there to the start of the line.
+The pattern begins with fixed characters, which makes the search fast. A lookbehind checks the start of the line.
 """
 _ROUNDS = b" in range("
 _DEFINED = re.compile(rb"def (?<![^\n]def )(\w+)\((\w+)\b")

@@ -37,7 +37,7 @@ def forward_hook_reason(files: Files, path: str) -> str:
     """Return the reason why the forward hooks of a file are roots.
 
     Tools that calibrate a model or show its activations register a hook, run the model a few times, and remove the
-    hook. Such hooks get a reason of their own.
+    hook. Such hooks get a separate reason.
     """
     return PASSING_HOOK if files.search(path, _REMOVES) else HOOK
 

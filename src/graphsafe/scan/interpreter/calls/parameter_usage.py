@@ -28,8 +28,7 @@ _RESIZING = frozenset(("view", "reshape", "expand"))
 "Methods of tensors whose arguments are sizes. As functions of torch, they take the tensor first."
 
 SLICED = "[:, …]"
-"""An entry among the names of attributes. It stands for an index that no list or dict accepts: several dimensions, or a
-list."""
+"A special entry in `_Uses.names`. It stands for an index that no list or dict accepts: several dimensions, or a list."
 
 
 @memoize_on_node
@@ -37,7 +36,7 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     """Return whether the body reads a method or attribute of the parameter that only tensors have, or passes the
     parameter to a function that takes only tensors.
 
-    The op table lists the names that prove this. Fewer names prove it for a `parameter` than for a `step-input`.
+    The op table lists the names that prove this. For a `parameter`, fewer names count as proof than for a `step-input`.
     """
     uses = _uses_by_name(function).get(name, _NO_USES)
     if uses.foreign:
@@ -77,13 +76,13 @@ class _Uses:
     """The uses of one name."""
 
     names: set[str] = field(default_factory=set)
-    """The attributes of the name that are read, the functions of torch to which it is the first argument, and perhaps
-    `SLICED`."""
+    """The attributes that code reads on the name, the functions of torch that get the name as first argument, and
+    perhaps `SLICED`."""
     places: set[tuple[str, int]] = field(default_factory=set)
     "Functions of torch, and methods that may be methods of tensors, each with the name's position among the arguments."
     foreign: set[str] = field(default_factory=set)
-    """Uses that no tensor allows: private methods, calls with different arguments, as in `sort(key=len)`, and slices in
-    reverse order."""
+    """Uses that no tensor allows: private methods, arguments that tensors do not accept (`sort(key=len)`), and slices
+    in reverse order."""
 
 
 _NO_USES = _Uses()
@@ -146,7 +145,8 @@ def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
 
 
 def _operand(node: ast.expr) -> ast.expr:
-    """Return the operand that is a tensor if the expression is one: `x` in `x > 0`, `-x` and `2 * x`."""
+    """Return the operand that must be a tensor if the whole expression is a tensor: `x` in `x > 0`, `-x` and `2 *
+    x`."""
     match node:
         case ast.Compare(left=operand, comparators=[ast.Constant()]):
             return _operand(operand)

@@ -100,7 +100,7 @@ def _is_hot_root(frame: Frame) -> bool:
 
 
 def _rest(frame: Frame) -> Value:
-    """Return the value of further arguments, which is unknown."""
+    """Return the unknown value that stands for any further argument."""
     step = _is_hot_root(frame)
     return Unknown(step=step, device=step)
 
@@ -151,7 +151,8 @@ class _Parameter:
         frame, default = self.frame, self.default
         passed = self._passed_as_declared()
         if type(passed) is Dict and self._is_context():
-            # The arguments of a call keep only a few items of a tuple separate, and a context may contain more.
+            # Only a few items of a tuple are kept separate in an argument. A context may contain more, so it is built
+            # again.
             return context(frame.project, frame.owner or "")
         if passed is not None and type(passed) is not Unknown:
             return bound_to(passed, self.node.arg)
@@ -196,7 +197,7 @@ class _Parameter:
         if is_root and self.node.arg in numpy_reads.names_turned(self.function) and self._is_of_environment():
             # By the protocol of gym, actions are arrays. The environment also accepts tensors.
             return ARRAY
-        # A value is a tensor if a call with device tensors returned it and the body uses it like a tensor.
+        # If a call with device tensors returned the value and the body uses it like a tensor, it is a tensor.
         from_step = is_root or (type(passed) is Unknown and passed.device)
         if self._is_tensor_by_use(from_step) and not self._is_of_library():
             return self._placed(Tensor(where="device" if is_root else "any", certain=from_step), passed)
@@ -229,7 +230,7 @@ class _Parameter:
         return named is not None and named.kind == "lib" and _WITH_TENSORS.search(named.name) is None
 
     def _named(self) -> str | None:
-        """Return the class to which the parameter's name refers."""
+        """Return the class that the parameter's name suggests."""
         frame = self.frame
         facts = frame.project.function_facts(frame.ref) if self.node.annotation is None else None
         return class_named(frame.project, frame.ref, facts, self.node.arg) if facts is not None else None
@@ -247,12 +248,12 @@ class _Parameter:
         return from_step and feeds_tensor_module(frame, self.function, name)
 
     def _is_made_on_host(self) -> bool:
-        """Return whether the default is a host tensor. Callers then pass host tensors too."""
+        """Return whether the default is a host tensor. If so, callers are assumed to pass host tensors too."""
         made = _default(self.frame, self.default, None) if isinstance(self.default, ast.Call) else UNKNOWN
         return type(made) is Tensor and made.where == "host" and made.ndim != 0
 
     def _placed(self, declared: Value, passed: Value | None) -> Value:
-        """Return a declared value, placed on the host or on the device."""
+        """Return a declared value with its tensors placed on the host or on the device."""
         frame, name = self.frame, self.node.arg
         is_hot_root = _is_hot_root(frame)
         step = is_hot_root or (type(passed) is Unknown and passed.step)
@@ -267,8 +268,8 @@ class _Parameter:
 
 
 def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
-    """Return the passed object. If its class is unrelated to the declared class, the real call must run another
-    function. In this case, return an object of the declared class."""
+    """Return the passed object. If its class is unrelated to the declared class, return an object of the declared
+    class, because the real call must then run another function."""
     declared = annotated(frame.engine, frame.file, annotation)
     classes = [option for option in options(declared) if type(option) is Instance]
     mro = frame.project.mro
@@ -280,8 +281,7 @@ def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> 
 
 
 def _of_declared_number(frame: Frame, passed: Tensor, annotation: ast.expr) -> Tensor:
-    """Return the passed tensor without dimensions, and with one element, if the parameter is declared as an int or a
-    float.
+    """Return the passed tensor as a 0-d tensor if the parameter is declared as an int or a float.
 
     If only another annotation shows that the value is a tensor, one of the two annotations is wrong, and the tensor is
     not certain.
@@ -290,7 +290,7 @@ def _of_declared_number(frame: Frame, passed: Tensor, annotation: ast.expr) -> T
     if type(declared) is not Number or declared.type not in ("int", "float"):
         return passed
     if declared.type == "int" and passed.dtype not in ("int", None):
-        # The real call must run another function.
+        # A tensor of this dtype is not an int, so the real call must run another function.
         return passed
     sure = passed.certain and (passed.where != "any" or passed.fresh)
     return replace(passed, ndim=0, dtype=passed.dtype or declared.type, certain=sure)

@@ -1,7 +1,7 @@
 """The results of tests such as `is_compiling()` while a step is captured.
 
-`is_compiling()` is False in a plain capture and True under torch.compile. A helper, a small function of the project
-that combines such tests, is evaluated too.
+`is_compiling()` is False in a plain capture and True under torch.compile. Helpers are evaluated too. A helper is a
+small function of the project that combines such tests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
         parts = [answer(frame, part, compiled) for part in test.values]
         return decided(parts, isinstance(test.op, ast.Or))
     if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
-        # Code asks for a capture only where there may be one: `x.is_cuda and is_current_stream_capturing()`.
+        # Code tests for a capture only if one is possible: `x.is_cuda and is_current_stream_capturing()`.
         on_cuda = frame.evaluate_quietly(test)
         return on_cuda.const if type(on_cuda) is Number and type(on_cuda.const) is bool else None
     return None
@@ -53,7 +53,8 @@ def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
 
 @memoize_on_node
 def asks_tracers(test: ast.expr, branch: bool) -> bool:
-    """Return whether only a tracer takes this branch of a test. No step takes such a branch, captured or not."""
+    """Return whether only a tracer takes this branch of a test. No step takes such a branch, whether the step is
+    captured or not."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks_tracers(test.operand, not branch)
     if isinstance(test, ast.BoolOp):
@@ -75,7 +76,7 @@ def may_answer(call: ast.Call) -> bool:
 
 
 def _name(call: ast.Call) -> str:
-    # In `torch.accelerator.current_stream().is_capturing()`, the function is not a plain chain of names.
+    # In `torch.accelerator.current_stream().is_capturing()`, the called function is not a plain chain of names.
     return dotted(call.func) or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
 
 
@@ -101,7 +102,7 @@ def _by_name(name: str, compiled: bool) -> bool | None:
     if COMPILING.search(name):
         return compiled
     if TRACING.search(name):
-        # Other libraries, such as transformers, usually say "tracing" for torch.compile too.
+        # Other libraries, such as transformers, usually use the word "tracing" for torch.compile too.
         return name.endswith("is_tracing") and not name.startswith(("torch.", "torchvision.", "self."))
     return None
 
@@ -139,8 +140,8 @@ def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool) -> bool | None:
-    """Return the truth of a local name that has one assignment and perhaps `|=` after it. `|=` cannot make a true name
-    false."""
+    """Return the truth of a local name that has one assignment, perhaps followed by `|=`. If the name is true, `|=`
+    cannot make it false."""
     found: list[bool | None] = []
     for statement in statements:
         if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [name]:

@@ -11,8 +11,8 @@ from graphsafe.scan.symbols.index import is_none
 
 
 def use_kind(frame: Frame, test: ast.expr, made_for: Callable[[str], Value | None]) -> None:
-    """Put a tensor into `frame.env` for an unknown value that `test` compares with None, if the code replaces None by a
-    device tensor. `made_for` returns the value that replaces None."""
+    """If `test` compares an unknown value with None, and the code replaces None by a device tensor, put a tensor into
+    `frame.env` for the value. `made_for` returns the value that replaces None."""
     name = _asked_for_none(test)
     value = frame.env.get(name) if name is not None else None
     if name is None or type(value) is not Unknown or value.host:
@@ -24,7 +24,7 @@ def use_kind(frame: Frame, test: ast.expr, made_for: Callable[[str], Value | Non
 
 
 def is_kept(node: ast.IfExp) -> bool:
-    """Return whether the value of `a if x is None else b` is `x` where `x` is not None, as in `x` or `x.to(device)`."""
+    """Return whether `b` in `a if x is None else b` is `x`, or a result computed from `x` such as `x.to(device)`."""
     kept = node.orelse
     while isinstance(kept, (ast.Call, ast.Attribute)):
         kept = kept.func if isinstance(kept, ast.Call) else kept.value

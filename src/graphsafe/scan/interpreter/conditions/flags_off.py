@@ -17,8 +17,8 @@ def stays_off(frame: Frame, test: ast.expr, known: Number | None) -> bool:
     """Return whether a branch runs only if some flag is on, and this flag is off by default: `if self.flag`, `if
     config.noise > 0`.
 
-    This is known only for applications: the scripts of an application turn flags on and name them. In a library, users
-    turn flags on.
+    This is known only for applications: if a flag is ever turned on, a script of the application names it. The flags of
+    a library are turned on by the library's users.
     """
     if known is None or known.const or known.overridable_by not in _BY_DEFAULT:
         return False
@@ -55,7 +55,8 @@ def _gives(name: str) -> re.Pattern[bytes]:
     """Return a pattern for code that gives a flag a value other than None, False and 0, or names it in a string."""
     spelled = re.escape(name).replace("_", "[-_]")
     given = (
-        # A copy from the same name gives no new value: `benchmark=first.benchmark`, `self.noise = noise`.
+        # A copy from an attribute of the same name gives no new value: `benchmark=first.benchmark`, `self.noise =
+        # noise`.
         rf"(?<![\w.]){name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
         rf"|\.{name}\s*(?::[^=\n,()]+)?=(?!=|\s*(?:{_OFF}|(?:[\w.]+\.)?{name}\b))"
         rf"""|(?:--|["']){spelled}["'\s=]"""

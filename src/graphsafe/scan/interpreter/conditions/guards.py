@@ -36,7 +36,7 @@ DEBUG_NAME = re.compile(
     re.I,
 )
 MAKES_GRAPHS = re.compile(r"^_?(in|is|for|during)_(cuda_)?(graph_)?captur(e|ing)$")
-"Matches parameters that are off by default, and on if the call prepares a capture. Such a call is not a step."
+"Matches parameters that are off by default. If such a parameter is on, the call prepares a capture and is not a step."
 USES_GRAPHS = re.compile(r"(^|[._])(use|using|uses|enabled?|with|in|is)_(cuda_?|hip_?)graphs?(_mode)?$")
 "Matches flags that are on if graphs are used. No capture takes a branch for which such a flag is off."
 
@@ -54,7 +54,7 @@ class Verdict:
     plain: bool | None = None
     "The branch that captures take only without torch.compile."
     traced: bool = False
-    "Whether the guarded branch runs only for a tracer. Values from such a branch do not reach a step."
+    "Whether the guarded branch runs only for a tracer. If so, values from this branch do not reach a step."
 
     def test_of(self, branch: bool) -> CompileTest | None:
         """Return the test for torch.compile that a capture must pass to take a branch, or None."""
@@ -63,7 +63,7 @@ class Verdict:
         return None
 
     def enter(self, frame: Frame, branch: bool) -> None:
-        """Add the condition under which captures take a branch to the conditions around the current line."""
+        """Record the test as a condition around the current line, if the test keeps some captures out of the branch."""
         test = self.test_of(branch)
         if self.guarded is branch:
             frame.guards.append(self.text)
@@ -74,18 +74,18 @@ class Verdict:
 NOTHING = Verdict()
 DEVICE_TYPE = ".device.type"
 MAX_LOCALS = 3
-"The largest number of assignments between local names that are followed."
+"The largest number of assignments from one local name to another that are followed."
 
 
 def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
-    """Return the verdict on a test. `known` is the value of the test as far as the host knows it."""
+    """Return the verdict on a test. `known` is the value of the test if the host knows it."""
     plain = compiled = None
     if _may_ask(test):
         plain, compiled = _captured(frame, test, False), _captured(frame, test, True)
     if plain is not None and plain is compiled:
         return Verdict(guarded=not plain, text=_text(test), traced=asks_tracers(test, not plain))
     if plain is not None:
-        # If the result under torch.compile is not known, captures under torch.compile may take either branch.
+        # If the result under torch.compile is not known, a capture with torch.compile may take either branch.
         return Verdict(text=_text(test), compiled=not plain, plain=None if compiled is None else not compiled)
     verdict = _judge_value(test, known)
     if verdict is NOTHING and _uses_graphs(test):
@@ -119,8 +119,8 @@ def _judge_value(test: ast.expr, known: Number | None) -> Verdict:
 
 @memoize_on_node
 def _may_ask(test: ast.expr) -> bool:
-    """Return whether a test may depend on whether a capture is under way. Such a test contains a call, or a local name
-    that may hold the result of a call."""
+    """Return whether the result of a test may depend on a capture being under way. Such a test contains a call, or a
+    local name that may stand for the result of a call."""
     if isinstance(test, ast.UnaryOp):
         return _may_ask(test.operand)
     if isinstance(test, ast.BoolOp):
@@ -131,7 +131,8 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
-    """Return the result of a test during a capture, also for tests of local names: `capturing`, `buffers is None`."""
+    """Return the result of a test during a capture. The test may contain local names: `capturing`, `buffers is
+    None`."""
     direct = answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
@@ -171,7 +172,7 @@ def _is_debug(test: ast.expr) -> bool:
         return any(map(_is_debug, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq)):
         right = test.comparators[0]
-        # The other side may contain the name, as in `if self.mode == "debug":`.
+        # The word may also be on the other side of a comparison, as in `if self.mode == "debug":`.
         return _is_debug(test.left) or (isinstance(right, ast.Constant) and right.value == "debug")
     if isinstance(test, ast.Call):
         if isinstance(test.func, ast.Attribute) and test.func.attr == "get":
@@ -197,7 +198,7 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
             for value in test.values:
                 narrow(frame, env, value, branch)
         else:
-            # If `PIN` is known to be true, the second part of `PIN and not x.is_pinned()` decides alone.
+            # If `PIN` is known to be true, `PIN and not x.is_pinned()` depends only on its second part.
             open_parts = [value for value in test.values if not _is_fixed(frame, value, not branch)]
             if len(open_parts) == 1:
                 narrow(frame, env, open_parts[0], branch)
@@ -214,7 +215,8 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
 
 
 def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:
-    """Return the `isinstance(x, T)` whose result a local name holds, if `x` was not rebound since the call."""
+    """Return the call `isinstance(x, T)` whose result was assigned to a local name, if `x` was not rebound since the
+    call."""
     if not isinstance(test, ast.Name):
         return None
     bound = provenance.bound_expression(frame, test)
@@ -226,7 +228,8 @@ def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:
 
 
 def _is_fixed(frame: Frame, node: ast.expr, truth: bool) -> bool:
-    """Return whether a part of a test is a name whose value is known to be `truth`, so that the other parts decide."""
+    """Return whether a part of a test is a name whose value is known to be `truth`. If so, the result depends only on
+    the other parts."""
     value = frame.name(node.id) if isinstance(node, ast.Name) else None
     return type(value) is Number and value.overridable_by is None and value.const is truth
 
@@ -252,7 +255,7 @@ def _parameters(function: Definition) -> frozenset[str]:
 def place(frame: Frame, test: ast.expr) -> None:
     """Record the device of `x` after `assert x.device.type == "cpu"`.
 
-    An `if` with this test shows nothing, because its body usually moves `x`.
+    An `if` with this test gives no information, because its body usually moves `x`.
     """
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)):
         return
@@ -269,7 +272,7 @@ def place(frame: Frame, test: ast.expr) -> None:
         _update(frame, frame.env, tensor, put)
         for name, value in frame.env.items():
             if type(value) is DeviceValue and value.where == "any":
-                # A name may hold the device because of `device = x.device` before the assertion.
+                # A name may stand for the device, because of `device = x.device` before the assertion.
                 frame.env[name] = replace(value, where=where)
 
 

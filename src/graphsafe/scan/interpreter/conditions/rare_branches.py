@@ -31,8 +31,8 @@ def is_rare(frame: Frame, test: ast.expr) -> bool:
 
 
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a branch runs only if a value is not a tensor, although it may be one. A value that may be a list
-    does not count."""
+    """Return whether a branch runs only if a value is not a tensor, although the value may be a tensor. The result is
+    False if the value may be a list."""
     asked = asked_for_tensor(test)
     kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()
     return not kinds.isdisjoint((Unknown, Tensor)) and SequenceValue not in kinds

@@ -40,7 +40,8 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
             switch = _switch(_known(results[-1]), how) or switch
             break
         if how == "or" and _is_container(node.values[i + 1]):
-            # In `caches or {}`, the first operand is a container or None, even if its use elsewhere suggests a tensor.
+            # In `caches or {}`, the first operand is a container or None, even if other code uses the operand like a
+            # tensor.
             value = frame.evaluate(part)
             results += [] if type(value) is NoneValue or as_tensor(value)[0] is not None else [value]
             continue
@@ -53,19 +54,19 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
         switch = _switch(known, how) or switch
         if not is_fixed and not (type(value) is NoneValue and how == "or"):
             results.append(BOOL if as_tensor(value)[0] is not None and how == "and" else value)
-        # In `capturing() or x.item()`, captures never evaluate the operands after a true one.
+        # In `capturing() or x.item()`, captures never evaluate the operands after a true operand.
         guards.judge(frame, part, known).enter(frame, how == "and")
         guards.narrow(frame, frame.env, part, how == "and")
     frame.leave(around)
     frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
     result = join_all(results) if results else UNKNOWN
-    # If a switch or the platform decides the result, the result counts as a switch too.
+    # If the result depends only on a switch, the result counts as a switch too.
     return switch if switch is not None and type(result) in (Number, Unknown) else result
 
 
 def _switch(known: Number | None, how: str) -> Number | None:
-    """Return the operand if it alone decides `a and b` or `a or b`, otherwise None. Only switches of the environment
-    and tests of the platform count."""
+    """Return the operand if it is a switch and the result of `a and b` or `a or b` depends only on it, otherwise None.
+    Switches are environment variables and tests of the platform."""
     is_switch = known is not None and known.overridable_by in ("environment", "platform")
     return known if is_switch and known is not None and bool(known.const) is (how == "or") else None
 
@@ -112,7 +113,7 @@ def _truth_of_parts(frame: Frame, node: ast.BoolOp, how: str) -> Number | None:
         known.append(value)
         if value is not None and value.overridable_by is None and bool(value.const) is not is_and:
             break
-        # In `debug and t.any()`, captures never evaluate the operands after a false one.
+        # In `debug and t.any()`, captures never evaluate the operands after a false operand.
         guards.judge(frame, part, value).enter(frame, is_and)
         guards.narrow(frame, frame.env, part, is_and)
     frame.leave(around)
@@ -154,6 +155,7 @@ def conditional(frame: Frame, node: ast.IfExp) -> Value:
     frame.env = before
     result = join_all(results)
     if has_used and type(result) is Number:
-        # In `k = 2 if time.time() > limit else 3`, the number is as much state as the clock.
+        # In `k = 2 if time.time() > limit else 3`, the number depends on the clock, so it counts as state as the clock
+        # does.
         return replace(result, state=both_states(result.state, host_clock.read_by(effects.items[since:end])))
     return result
