@@ -159,7 +159,7 @@ def put_added(added: Added) -> None:
 
 
 def put_fixed(fixed: Fixed) -> None:
-    """Print on stderr how many findings were repaired, and which findings could not be repaired."""
+    """Print on stderr how many findings were repaired, and which ones could not be repaired."""
     say(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
     for risk in fixed.risks:
         complain(risk)
@@ -332,8 +332,8 @@ class ProgressBar:
 
 
 def _colour(stream: TextIO) -> bool:
-    """Return whether to use colour on a stream. As in Python, NO_COLOR decides first, then FORCE_COLOR, then the
-    terminal."""
+    """Return whether to use colour on a stream. As in Python, NO_COLOR takes precedence over FORCE_COLOR. If neither is
+    set, the stream is coloured if it is a terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or is_live(stream)

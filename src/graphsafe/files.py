@@ -43,7 +43,7 @@ def beginning(path: str | Path, most: int = 200) -> bytes:
 
 @contextlib.contextmanager
 def _opened(path: str | Path) -> Iterator[tuple[int, int]]:
-    """Open a regular file, and give its descriptor and its size in bytes. Raises OSError.
+    """Open a regular file, and yield its descriptor and its size in bytes. Raises OSError.
 
     Reading a FIFO could block forever, and a device may have no end. The file is opened without blocking and checked
     after that, so that it cannot be replaced in between.

@@ -57,7 +57,7 @@ class HeldFiles:
     def by_file(self, findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
         """Return the findings in the files that were read, by path.
 
-        If there are several links to a file, only the findings of the first link are returned.
+        If a file is reached through several links, only the findings of the first link are returned.
         """
         first = {real: path for path, real in reversed(self._real.items())}
         found: dict[str, list[Finding]] = {}

@@ -182,7 +182,7 @@ class Factory(pytest.Item):
         return build
 
     def _expected_fixtures(self) -> list[str]:
-        """Return the factory's parameters, except the device, that get no value."""
+        """Return the factory's parameters that get no value, except for the device."""
         parameters = [*inspect.signature(self._build).parameters.values()]
         needed = [one.name for one in parameters[1:] if one.default is one.empty and one.kind in _NAMED]
         return [name for name in needed if name not in (self._options.get("buckets") or {})]

@@ -108,7 +108,7 @@ class Matches:
     left: Sequence[tuple[Entry, int]]
     "Entries that the scan should have found, with the number of findings that it did not find."
     unjudged: Sequence[tuple[Entry, int]]
-    "Entries that the scan did not search for, with the number of their findings."
+    "Entries whose findings the scan did not search for, with the number of these findings."
 
 
 def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = read_lines) -> Matches:
@@ -121,7 +121,7 @@ def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Line
     source = lru_cache(maxsize=64)(source)
     identities = [_identity(finding, scope.root, source) for finding in findings]
     found: dict[int, int] = {}
-    "The number of a finding -> the number of its entry."
+    "The index of a finding -> the index of its entry."
     remaining = [entry.count for entry in entries]
     is_partial = any(limit.kind in _PARTIAL for limit in report.limits)
     unread = {at.path for at in identities if at.code == UNREADABLE}

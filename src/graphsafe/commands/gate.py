@@ -36,7 +36,7 @@ class Shard:
 
     @staticmethod
     def parsed(text: str | None) -> Shard:
-        """Parse `number/of`. Without a text, all targets are one shard. Raises RequestError for another form."""
+        """Parse `number/of`. Without a text, all targets form one shard. Raises RequestError for any other form."""
         if text is None:
             return Shard()
         match = _SHARD.fullmatch(text)

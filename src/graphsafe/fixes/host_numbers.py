@@ -16,7 +16,7 @@ _COUNTING = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.LShift, ast.
 _GROWING = (ast.Add, ast.Mult, ast.FloorDiv, ast.LShift, ast.RShift)
 "Operators whose result is not negative if their operands are not negative."
 _MOST_NAMES = 4
-"The largest number of names that are followed, each to the name that its value comes from."
+"The largest number of assignments from name to name that are followed to find the origin of a value."
 
 
 def is_integer(code: Code, node: ast.expr, depth: int = 0) -> bool:

@@ -143,7 +143,7 @@ class _Size:
 
 
 def _viewed(code: Code, node: ast.expr) -> _Size | None:
-    """Return the number of elements according to the sizes in a `view` or `reshape` of this node.
+    """Return the number of elements that the sizes in a `view` or `reshape` of this node imply.
 
     Return None if a size is -1. If a size may be -1, the result includes a risk.
     """

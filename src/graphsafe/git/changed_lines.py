@@ -122,7 +122,7 @@ def only_changed(report: Report, changes: Changes, content: Content) -> Report:
 
 
 def changes_since(revision: str, paths: Sequence[Path]) -> Changes:
-    """Return the changes since `revision`, or since the commit at which this branch left it.
+    """Return the changes since `revision`, or since the commit at which this branch was created from it.
 
     Raises RequestError if `paths` are not in one repository, or if the repository does not have the revision.
     """

@@ -213,8 +213,8 @@ def scope(part: Part, request: ScanRequest) -> Scope:
 
 
 def changes_of(request: ScanRequest) -> Changes | None:
-    """Return the changes since the request's revision, or None if the request names no revision. Raises RequestError
-    for an unknown revision."""
+    """Return the changes since the revision that the request names, or None if it names none. Raises RequestError for
+    an unknown revision."""
     from graphsafe.git.changed_lines import changes_since
 
     return changes_since(request.diff, request.paths or (Path(),)) if request.diff is not None else None

@@ -73,8 +73,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def _has_stream(call: ast.Call) -> bool:
-    """Return whether a call names a stream or uses the current stream. The stream may be a keyword, the third argument,
-    or an entry of `**options`."""
+    """Return whether a call names a stream or uses the current stream. The stream may be passed as a keyword, as the
+    third argument, or in `**options`."""
     if len(call.args) >= 3 or is_begin(call):
         return True
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)
@@ -132,9 +132,9 @@ def _name(frame: Frame, call: ast.Call) -> str:
 
 
 def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
-    """Return the confidence that the block calls a function that has not run before, or None if it may have run.
+    """Return the confidence that the block calls a function that never ran before. Return None if all may have run.
 
-    A caller may have warmed the function up. So any mention of a warm-up in the file counts, unless the warm-up is
+    A caller may have warmed the function up. So any mention of a warm-up in the file counts as one, unless it is
     commented out. A mention in the methods of an unrelated class only lowers the confidence. Callables among the
     arguments count as warm, unless this function warms up something else, or warms up after the capture.
     """
@@ -171,8 +171,8 @@ def _object_called(function: Function, call: ast.Call) -> str | None:
 
 
 def _before_in_loop(function: Function, block: ast.AST, after: list[ast.Call]) -> Iterator[ast.Call]:
-    """Yield the calls below a capture in a loop that may already have run before the capture. The iteration that
-    captures skips such a call, so an earlier iteration may have run it."""
+    """Yield calls that follow a capture in the same loop, but may have run before it. The iteration that captures skips
+    them, so an earlier iteration may have run them."""
     parents = parents_in(function)
     for call in after:
         if shared_loop(block, call, parents) is not None and not run_together(block, call, parents):
@@ -180,8 +180,8 @@ def _before_in_loop(function: Function, block: ast.AST, after: list[ast.Call]) -
 
 
 def _commented_out(frame: Frame, line: int) -> set[str]:
-    """Return the names of functions in calls that are commented out, in the function before a line: `#
-    model(*inputs)`."""
+    """Return the names of functions in commented-out calls such as `# model(*inputs)`, from the function's start to a
+    line."""
     lines = frame.project.files.source(frame.path).lines
     before = lines[frame.node.lineno : line] if frame.node is not None else ()
     return {found[1] for found in map(COMMENTED_OUT.match, before) if found is not None}
@@ -190,8 +190,8 @@ def _commented_out(frame: Frame, line: int) -> set[str]:
 def _is_new(function: Function, called: ast.expr, line: int) -> bool:
     """Return whether the function has made the object `called`, and has not used it before this line.
 
-    An example is `net = Net().cuda()` directly before the capture. Any use may call the object. For `self.net`, any
-    call of a method of `self` counts as a use.
+    An example is `net = Net().cuda()` directly before the capture. Any use of the object may call it. For `self.net`,
+    any call of a method of `self` counts as a use.
     """
     text = place(called) or ""
     uses = [one for kind in (ast.Name, ast.Attribute) for one in inside(function, kind) if place(one) == text]

@@ -54,9 +54,9 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _ways(frame: Frame, node: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Return the statements that run in only one of the two cases.
+    """Return the statements that run only with, or only without, a capture under way.
 
-    If the branch returns the same expression as the end of the function, the other case differs only by the statements
+    If the branch returns the same expression as the end of the function, the two cases differ only by the statements
     between the two returns.
     """
     block: list[ast.stmt] = frame.node.body if isinstance(frame.node, ast.FunctionDef) else []

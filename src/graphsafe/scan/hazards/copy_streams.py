@@ -38,7 +38,7 @@ Name = tuple[str, str]
 
 @dataclass(slots=True)
 class _Order:
-    """The streams and events of a file: those that wait for others, and those for which others wait."""
+    """The streams and events of a file: which of them wait, and which of them something waits for."""
 
     waiting: set[Name] = field(default_factory=set)
     "Streams that wait for other streams or events."
@@ -161,9 +161,8 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
 
 
 def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
-    """Yield the copies of a function's parameters in a block that also replays. The stream must belong to the function
-    itself: a caller does not know such a stream, and computes the values on another one.
-    """
+    """Yield the copies of a function's parameters in a block that also replays. The stream must be local to the
+    function. A caller cannot know such a stream, so it computes the values on another stream."""
     given = {one.arg for one in parameters(function)} - {"self"}
     calls = [*inside(block, ast.Call)]
     entered = block.items if isinstance(block, ast.With) else []
@@ -184,7 +183,7 @@ def _read_by_graphs(function: Function) -> set[str]:
 
 
 def _copies(block: ast.AST, made: set[str]) -> Iterator[ast.Call]:
-    """Yield `x.copy_(…, non_blocking=True)` for tensors that do not belong to these local names."""
+    """Yield the calls of `x.copy_(…, non_blocking=True)`, unless `x` or its owner is one of the local names `made`."""
     for call in ast.walk(block):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "copy_":
             base = call.func.value

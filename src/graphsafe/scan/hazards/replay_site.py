@@ -270,8 +270,8 @@ class _Site:
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 
     def _fills_sometimes(self, node: ast.AST, text: str) -> bool:
-        """Return whether only some calls fill an input that each replay reads. In such a function, a local flag that a
-        loop over the batch sets decides."""
+        """Return whether only some calls fill an input that each replay reads. In such a function, a loop over the
+        batch sets a local flag, and the flag decides whether the input is filled."""
         for branch in ancestors(node, self._parents):
             if not isinstance(branch, ast.If) or branch.orelse:
                 continue
@@ -366,7 +366,7 @@ class _Site:
 
 
 def _captures_always(function: Function) -> bool:
-    """Return whether each call of a function captures. A function that may return an earlier graph does not."""
+    """Return whether every call of a function captures. It does not if a call may return an earlier graph."""
     parents = parents_in(function)
     returns = [node.lineno for node in parents if isinstance(node, ast.Return)]
     return any(

@@ -1,8 +1,8 @@
 """Finds lines that make a replay use stale values, from a table of the tensors that captures use.
 
-A graph reads and writes the memory that its capture used. So three things are wrong. A line may assign another tensor
-to an input's name after the capture. A value may be computed from an input before the capture. A line may use an output
-before a replay has computed it, or after the next replay has overwritten it.
+A graph reads and writes the memory that its capture used. This module finds three faults. A line assigns another tensor
+to an input's name after the capture. A value is computed from an input before the capture. A line uses an output before
+a replay has computed it, or after the next replay has overwritten it.
 """
 
 from __future__ import annotations
@@ -286,8 +286,8 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
 
 
 def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBlock) -> bool:
-    """Return whether the inputs of a capture are the arguments of the function's first call. The caller of this call
-    needs a result."""
+    """Return whether the inputs of a capture are the arguments of the function's first call. If so, the first call must
+    return a result."""
     given = {one.arg for one in inside(function.args, ast.arg)} - {"self"}
     for _, node in own_nodes(function):
         target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
@@ -329,7 +329,7 @@ def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast
 
 
 def _evaluated(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
-    """Return the expression of a statement that calls, on an output, a method which only tensors have."""
+    """Return the call in a statement of a method of an output, if only tensors have this method."""
     for call in inside(statement, ast.Call):
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr in EVALUATES and place(function.value) in outputs:

@@ -1,6 +1,5 @@
-"""Finds graphs that no replay with new inputs tests: they are never replayed, or replayed only with the inputs of the
-capture.
-"""
+"""Finds graphs whose replays are never tested with new inputs: they are never replayed, or replayed only with the
+inputs of the capture."""
 
 from __future__ import annotations
 

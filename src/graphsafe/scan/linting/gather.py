@@ -1,7 +1,7 @@
 """Joins the summaries of all roots and of all called functions into the record of hot code.
 
 Each part of a record is a set, or is stored separately for each root. So the order of the roots does not matter, and
-several processes can read them. Each process gathers its own record, and `joined` joins the records.
+several processes can share the work. Each process gathers its own record, and `joined` joins the records.
 """
 
 from __future__ import annotations

@@ -358,7 +358,7 @@ class Linter:
 
 
 def _words(known: Mapping[str, str]) -> dict[str, str]:
-    """Return the words for a message. An ellipsis replaces any other word."""
+    """Return the known words for a message. Every unknown word becomes an ellipsis."""
     return defaultdict(lambda: "…", known)
 
 

@@ -56,7 +56,7 @@ _OUTSIDE_STEPS = ", which the project names only outside steps"
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The places in a file, in bytes from its beginning."""
+    """Positions in a file, in bytes from its beginning."""
 
     starts: Sequence[int]
     "The statements at the top of the file."
@@ -67,7 +67,7 @@ class _Layout:
 
 
 class Namings:
-    """Tells whether anything in the project names a definition. Answers are memoised."""
+    """Tells whether anything in the project names a definition. Results are memoised."""
 
     def __init__(self, files: Files, documents: Documents) -> None:
         self._files = files
@@ -103,8 +103,8 @@ class Namings:
         return False
 
     def users_of(self, path: str, name: str) -> Iterator[str | None]:
-        """Yield the functions that name a function or class of a file, but no method of the class, and no function of
-        the same name, which may pass a call on. Yield None for code outside functions."""
+        """Yield the functions that name a function or class of a file. Methods of the class are left out. Functions of
+        the same name are left out too, because they may only pass a call on. Yield None for code outside functions."""
         word = name.encode()
         for other in self._nearest_first(path):
             data = self._files.data(other) or b""
@@ -220,7 +220,7 @@ class UnnamedCode:
         calls: CallGraph,
         documents: Documents | None,
     ) -> None:
-        """`roots` gives the reason for each root. Without documents, nothing is known to be unnamed."""
+        """`roots` gives the reason for each root. If `documents` is None, nothing is taken for unnamed."""
         self._project = project
         self._paths = paths
         self._roots = roots

@@ -89,7 +89,7 @@ def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
 
 
 def _passed(positional: Value, keywords: Value) -> Passed | None:
-    """Return the arguments of the step as inputs of a replay, or None if their number is not known."""
+    """Return the arguments of the step as inputs of a replay, or None if the number of arguments is not known."""
     given = next(iter(options(positional)), None)
     if type(given) is not Sequence or given.items is None:
         return None

@@ -117,7 +117,7 @@ class HotnessRules:
     def _in_project(self, path: str, module: str) -> str:
         """Return the file's path in the project, separated by dots.
 
-        Folders above the package are included, because one of them may name the file's purpose.
+        Folders above the package are included, because their names may show the file's purpose.
         """
         if path not in self._places:
             place = self.relative(path)
@@ -159,7 +159,7 @@ class HotnessRules:
         return None
 
     def hot_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
-        """Return the mark or setting by which a function runs in every step, or None."""
+        """Return the mark or setting that makes a function hot, or None."""
         if facts.mark == "hot":
             return "marked hot"
         named = [

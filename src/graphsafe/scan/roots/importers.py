@@ -24,10 +24,11 @@ MAX_NEAREST = 8
 _IMPORT = re.compile(
     rb"[ \t]*(?:from[ \t]+(\.*)((?:\w[\w.]*)?)[ \t]+import[ \t]*(\([^)]{0,8000}\)|[^\n]*)|import[ \t]+([^\n]+))"
 )
-"Matches an import. A list of names in brackets has a limit, since the closing bracket may be missing."
+"""Matches an import. It reads at most 8,000 bytes of a list of names in brackets, since the closing bracket may be
+missing."""
 _NAME = re.compile(rb"(?:^|[(,\n])[ \t]*([\w.*]+)")
 _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)?(\w+)""")
-"Matches the names of operators, which are called by name, without an import."
+"Matches the names of operators. A file may call an operator by its name, without an import."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class ReadingPlan:
 
     candidates: tuple[str, ...]
     """The files in the order of reading: the given files, files with a possible root that import them directly or
-    indirectly, and the files between these."""
+    indirectly, and the files on the way between the two."""
     scope: frozenset[str]
     "The candidates, and all files through which they import the given files."
     is_complete: bool

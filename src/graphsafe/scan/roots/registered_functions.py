@@ -36,8 +36,8 @@ def may_register(data: bytes) -> bool:
 
 
 def _patched(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the assignments of the file's functions to attributes. Each comes as the first name of the attribute's
-    owner, and the function."""
+    """Yield the assignments of the file's functions to attributes. For each assignment, yield the first name of the
+    attribute's owner, and the function."""
     defined = set(_DEFINED.findall(data))
     found = _PATCHES.finditer(data) if defined else ()
     return ((match[1].decode(), match[2].decode()) for match in found if match[2] in defined)
@@ -85,7 +85,7 @@ def _enters(project: Project, file: FileIndex, decorator: str) -> bool:
 
 @memoize_on_node
 def _fills_table(decorator: ast.AST) -> bool:
-    """Return whether a decorator puts values into a table that it did not make itself."""
+    """Return whether a decorator puts values into a table that already existed."""
     own = {inner.arg for inner in ast.walk(decorator) if isinstance(inner, ast.arg)}
     own |= {
         inner.id for inner in ast.walk(decorator) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)

@@ -133,7 +133,7 @@ class FileTakers:
                 yield call, strength, _loop_around(call, parents)
 
     def _spread(self) -> None:
-        """Find the functions that take a step themselves, then the functions that call these."""
+        """Find the functions that take a step themselves, and then the functions that call them."""
         others = rb"|".join(sorted({*self._all.names.functions, *self._inner_replays()} if self._between else ()))
         elsewhere = re.compile(rb"\b(?:%s)\(" % others) if others else None
         for name, text in self._texts.items():

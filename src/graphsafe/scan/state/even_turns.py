@@ -1,4 +1,5 @@
-"""Tensors that a step swaps, or flags that it flips, an even number of times. Afterwards, the state is as before."""
+"""Tensors that a step swaps, or flags that a step flips, an even number of times. After the step, the state is as
+before."""
 
 from __future__ import annotations
 

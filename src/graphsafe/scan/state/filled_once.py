@@ -84,7 +84,7 @@ def _fills_in_place(frame: Frame, method: str, flag: str) -> bool:
 
 
 def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
-    """Return whether a table that is too small is filled again by the method with which the constructor has filled it.
+    """Return whether a table that is too small is filled again by the method that the constructor used to fill it.
 
     A constructor makes such a table, as for rotary embeddings, for the longest input.
     """

@@ -287,8 +287,8 @@ def _number_names(tree: ast.Module) -> Set[str]:
 
 
 def _is_number_here(value: ast.expr, parameter: ast.arg, numbers: Set[str]) -> bool:
-    """Return whether an undeclared parameter gets a number. It does if the file declares another parameter or field of
-    this name, or the passed attribute, as a number."""
+    """Return whether an undeclared parameter gets a number. It does if the file declares a number of the same name, as
+    a parameter or field, or if it declares the passed attribute as a number."""
     is_field = isinstance(value, ast.Attribute) and value.attr in numbers
     return parameter.annotation is None and (is_field or parameter.arg in numbers)
 
@@ -330,7 +330,7 @@ def _names_number(annotation: ast.expr) -> bool:
 
 
 def _other_numbers(table: GraphTensors) -> Iterator[Line]:
-    """Yield assignments to numbers that captured code reads. The assignments are in methods that run between
+    """Yield assignments to numbers that captured code reads. These assignments are in methods that run between
     replays."""
     read = _read_by_captures(table) & _numbers(table) if table.replaying else set()
     # If the number is an argument of the capture, each graph may have its own number.
