@@ -147,6 +147,6 @@ def _is_parameter(name: str, function: Definition) -> bool:
 
 
 def _binders(name: str, function: Definition) -> list[ast.expr]:
-    """Return the expressions by which a function binds a name."""
+    """Return the nodes of a function that bind a name."""
     names = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name)
     return [node for node in names if not isinstance(node.ctx, ast.Load)]

@@ -38,7 +38,7 @@ def classes(code: Code, finding: Finding) -> Fix | None:
 
 
 def _rows(code: Code, node: ast.expr) -> str | None:
-    """Return the number of rows of the matrix by which a product multiplies this node, or None."""
+    """If this node is multiplied by a matrix, return the number of rows of the matrix, otherwise None."""
     outer = code.parent(node)
     if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
         call = code.parent(outer)

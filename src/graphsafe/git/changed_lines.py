@@ -28,7 +28,7 @@ _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The files of a repository at a revision, with which the present files are compared."""
+    """The files of a repository at a revision. The present files are compared with them."""
 
     repository: git.Repository
     revision: str

@@ -138,8 +138,8 @@ def _launches(profiler: Any, threads: set[int]) -> int:
     """Count the kernels and graphs that a thread has launched.
 
     If launches cannot be attributed to threads, all launches of the process are counted. Kineto identifies a thread by
-    the number that the operating system gives it, if the profiler has recorded this number; otherwise by the low half
-    of its pthread id.
+    its number in the operating system, if the profiler has recorded this number. Otherwise, it identifies the thread by
+    the low half of its pthread id.
     """
     events = profiler.profiler.kineto_results.events()
     calls = [event for event in events if event.name().startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch"))]

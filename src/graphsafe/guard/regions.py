@@ -218,7 +218,8 @@ def forbid(
     (an AssertionError) names all lines. `with graphsafe.allow(reason):` exempts a part of the block, but not from
     `launches`.
 
-    Raises RequestError on entry if there is neither a GPU nor a simulated device, because nothing could be seen then.
+    Raises RequestError on entry if there is neither a GPU nor a simulated device, because the block could not be
+    watched then.
     """
     if torch.compiler.is_compiling():
         return _VANISHED

@@ -24,7 +24,7 @@ class Listener(Protocol):
     def wants(self, kind: StepEventKind) -> bool:
         """Return whether an event of this kind should be made.
 
-        This saves time, because making an event reads the stack.
+        This test saves time, because making an event reads the stack.
         """
 
     def told(self, event: StepEvent) -> None: ...

@@ -154,7 +154,7 @@ class Effect:
     anywhere: bool = False
     "Whether the effect occurs on any device, and without tensors. Otherwise, a tensor must be on a device."
     pageable: bool = False
-    """Whether the first action of the operation that a capture forbids is a copy of pageable memory.
+    """Whether a copy of pageable memory is the operation's first forbidden action.
 
     PyTorch refuses such a copy before CUDA sees anything of the operation.
     """

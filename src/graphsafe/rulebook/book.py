@@ -1,7 +1,7 @@
 """The rulebook: rules as data, from graphsafe's own rules/ and from a project's packs.
 
 YAML is slow to read, so rules are compiled to JSON. The wheel's rules are compiled when the wheel is built. The rules
-of a checkout and of packs are compiled on first use, and the JSON is stored in the user's cache under a hash of the
+of a checkout and of packs are compiled on first use. Their JSON is stored in the user's cache, under a hash of the
 files.
 """
 

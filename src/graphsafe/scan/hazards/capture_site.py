@@ -81,7 +81,7 @@ def _has_stream(call: ast.Call) -> bool:
 
 
 def _has_one_device(frame: Frame) -> bool:
-    """Return whether the file uses only the current device. The default capture stream is also on this device."""
+    """Return whether the file uses only the current device. The default capture stream is then on this device too."""
     search = frame.project.files.search
     return bool(search(frame.path, CURRENT_DEVICE)) and not search(frame.path, ANOTHER_DEVICE)
 
@@ -119,7 +119,7 @@ def _caches_casts(frame: Frame, call: ast.Call) -> bool:
 
 
 def _is_off(given: ast.expr | None) -> bool:
-    """Return whether an option is off or its value is not visible on this line."""
+    """Return whether an option is off, or may be off because this line does not show its value."""
     return given is not None and not (isinstance(given, ast.Constant) and given.value is True)
 
 

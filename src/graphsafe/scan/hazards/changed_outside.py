@@ -1,5 +1,5 @@
 """Finds changes after a capture that the graph does not see: new weights and new learning rates. Also finds captures
-whose failure nobody may notice."""
+that may fail unnoticed."""
 
 from __future__ import annotations
 
@@ -366,7 +366,8 @@ def _own(functions: Mapping[str, Function], owner: str, call: ast.Call) -> Funct
 
 
 def _ends(node: ast.Try | ast.With, call: ast.expr, function: Function, called: Called) -> Iterator[ast.expr]:
-    """Yield the places that swallow the failure of a capture: a handler's type, or the surrounding `suppress(…)`."""
+    """Yield the places that swallow the failure of a capture: the exception type of a handler, or the surrounding
+    `suppress(…)`."""
     if isinstance(node, ast.Try):
         yield from (one.type or call for one in node.handlers if catches(one.type) and swallows(one, function, called))
         return

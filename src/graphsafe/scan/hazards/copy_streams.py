@@ -78,8 +78,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _among(name: Name, names: set[Name]) -> bool:
-    """Return whether a name may refer to the same object as one of several names. Equal names may also match if one of
-    the two owners is unknown."""
+    """Return whether a name may refer to the same object as one of several names. Equal names also count as the same if
+    the owner of one of them is unknown."""
     return name in names or any(other[1] == name[1] and "" in (other[0], name[0]) for other in names)
 
 
@@ -126,8 +126,8 @@ def _note_call(order: _Order, call: ast.Call, name: str, function: Function, blo
 def _note_use(
     order: _Order, node: ast.Name | ast.Attribute, parents: dict[ast.AST, ast.AST], name: str, function: Function
 ) -> None:
-    """Record a stream or event that other code may get: it is passed to a call of unknown effect, returned, or bound to
-    another name."""
+    """Record a stream or event that other code may use, because it is passed to a call of unknown effect, returned, or
+    bound to another name."""
     parent = parents.get(node)
     while isinstance(parent, ast.Subscript):
         parent = parents.get(parent)
@@ -178,7 +178,7 @@ def _roots(node: ast.AST) -> set[str]:
 
 
 def _read_by_graphs(function: Function) -> set[str]:
-    """Return the names that a function binds before its captures, and reads in them."""
+    """Return the names that a function binds before its captures, and that the captures read."""
     return {name for block in captures_in(function) for statement in block.body for name in _roots(statement)}
 
 

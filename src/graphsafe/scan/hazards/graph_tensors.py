@@ -54,7 +54,7 @@ class GraphTensors:
     handing: list[ast.Call] = field(default_factory=list)
     "Calls of helpers that capture their arguments."
     captured: list[Function] = field(default_factory=list)
-    "The methods that captured blocks call, directly or not."
+    "The methods that captured blocks call, directly or through other methods."
     functions: dict[str, Function] = field(default_factory=dict)
     "The functions that share these names, by qualified name."
     bound: dict[str, list[tuple[str, ast.Assign]]] = field(default_factory=dict)

@@ -187,8 +187,8 @@ class _Kept:
         return _is_new_on_device(value) or _COPIES.fullmatch(name) is not None or last in ("clone", "cumsum")
 
     def _is_tensor(self, index: ast.expr, method: Function) -> bool:
-        """Return whether an index is a tensor: a parameter with this annotation, a part of one, or an entry that the
-        class makes in a table: `{"indices": torch.arange(…)}`."""
+        """Return whether an index is a tensor: a parameter that is annotated as a tensor, a part of such a parameter,
+        or an entry that the class makes in a table: `{"indices": torch.arange(…)}`."""
         base = index.value if isinstance(index, ast.Subscript) else index
         if isinstance(base, ast.Name):
             noted = [one.annotation for one in inside(method.args, ast.arg) if one.arg == base.id]

@@ -263,8 +263,8 @@ class _Site:
         # A step writes into the cache at each given slot, so a stale slot number would corrupt another request.
         writes = "slot" in (text or "").rpartition(".")[2]
         if text in self._parts and not (sometimes or writes):
-            # With a graph for each size, a replay reads only the part that is filled, and callers drop the results of
-            # padding rows.
+            # If each size has its own graph, a replay reads only the part that is filled. Callers then drop the results
+            # of padding rows.
             return
         confidence: Confidence = "likely" if writes or sometimes or self._is_length_unused(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)

@@ -58,7 +58,7 @@ class SameObjects:
     before."""
 
     def meant(self, text: str, line: int) -> str:
-        """Return the place to which a place in a line refers: `self.model.step` for `model.step`."""
+        """Return the full name of a place: `self.model.step` for `model.step` if `model` stands for `self.model`."""
         name = head(text)
         same = self.taken.get(name) or self.stored.get(name)
         return text if same is None or line <= same.end else same.place + text[len(name) :]

@@ -225,8 +225,8 @@ class _Side:
         return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
 
     def made_after_fork(self) -> Iterator[tuple[ast.Assign, ast.Call, str]]:
-        """Yield the assignments whose values the block reads although the side stream does not wait for them, each with
-        the call that makes the value and the assigned name.
+        """Yield the assignments whose values the block reads although the side stream does not wait for them. Each
+        comes with the call that makes the value, and with the assigned name.
 
         The assignments run on the step's stream, after the point for which the side stream waits.
         """
@@ -243,7 +243,8 @@ class _Side:
                         yield made, made.value, target.id
 
     def _recorded_at(self, wait: ast.Call) -> int:
-        """Return the last line before a wait that records the event, or the line of the wait if no line does."""
+        """Return the last line that records the event before a wait. If no line records it, return the line of the
+        wait."""
         event = self._text(wait.args[0])
         lines = (call.lineno for call, _ in self._calls(RECORDS, event))
         return max((line for line in lines if line < wait.lineno), default=wait.lineno)
@@ -271,7 +272,7 @@ class _Side:
         )
 
     def unheard(self) -> set[str]:
-        """Return the events that are recorded on the stream and for which nothing waits: every line that uses the event
+        """Return the events that are recorded on the stream but never waited for: every line that uses such an event
         only makes or records it. For an attribute of `self`, all lines of the file are searched. For a local name, only
         the function's lines are searched."""
         recorded = [event for _, name, event in _methods([*self._inside, *self._after]) if name == "record"]

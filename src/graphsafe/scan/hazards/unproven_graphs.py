@@ -20,7 +20,7 @@ MAKES = re.compile(r"torch\.(rand\w*|ones\w*|zeros\w*|full\w*|empty\w*|arange|li
 
 
 def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
-    """Yield each unproven graph as function, kind and expression."""
+    """For each unproven graph, yield the function, the kind of fault and the expression."""
     for name, function, _ in found.functions:
         for item in _never_replayed(function):
             yield name, "never-replayed", item

@@ -60,7 +60,7 @@ def new_roots(summaries: Iterable[Summary]) -> Iterator[NewRoot]:
 
 
 def passed_by_name(summaries: Iterable[Summary]) -> dict[str, dict[str, list[Tensor]]]:
-    """Return the tensors that calls pass to methods of which only the name is known, by method and parameter."""
+    """Return the tensors that calls pass to methods whose name is all that is known, by method and parameter."""
     found: dict[str, dict[str, list[Tensor]]] = {}
     for summary in summaries:
         for item in summary.items:

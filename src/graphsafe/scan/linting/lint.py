@@ -91,7 +91,8 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
-        # A library's code is named by its users. An application's code must be named by its own scripts.
+        # Users outside of the project name the code of a library. The code of an application must be named by its own
+        # scripts.
         documents = self._project.files.documents if self._candidates.is_application else None
         unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls, documents)
         for place, event in self._events(wanted, regions):

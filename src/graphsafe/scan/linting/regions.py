@@ -41,8 +41,9 @@ Lines = tuple[int, int]
 class Regions:
     """Finds the region of each line.
 
-    A function that replays a graph is not inside a graph, and neither are functions that only such functions call. The
-    same is true of coroutines, which an event loop runs, and of functions that sleep or wait for other processes.
+    A function that replays a graph is not inside a graph, and neither are functions that only such functions call.
+    Coroutines are outside of graphs too, because an event loop runs them. The same is true of functions that sleep or
+    wait for other processes.
     """
 
     def __init__(

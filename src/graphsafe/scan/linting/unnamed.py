@@ -188,7 +188,7 @@ class Namings:
                 yield from _STRING.findall(data[layout.starts[first] : layout.starts[number]])[:_MOST_STRINGS]
 
     def _nearest_first(self, path: str) -> Iterator[str]:
-        """Yield all files that count, beginning with those in the same folder: most definitions are used there."""
+        """Yield all files that count. Files in the same folder come first, because most definitions are used there."""
         near = self._by_folder.get(os.path.dirname(path), ())
         yield from near
         yield from (other for other in self._naming if other not in near)
@@ -267,8 +267,8 @@ class UnnamedCode:
         return _OUTSIDE_STEPS if is_doubtful and self._is_outside_steps(path, _called(name, why)) else ""
 
     def _is_outside_steps(self, path: str, name: str) -> bool:
-        """Return whether the project names a function or class, and only in functions that run outside steps, or that
-        are themselves named only there."""
+        """Return whether the project names a function or class, but only in functions that run outside steps, or in
+        functions that are themselves named only there."""
         waiting, seen = [(path, name)], {(path, name)}
         is_named_there = False
         while waiting:

@@ -112,7 +112,7 @@ class RootPatterns:
     """Every file that contains a capture, a replay, a promise about graphs, or a comment for this tool contains one of
     these words."""
     anywhere: bool
-    "Whether configured patterns may name any function."
+    "Whether the configured patterns may match functions with any name."
     named: tuple[bytes, ...]
     """Names of functions that engines call. A file with a root contains one of `words` or one of these names, unless
     the root is a class."""

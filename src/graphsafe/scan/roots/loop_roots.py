@@ -85,9 +85,9 @@ class LoopRoots:
         """Return the functions of a file that run once because they contain a loop that generates, or call such a
         function.
 
-        A loop that generates runs a model but neither trains nor replays, or it shows its progress. Functions that are
-        called only around such loops also run once. A function that trains in loops is left out, because another loop
-        may call it, as it calls an agent's update.
+        A loop generates if it runs a model without training or replaying, or if it shows its progress. Functions that
+        are called only around such loops also run once. A function that trains in loops is left out, because another
+        loop may call it, as it calls an agent's update.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None

@@ -1,6 +1,5 @@
-"""Functions that take a step: they run code, in this file or in another one, that replays a graph, trains, or runs a
-model.
-"""
+"""Functions that take a step. They run code that replays a graph, trains, or runs a model. This code may be in another
+file."""
 
 from __future__ import annotations
 

@@ -305,8 +305,8 @@ def _has_tensor(value: Value) -> bool:
 
 
 def one_or_several(value: Value) -> tuple[Tensor | None, bool]:
-    """Return the tensor of a value, and whether it certainly is a tensor. The tensor is the value itself, or the common
-    element of a list of tensors."""
+    """Return the tensor of a value, and whether the value certainly is a tensor. The tensor is the value itself, or the
+    common element of a list of tensors."""
     return as_tensor(value.elem if type(value) is SequenceValue and value.kind in ("list", "tuple") else value)
 
 

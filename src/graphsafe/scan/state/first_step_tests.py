@@ -1,6 +1,5 @@
-"""Tests that only a first step or few steps pass, as in `if self.plan is None:`, and the facts that they imply for the
-code around an `if`.
-"""
+"""Tests that only a first step or few steps pass, as in `if self.plan is None:`, and the conclusions about the code
+around such an `if`."""
 
 from __future__ import annotations
 

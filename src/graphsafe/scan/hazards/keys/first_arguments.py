@@ -39,7 +39,7 @@ def lines(found: Tables) -> Iterator[Line]:
 
 def _lacking(name: str, function: Function) -> Iterator[Line]:
     """Yield tests for a missing graph. The capture under the test uses a number or an option that the first call
-    passes, and nothing else in the function reads this argument."""
+    passes, and no other code of the function reads this argument."""
     blocks = captures_in(function)
     numbers = number_parameters(function) if blocks else frozenset()
     parents = parents_in(function) if numbers else {}

@@ -128,7 +128,7 @@ def _without_key(
 ) -> Iterator[Line]:
     """Yield tests for the single graph that a function keeps: `if self.graph is None: self._capture(x, limit)`. The
     capture uses a number or an option of the first call, and neither the test nor the code around the capture reads
-    it."""
+    this value."""
     if function.name in CONSTRUCTORS:
         return
     own = _by_last_name(functions)
@@ -186,7 +186,7 @@ def _made_by(
     key: ast.expr, origins: Set[str], function: Function, functions: Functions
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
     """Return the `return` of the function that makes a key: `key_of` for `key = self.key_of(batch)`. The function must
-    be in the file, and the call must pass the source of the missing value to it."""
+    be in the file, and the call must pass to it the object from which the missing value comes."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
         if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):
@@ -262,8 +262,8 @@ def number_parameters(function: Function) -> Set[str]:
 
 
 def _used_as_numbers(function: Function) -> Set[str]:
-    """Return the names that a captured block uses as ends of slices or counts of loops, which are numbers even without
-    an annotation: `y[:, :length]`, `range(rounds)`."""
+    """Return the names that a captured block uses as ends of slices or counts of loops. Such names are numbers even
+    without an annotation: `y[:, :length]`, `range(rounds)`."""
     blocks = captures_in(function)
     parts = [part for block in blocks for one in inside(block, ast.Slice) for part in (one.lower, one.upper, one.step)]
     parts += [value for call in calls_in(blocks) if dotted(call.func) == "range" for value in call.args]

@@ -50,7 +50,7 @@ def names_in(
 
 
 def is_covered(name: str, names: set[str]) -> bool:
-    """Return whether `names` contains a name, a part of the name's object, or an object that contains it. For example,
+    """Return whether `names` contains this name, an attribute of it, or an object that contains it. For example,
     `batch.ids` covers `batch.ids.shape`."""
     if name in names or head(name) + ALL in names:
         return True
