@@ -133,7 +133,8 @@ def _has_working_directory() -> bool:
 
 
 def _discard_output() -> None:
-    """Drop the output that stdout still buffers. Python would try again to write it at exit, and print an error."""
+    """Drop the output that stdout still buffers. Otherwise, Python would try to write this output again at exit, and
+    print an error."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -98,7 +98,8 @@ class Config:
     """A project's configuration, with the defaults filled in."""
 
     root: Path
-    "The project root: the folder of the configuration. Without one: the nearest folder that looks like a project."
+    """The project root: the folder of the configuration. Without a configuration, it is the nearest folder that looks
+    like a project."""
     source: Path | None = None
     "The file that was read, or None."
     keys: tuple[str, ...] = field(default=(), compare=False, repr=False)

@@ -52,8 +52,8 @@ def gpu_sync_allowed(first_only: bool = False) -> AbstractContextManager[None]:
 
 
 def with_gpu_sync_check(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make a function whose calls are checked, on the thread that calls it. A call inside a checked call counts as part
-    of the outer call.
+    """Return a function whose calls are checked on the thread that makes the call. A call inside a checked call counts
+    as part of the outer call.
 
     In the mode `error`, a call raises Forbidden when it ends.
     """

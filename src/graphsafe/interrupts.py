@@ -49,7 +49,7 @@ class Ended:
 def ended_by_signals() -> Iterator[Ended]:
     """Record the first SIGTERM, SIGHUP or Ctrl-C, and ignore later ones, so that the report is written.
 
-    Work inside the block is not interrupted, except in a block of `Ended.breaks_off`.
+    Work inside this block is not interrupted, except inside an inner block `Ended.breaks_off`.
     """
     ended = Ended()
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]

@@ -51,7 +51,7 @@ def normalised(code: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a string as one line of printable characters, with bounded length. Different strings give different
+    """Return a string as one line of printable characters whose length is limited. Different strings give different
     lines."""
     line = "".join(character if character.isprintable() else "?" for character in text)
     if len(line) <= MOST and line == text:
@@ -106,7 +106,7 @@ class Matches:
     held: Sequence[tuple[Finding, Identity, Entry | None]]
     "Every finding in order, with its identity, and its entry or None."
     left: Sequence[tuple[Entry, int]]
-    "Entries that the scan should have found, with the number of findings that it did not find."
+    "Entries whose findings the scan should have found, with the number of findings that are missing."
     unjudged: Sequence[tuple[Entry, int]]
     "Entries whose findings the scan did not search for, with the number of these findings."
 

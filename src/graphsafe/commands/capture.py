@@ -211,8 +211,8 @@ def capture(
 
 
 def _watch(asked: Callable[[], list[CaptureRequest]], prove: Callable[..., int]) -> int:
-    """Prove the same targets again whenever a file of the project changes, until a signal. Return the exit code. All
-    children are forked from one process."""
+    """Prove the same targets again whenever a file of the project changes, until a signal arrives. Return the exit
+    code. All children are forked from one process."""
     from graphsafe.capture.api import kept_server
     from graphsafe.scan_request.watch import state_of, wait_for_change
 

@@ -62,7 +62,7 @@ class Fixed:
 
 
 def fixable(report: Report, unsafe: bool) -> list[Finding]:
-    """Return the findings that have edits, safe ones or also unsafe ones."""
+    """Return the findings that have safe edits or, if `unsafe` is given, any edits."""
     return [one for one in unsuppressed(report) if one.edits and (unsafe or one.data.get("edits") == SAFE)]
 
 

@@ -152,11 +152,11 @@ class Effect:
     sometimes: bool = False
     "Whether the effect depends on sizes or values that a call does not show. Such an effect is never certain."
     anywhere: bool = False
-    "Whether the effect occurs on any device, and without tensors. Otherwise, a tensor must be on a device."
+    "Whether the effect occurs on any device, and without tensors. Otherwise, the effect needs a tensor on a device."
     pageable: bool = False
     """Whether a copy of pageable memory is the operation's first forbidden action.
 
-    PyTorch refuses such a copy before CUDA sees anything of the operation.
+    PyTorch refuses such a copy before it calls CUDA.
     """
     only_if_certain: bool = False
     """Whether the effect is ignored unless it is certain. Few calls with unknown arguments really have such an
@@ -285,7 +285,8 @@ class Op:
 
     @cached_property
     def _places(self) -> Mapping[str, tuple[int, bool, Sequence[str]]]:
-        """Each name of a parameter -> its position, whether it takes all remaining arguments, and all its names."""
+        """Name of a parameter -> its position, whether it takes all remaining arguments, and all names of this
+        parameter."""
         places: dict[str, tuple[int, bool, Sequence[str]]] = {}
         for position, declared in enumerate(self.params):
             names = declared.removesuffix("*").split("|")

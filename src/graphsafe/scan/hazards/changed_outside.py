@@ -34,7 +34,8 @@ _OPTIMIZERS = ("opt", "optim")
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "double": "float64", "float": "float32"}
 "Method of a module that converts the parameters -> the data type to which it converts them."
 Owned = tuple[str, str]
-"The class of an attribute of `self`, or an empty string for any other name, and the name."
+"""The owner of a name, and the name. For an attribute of `self`, the owner is the class. Otherwise, it is an empty
+string."""
 
 
 def lines(found: Tables) -> Iterator[Line]:

@@ -64,8 +64,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _bound_later(table: GraphTensors) -> Iterator[Line]:
-    """Yield assignments to an input's name after the capture. Such a line is in a function that does not replay, or
-    follows a replay."""
+    """Yield assignments to an input's name after the capture. Such a line is in a function that does not replay, or it
+    comes after a replay."""
     if not table.replaying:
         return
     for name in sorted(table.inputs):
@@ -80,7 +80,8 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
 
 
 def _fills_one(table: GraphTensors, function: str) -> bool:
-    """Return whether a function fills an input of the graph in place. It then certainly provides the graph's inputs."""
+    """Return whether a function fills an input of the graph in place. Such a function certainly provides the graph's
+    inputs."""
     return any(function == filling for name in table.inputs for filling, _ in table.filled.get(name, ()))
 
 
@@ -329,7 +330,7 @@ def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast
 
 
 def _evaluated(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
-    """Return the call in a statement of a method of an output, if only tensors have this method."""
+    """Return the call of an output's method in a statement, if only tensors have such a method."""
     for call in inside(statement, ast.Call):
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr in EVALUATES and place(function.value) in outputs:

@@ -136,8 +136,8 @@ class Regions:
         return self.of(ref, line) != "captured" and not self.is_held(ref, line)
 
     def recaptures(self, ref: str, line: int | None = None) -> bool:
-        """Return whether a change in a function is always followed by a new capture: every call that reaches the change
-        may capture afterwards.
+        """Return whether a change in a function is always followed by a new capture: each call that reaches the change
+        comes before a possible capture.
 
         The result is False if the function replays before `line`, or if a loop around the change begins after the
         capture.

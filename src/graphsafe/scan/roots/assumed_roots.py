@@ -223,9 +223,9 @@ class _Forms:
         """Return whether a method is a root, judging by the bases and fields of its class, or by the method's
         parameters and calls.
 
-        In a file whose public functions may be roots, the method's name is enough, because some steps take a model, or
-        tensors in a dict. In an application, the loops show which methods are steps. So the name is not enough if
-        another method calls this one as a part of its work.
+        In a file whose public functions may be roots, the method's name is enough, because not every step has tensors
+        as parameters: some take a model, or tensors in a dict. In an application, the loops show which methods are
+        steps. So the name is not enough if another method calls this one as a part of its work.
         """
         if self._with_public and not (self._applied and self._is_part(facts)):
             return True

@@ -95,7 +95,7 @@ class Candidates:
     has_one_device: bool
     "Whether each process of the project chooses one device, by its rank, for all of its work."
     scope: Scope | None
-    "The files around the given files, or None if the whole project is read."
+    "The files and the number of functions that may be read, or None if the whole project is read."
     step_names: StepNames
     "The names of the project's functions that replay or train."
     broken: Mapping[str, Sequence[str]]

@@ -171,8 +171,8 @@ def _imported(data: bytes, module: str, is_package: bool) -> Iterator[str]:
 
 
 def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-    """Yield the matches of `_IMPORT` at the beginning of lines. Searching for the word `import` first takes a fifth of
-    the time."""
+    """Yield the matches of `_IMPORT` at the beginning of lines. A search for the word `import` comes first, because
+    this takes only a fifth of the time."""
     end = 0
     while (word := data.find(b"import", end)) >= 0:
         line = data.rfind(b"\n", end, word) + 1

@@ -33,7 +33,7 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 Loops = tuple[int, ...]
-"The first lines of the loops that run in every step. It is empty if the whole function runs in every step."
+"The first lines of the loops that run in every step. The set is empty if the whole function runs in every step."
 
 _LOOP = re.compile(rb"^\s*(?:async )?(?:while|for) ", re.M)
 _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
@@ -217,7 +217,7 @@ def _only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
 
 
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function passes values that it makes itself to a call. A call that only passes on the caller's
+    """Return whether a function makes values itself and passes them to a call. A call that only passes on the caller's
     parameters does not show which values these are."""
     inner = [node for _, node in own_nodes(script)]
     made = stored_names(inner)

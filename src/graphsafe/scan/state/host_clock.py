@@ -16,8 +16,8 @@ VERSION = "version"
 
 
 def read(frame: Frame, node: ast.expr, kind: str = KEY) -> Number:
-    """Return the number of a clock, marked as state. The mark makes its uses visible: most clocks only time the step,
-    and affect nothing on the device.
+    """Return the number of a clock, marked as state. The mark shows where the number is used, because most clocks only
+    time the step and affect nothing on the device.
 
     The version of a tensor, `x._version`, counts as a clock too, because each write in place increases it.
     """

@@ -266,7 +266,7 @@ def write_item(
     text = ast.unparse(target)
     if is_same_tensor(frame, value, written, text):
         return
-    # An entry under a key that the source shows is like an attribute that is set later.
+    # If the source shows the key of an entry, the entry is treated like an attribute that is set later.
     keyed = before is None and not is_entry
     replaces = keyed and type(held) is Dict and as_tensor(held.elem)[0] is not None
     write(
