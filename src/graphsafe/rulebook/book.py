@@ -243,7 +243,7 @@ def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
     except RulebookError:
         if root is None or not any(leads_out(path, root) for path in found):
             raise
-        raise RulebookError(f"{pack}: points outside the project, to no rules that graphsafe can read") from None
+        raise RulebookError(f"{pack}: points outside the project, and holds no rules that graphsafe can read") from None
 
 
 def _quoting_nothing(pack: Path, root: Path) -> Mapping[str, Any]:

@@ -107,8 +107,8 @@ def parts_of(request: ScanRequest) -> list[Part]:
     if request.baseline is not None and len(by_root) > 1:
         roots = ", ".join(from_here(str(root)) for root in sorted(by_root))
         raise RequestError(
-            f"scan --baseline: several projects ({roots}); a baseline is for one: give the paths of one project, or "
-            "no --baseline, so that each uses its own"
+            f"scan --baseline: the paths belong to several projects ({roots}); give the paths of one project, or omit "
+            "--baseline, so that each project uses its own"
         )
     parts = []
     for configured, paths, others in by_root.values():
