@@ -107,7 +107,7 @@ class Changes:
 def only_changed(report: Report, changes: Changes, content: Content) -> Report:
     """Return the report without findings on lines that have not changed. Raises RequestError.
 
-    A submodule is not compared. If it has findings, it becomes a limit.
+    A submodule is not compared. If a submodule has findings, the report gets a limit for it.
     """
     paths = {finding.location.path: os.path.abspath(finding.location.path) for finding in report.findings}
     lines = changes.lines(sorted({*paths.values()}), content)

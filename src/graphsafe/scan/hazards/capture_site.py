@@ -37,7 +37,7 @@ _MOVES = frozenset("to cuda eval train half float double bfloat16 requires_grad_
 TEST = re.compile(r"(^|\.)test_")
 "Matches the names of test modules and test functions. A test captures only on one known device."
 _MODEL = re.compile(rf"(?:\w+_)?(?:{MODEL}|module)")
-"Matches the name of a model that a function receives."
+"Matches the usual names of parameters that receive a model: `model`, `base_module`."
 WARM_UP = re.compile("warm", re.IGNORECASE)
 COMMENTED_OUT = re.compile(r"\s*#\s*(?:[\w, ]+ = )?([\w.]+)\(.*\)\s*$")
 "Matches a commented-out call. The group is the called name."

@@ -79,7 +79,7 @@ def _captured(table: GraphTensors) -> Confidence | None:
 
 
 def _made_before(table: GraphTensors, module: str) -> bool:
-    """Return whether a constructor makes the module. Another method that assigns the module then replaces it."""
+    """Return whether a constructor makes the module. If another method assigns the module, this method replaces it."""
     constructors = [node for name, node in table.functions.items() if name.rpartition(".")[2] in CONSTRUCTORS]
     return any(
         module in map(place, node.targets) and not is_host(node.value)

@@ -82,7 +82,7 @@ class Linter:
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """Return the findings of these files, fingerprinted and in order. Suppressed findings are marked, not dropped.
 
-        `read` are the files that were searched for roots. Some of them need not be reported on.
+        `read` are the files that were searched for roots. The scan may not report on all of them.
         """
         wanted = dict.fromkeys(paths)
         told = [path for path in read if path in wanted]

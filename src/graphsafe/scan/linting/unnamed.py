@@ -30,7 +30,7 @@ from graphsafe.scan.symbols.project_files import Files
 Definition = tuple[str, str]
 "The path of a file, and the name of a function or class at its top."
 _NOBODY: Definition = "", ""
-"Stands for the end of a search."
+"A value that stands for the end of a search."
 _TOP_LINE = re.compile(rb"^(?:(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|(@)|[^\s#)\]}])", re.M)
 "Matches the beginning of a statement at the top of a file: a definition, a decorator, or any other statement."
 _REST = rb"(?:[^\n\\]|\\\n)*"

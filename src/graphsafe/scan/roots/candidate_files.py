@@ -44,7 +44,7 @@ ONE_A_PROCESS = re.compile(
     rb"|(?i:rank\w*) % torch\.cuda\.device_count\(\)\n +torch\.cuda\.set_device\("
     rb"|def \w+\([^()]{0,60}rank\b[^()]{0,200}\)[^\n]{0,60}:\n(?:[^\n]*\n){0,3}? +torch\.cuda\.set_device\("
 )
-"""Matches code by which each process makes its own device the current one before a capture:
+"""Matches code with which each process makes its own device the current device before a capture:
 `torch.cuda.set_device(rank)`, or `torch.cuda.set_device(device)` at the beginning of the function that each rank
 runs."""
 OUTSIDE_STEPS = frozenset(

@@ -32,7 +32,7 @@ OTHER_HARDWARE = re.compile(
     r"(?<![^_.])(npu|xpu|ipex|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
 )
-"Matches words that mark a module, class or function by its name as code for hardware without CUDA graphs."
+"Matches words in names of modules, classes and functions that show that the code is for hardware without CUDA graphs."
 HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
 MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
 """Matches modules that move data between host and device. Such a module is also for CUDA, even if its name contains

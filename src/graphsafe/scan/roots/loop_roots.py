@@ -44,7 +44,7 @@ _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
 """Matches calls that show progress. Every file with a match contains one of _PROGRESS_WORDS, and a search for these
 words is many times as fast."""
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
-"Matches methods that are a module's step unless they generate a whole result."
+"Matches methods that are a module's step, unless such a method generates a whole result."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 "Matches statements that begin or enclose a loop at module level."
 

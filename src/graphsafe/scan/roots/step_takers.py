@@ -384,6 +384,6 @@ def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
 
 
 def _is_loop_of_steps(loop: ast.stmt | None) -> bool:
-    """Return whether a loop has many iterations, each of which is a step. A few micro-batches or graphs together make
-    one step."""
+    """Return whether a loop has many iterations, each of which is a step. A few micro-batches or graphs form one step
+    together, so a loop over them does not count."""
     return loop is not None and not is_short(loop)

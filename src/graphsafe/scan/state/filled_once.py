@@ -17,7 +17,7 @@ from graphsafe.scan.symbols.blocks import statements_within
 from graphsafe.scan.symbols.index import dotted
 
 _MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_]|\()", re.I)
-"Matches words for the largest size for which a table is made: `max_position_embeddings`."
+"Matches words in names of the largest size for which a table is made: `max_position_embeddings`."
 _FILLS = re.compile(r"(\.data)?\.(copy|fill)_$")
 
 

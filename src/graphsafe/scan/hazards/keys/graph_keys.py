@@ -31,7 +31,7 @@ from graphsafe.scan.symbols.blocks import matched, parameters, with_defaults
 from graphsafe.scan.symbols.index import dotted
 
 _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
-"Matches a test that is true only for the first call, which is the call that captures."
+"Matches a test that is true only for the first call. This is the call that captures."
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
 
 
