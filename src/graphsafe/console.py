@@ -234,7 +234,8 @@ def put_hotness(found: Sequence[Hotness]) -> None:
     fewer."""
     blocks = ["\n".join(_hotness(each)) for each in found[:_MOST]]
     more = (
-        f"{len(found) - _MOST} more have this name. To select one, write its class or file before the name, as above."
+        f"Not shown: {count(len(found) - _MOST, 'further function')} with this name. "
+        "To select one, write its class or file before the name, as above."
     )
     say("\n\n".join([*blocks, more] if len(found) > _MOST else blocks))
 
@@ -264,7 +265,7 @@ def _hotness(found: Hotness) -> Iterator[str]:
             around = use.function or "the module level"
             yield f"  {from_here(use.path)}:{use.line}: named in {around}, which is {'hot' if use.hot else 'not hot'}"
         if len(found.uses) > _MOST:
-            yield f"  and in {count(len(found.uses) - _MOST, 'more place')}"
+            yield f"  and in {count(len(found.uses) - _MOST, 'further place')}"
         if not found.uses:
             yield "  Nothing in the project names it."
         elif any(use.hot for use in found.uses) and found.cold is None:

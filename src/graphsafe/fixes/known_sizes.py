@@ -225,7 +225,7 @@ def _sum(code: Code, counts: ast.expr) -> _Size | None:
     if not all(keeps_meaning(name, function) for name in {counts.id, *names}):
         return None
     is_kept = _only_counts(code, counts.id, function)
-    return _Size(text, "" if is_kept else f"it fails where `{counts.id}` is written in between")
+    return _Size(text, "" if is_kept else f"it fails where other code changes `{counts.id}` after its assignment")
 
 
 def _only_counts(code: Code, name: str, function: Definition) -> bool:

@@ -135,8 +135,9 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     """Return the confidence that the block calls a function that never ran before. Return None if all may have run.
 
     A caller may have warmed the function up. So any mention of a warm-up in the file counts as one, unless it is
-    commented out. A mention in the methods of an unrelated class only lowers the confidence. Callables among the
-    arguments count as warm, unless this function warms up something else, or warms up after the capture.
+    commented out. A mention in the methods of an unrelated class only lowers the confidence. A callable that this
+    function receives as an argument counts as warm, unless the function warms up something else, or warms up only after
+    the capture.
     """
     captured = list(_calls(frame, node.body))
     if frame.node is None or not captured:
