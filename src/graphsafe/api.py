@@ -36,11 +36,11 @@ def scan(
     cache: bool = True,
     jobs: int | None = None,
 ) -> Report:
-    """Lint files and folders, without importing or running them. Without paths, scan the working directory.
+    """Lint files and folders, without importing or running them. Without arguments, scan the working directory.
 
-    A path may also be a list of paths. An empty list means no file. The options are those of `graphsafe scan`.
-    `buffers` contains an editor's unsaved contents, by path; a scan with buffers caches nothing. Each finding contains
-    its fixes as `edits`. Suppressed findings are in the report, with `suppressed` set. `jobs` is the number of
+    An argument may also be a list of paths. An empty list stands for no file. The options are those of `graphsafe
+    scan`. `buffers` contains an editor's unsaved contents, by path; a scan with buffers caches nothing. Each finding
+    contains its fixes as `edits`. Suppressed findings are in the report, with `suppressed` set. `jobs` is the number of
     processes that read files. With None, there is one per core if there is enough to read.
 
     Raises RequestError for a path that does not exist, an invalid configuration, or an unknown rule or git revision.

@@ -39,7 +39,7 @@ from graphsafe.errors import RequestError
 from graphsafe.version import __version__
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"Error numbers of a write to a full or failing disk."
+"Error numbers of writes to a disk that is full or fails."
 
 _NO_WAY = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 "Error numbers of a path that this user cannot access, or that cannot exist."
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: nothing prevents a graph. 1: something does. 2: the request is wrong. 3: graphsafe itself failed.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # None if the parent process closed the stream
+        if getattr(sys, name) is None:  # the stream is None if the parent process closed it
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif hasattr(getattr(sys, name), "reconfigure"):
             getattr(sys, name).reconfigure(errors="backslashreplace")
@@ -133,7 +133,8 @@ def _has_working_directory() -> bool:
 
 
 def _discard_output() -> None:
-    """Drop the output that stdout still buffers. Python would try again to write it at exit, and print an error."""
+    """Drop the output that stdout still buffers. Otherwise, Python would try to write this output again at exit, and
+    print an error."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -217,7 +218,7 @@ def rules_test(packs: tuple[Path, ...]) -> int:
 def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...]) -> None:
     """Convert a saved JSON report or ledger to another format.
 
-    `report merge` joins several reports, such as those of `capture --shard`. If a shard is missing, the other ones are
+    `report merge` joins several reports, such as those of `capture --shard`. If a shard is missing, the others are
     joined, and the exit code is 2.
 
     \b

@@ -20,7 +20,7 @@ AxisValue = int | float | str | bool
 "A value that a keyword argument of a factory has in one bucket."
 
 SUPPORT_LEVELS = ("NEVER", "UNIFORM_SINGLE_TOKEN_DECODE", "UNIFORM_BATCH", "ALWAYS")
-"""Levels of support for CUDA graphs, with vLLM's names. Each includes the batches of the previous level.
+"""Levels of support for CUDA graphs, with vLLM's names. Each level includes the batches of the previous one.
 
 The levels are: no batches, batches of one token per request, batches with the same number of tokens per request, all
 batches.
@@ -50,7 +50,7 @@ class FunctionPattern:
     compiled: bool = False
     "Whether this hot path runs under torch.compile, so that `is_compiling()` is True."
     region: Region = "captured"
-    "The region of this hot path. It is `step` for host code around the graphs."
+    "The region of the code under this hot path. It is `step` for host code around the graphs."
 
     def names(self, path: str, module: str, function: str) -> bool:
         """Return whether the pattern matches a function and contains its full name, without `*`."""
@@ -98,7 +98,8 @@ class Config:
     """A project's configuration, with the defaults filled in."""
 
     root: Path
-    "The project root: the folder of the configuration. Without one: the nearest folder that looks like a project."
+    """The project root: the folder of the configuration. Without a configuration, it is the nearest folder that looks
+    like a project."""
     source: Path | None = None
     "The file that was read, or None."
     keys: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -270,7 +271,8 @@ def _buckets(doc: Document, key: str, value: object) -> Mapping[str, tuple[AxisV
 
 
 def values_in_range(text: str) -> tuple[int, ...] | None:
-    """Return the values of a range: `8..32:8` is 8, 16, 24, 32. The end is included if a step reaches it.
+    """Return the values of a range: `8..32:8` is 8, 16, 24, 32. The end is included if one of the steps reaches it
+    exactly.
 
     Return None if the string is not a range. Raises ValueError for an empty or too long range.
     """

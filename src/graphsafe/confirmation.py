@@ -20,7 +20,7 @@ from graphsafe.scan.sources.source import MAX_BYTES
 _STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")
 """If there are several runs, the first status in this order counts.
 
-A fault that one run has seen exists, even if another run has not seen it.
+If one run has seen a fault, the fault exists, even if the other runs have not seen it.
 """
 
 
@@ -78,7 +78,7 @@ def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[st
     """Return the status that the runs together give to a prediction.
 
     Return None if the runs reached the predicted line but cannot detect faults of this kind. Also return None if the
-    step of a run failed, so that the lines it reached are unknown.
+    step of a run failed, because the lines that it reached are then unknown.
     """
     found = [one for report in captures for one in report.findings if _is_about(one, prediction, known)]
     said = ["confirmed" if one.source != "scan" else one.status for one in found]

@@ -159,7 +159,7 @@ def put_added(added: Added) -> None:
 
 
 def put_fixed(fixed: Fixed) -> None:
-    """Print on stderr how many findings were repaired, and which findings could not be repaired."""
+    """Print on stderr how many findings were repaired, and which ones could not be repaired."""
     say(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
     for risk in fixed.risks:
         complain(risk)
@@ -234,7 +234,8 @@ def put_hotness(found: Sequence[Hotness]) -> None:
     fewer."""
     blocks = ["\n".join(_hotness(each)) for each in found[:_MOST]]
     more = (
-        f"{len(found) - _MOST} more have this name. To select one, write its class or file before the name, as above."
+        f"Not shown: {count(len(found) - _MOST, 'further function')} with this name. "
+        "To select one, write its class or file before the name, as above."
     )
     say("\n\n".join([*blocks, more] if len(found) > _MOST else blocks))
 
@@ -264,7 +265,7 @@ def _hotness(found: Hotness) -> Iterator[str]:
             around = use.function or "the module level"
             yield f"  {from_here(use.path)}:{use.line}: named in {around}, which is {'hot' if use.hot else 'not hot'}"
         if len(found.uses) > _MOST:
-            yield f"  and in {count(len(found.uses) - _MOST, 'more place')}"
+            yield f"  and in {count(len(found.uses) - _MOST, 'further place')}"
         if not found.uses:
             yield "  Nothing in the project names it."
         elif any(use.hot for use in found.uses) and found.cold is None:
@@ -332,8 +333,8 @@ class ProgressBar:
 
 
 def _colour(stream: TextIO) -> bool:
-    """Return whether to use colour on a stream. As in Python, NO_COLOR decides first, then FORCE_COLOR, then the
-    terminal."""
+    """Return whether to use colour on a stream. As in Python, NO_COLOR takes precedence over FORCE_COLOR. If neither is
+    set, the stream is coloured if it is a terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or is_live(stream)

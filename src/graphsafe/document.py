@@ -14,7 +14,7 @@ Convert = Callable[["Document", str, object], Any]
 "Takes the full name of a key and its value, and returns the checked value."
 
 _CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]")
-"Matches control characters. No path needs them, and they could move the cursor when they are printed."
+"Matches control characters. No path needs control characters, and printing them could move the cursor."
 
 
 @dataclass(frozen=True, slots=True)

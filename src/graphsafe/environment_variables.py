@@ -1,4 +1,4 @@
-"""The environment variables that reports record: an allow-list, and the variables that the configuration names."""
+"""The environment variables that reports record: those in a fixed list, and those that the configuration names."""
 
 from __future__ import annotations
 

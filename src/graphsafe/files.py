@@ -43,10 +43,10 @@ def beginning(path: str | Path, most: int = 200) -> bytes:
 
 @contextlib.contextmanager
 def _opened(path: str | Path) -> Iterator[tuple[int, int]]:
-    """Open a regular file, and give its descriptor and its size in bytes. Raises OSError.
+    """Open a regular file, and yield its descriptor and its size in bytes. Raises OSError.
 
-    Reading a FIFO could block forever, and a device may have no end. The file is opened without blocking and checked
-    after that, so that it cannot be replaced in between.
+    Reading a FIFO could block forever, and a device may have no end. So the file is opened without blocking, and its
+    kind is checked after that: then nobody can replace it in between.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:

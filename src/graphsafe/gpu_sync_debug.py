@@ -1,8 +1,8 @@
 """The functions of vLLM's module of the same name, built on `graphsafe.forbid`. Only the import has to be changed.
 
-Unlike in vLLM, a checked call first runs to its end. Then all faulty lines are reported, each with its rule and a
-repair. The error is `graphsafe.Forbidden`. Waits on the threads of autograd count too. As in vLLM, VLLM_GPU_SYNC_CHECK
-(`warn` or `error`) is read only once, and nothing is checked before `enable_gpu_sync_check()` is called.
+Unlike in vLLM, a checked call runs to its end before all faulty lines are reported, each with its rule and a repair.
+The error is `graphsafe.Forbidden`. Waits on the threads of autograd count too. As in vLLM, VLLM_GPU_SYNC_CHECK (`warn`
+or `error`) is read only once, and nothing is checked before `enable_gpu_sync_check()` is called.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def gpu_sync_allowed(first_only: bool = False) -> AbstractContextManager[None]:
 
 
 def with_gpu_sync_check(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make a function whose calls are checked, on the thread that calls it. A call inside a checked call counts as part
-    of the outer call.
+    """Return a function whose calls are checked on the thread that makes the call. A call inside a checked call counts
+    as part of the outer call.
 
     In the mode `error`, a call raises Forbidden when it ends.
     """

@@ -31,7 +31,7 @@ class HeldFiles:
         "Path -> why the file could not be read or written."
 
     def scanned(self, scan: Scan, named: Callable[[Report], Iterable[Finding]], report: Report) -> Report:
-        """Read every file that has a finding in `named(report)`, and scan again with the contents that were read.
+        """Read every file for which `named(report)` has a finding, and scan again with the contents that were read.
         Repeat until a report names no new file, and return the last report."""
         while self._hold(finding.location.path for finding in named(report)):
             report = scan(self.buffers())
@@ -57,7 +57,7 @@ class HeldFiles:
     def by_file(self, findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
         """Return the findings in the files that were read, by path.
 
-        If there are several links to a file, only the findings of the first link are returned.
+        If a file is reached through several links, only the findings of the first link are returned.
         """
         first = {real: path for path, real in reversed(self._real.items())}
         found: dict[str, list[Finding]] = {}

@@ -75,7 +75,7 @@ class _Bracket:
 
 
 _Place = str | _Bracket | None
-"One character of a pattern: a given character, one from a bracket, or any character within a name (None)."
+"One element of a pattern. It matches a given character, one from a bracket, or any character within a name (None)."
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class _Pattern:
     names_before: set[int] = field(default_factory=set)
     "Positions before which folders may be inserted: `**/`."
     more_before: set[int] = field(default_factory=set)
-    "Positions before which more of a name may be inserted: `*`."
+    "Positions before which further characters of a name may be inserted: `*`."
     is_negated: bool = False
     is_for_folders: bool = False
 

@@ -1,4 +1,4 @@
-"""Handles signals that ask a command to end, and delays them until it can."""
+"""Handles signals that ask a command to end, and delays them until the command can end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 def hold_interrupts() -> None:
-    """Delay Ctrl-C until `release_interrupts` is called, because no code can handle it yet."""
+    """Delay Ctrl-C until `release_interrupts` is called, because the code that handles it is not loaded yet."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
 
@@ -28,7 +28,8 @@ class Ended:
 
     @contextmanager
     def breaks_off(self) -> Iterator[None]:
-        """Let a signal raise KeyboardInterrupt inside the block. If a signal has come before, raise it at once."""
+        """Let a signal raise KeyboardInterrupt inside the block. If a signal came before the block, raise
+        KeyboardInterrupt at once."""
         self._breaks_off = True
         try:
             if self.by is not None:
@@ -48,7 +49,7 @@ class Ended:
 def ended_by_signals() -> Iterator[Ended]:
     """Record the first SIGTERM, SIGHUP or Ctrl-C, and ignore later ones, so that the report is written.
 
-    Work inside the block is not interrupted, except in a block of `Ended.breaks_off`.
+    Work inside this block is not interrupted, except inside an inner block `Ended.breaks_off`.
     """
     ended = Ended()
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]

@@ -1,7 +1,8 @@
 """Starts Python processes that run graphsafe's own code. They import nothing from the folder in which they are started.
 
-Python puts that folder first on the path, and a project may have its own `json.py` or `click.py` there. Python's option
-`-I` would also ignore PYTHONPATH, which may be needed to find graphsafe itself, and `-P` needs Python 3.11.
+Python puts that folder first on the path, and a project may have its own `json.py` or `click.py` there. Python's
+options `-I` and `-P` would also keep this folder off the path. But `-I` also ignores PYTHONPATH, which may be needed to
+find graphsafe itself, and `-P` needs Python 3.11.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class Factory(pytest.Item):
         return build
 
     def _expected_fixtures(self) -> list[str]:
-        """Return the factory's parameters, except the device, that get no value."""
+        """Return the factory's parameters that get no value, except for the device."""
         parameters = [*inspect.signature(self._build).parameters.values()]
         needed = [one.name for one in parameters[1:] if one.default is one.empty and one.kind in _NAMED]
         return [name for name in needed if name not in (self._options.get("buckets") or {})]
@@ -223,7 +223,7 @@ class Factory(pytest.Item):
     def _against_lock(self, report: Report) -> tuple[str, ...]:
         """Return the regressions since the lock was written.
 
-        Warn if nothing is checked: the step need not be ready, and the lock has no entry for the factory.
+        Warn if nothing is checked, because the step need not be ready and the lock has no entry for the factory.
         """
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.config import config_over

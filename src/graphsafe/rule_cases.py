@@ -1,4 +1,4 @@
-"""Runs the cases in rule files. Each is scanned as a project with one file."""
+"""Runs the cases in rule files. Each case is scanned as a project with one file."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_a_file_that_is_named_as_a_pack_is_not_quoted(
     assert cli.main(command) == 2
     out, err = capsys.readouterr()
     assert SECRET not in out + err
-    assert "points outside the project, to no rules" in err and err.count("\n") == 1
+    assert "points outside the project, and holds no rules" in err and err.count("\n") == 1
 
 
 def test_a_secret_inside_the_project_is_not_quoted_either(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:

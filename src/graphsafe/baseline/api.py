@@ -25,7 +25,7 @@ class Written:
     new: int
     "The number of findings that the old baseline did not contain."
     gone: int
-    "The number of findings in the old baseline that the scan did not find. They are left out."
+    "The number of findings that are in the old baseline but were not found by the scan. They are not written again."
 
 
 def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence: Confidence) -> Scope:

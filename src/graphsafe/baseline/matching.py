@@ -51,7 +51,7 @@ def normalised(code: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a string as one line of printable characters, with bounded length. Different strings give different
+    """Return a string as one line of printable characters whose length is limited. Different strings give different
     lines."""
     line = "".join(character if character.isprintable() else "?" for character in text)
     if len(line) <= MOST and line == text:
@@ -106,9 +106,9 @@ class Matches:
     held: Sequence[tuple[Finding, Identity, Entry | None]]
     "Every finding in order, with its identity, and its entry or None."
     left: Sequence[tuple[Entry, int]]
-    "Entries that the scan should have found, with the number of findings that it did not find."
+    "Entries whose findings the scan should have found, with the number of findings that are missing."
     unjudged: Sequence[tuple[Entry, int]]
-    "Entries that the scan did not search for, with the number of their findings."
+    "Entries whose findings the scan did not search for, with the number of these findings."
 
 
 def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = read_lines) -> Matches:
@@ -121,7 +121,7 @@ def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Line
     source = lru_cache(maxsize=64)(source)
     identities = [_identity(finding, scope.root, source) for finding in findings]
     found: dict[int, int] = {}
-    "The number of a finding -> the number of its entry."
+    "The index of a finding -> the index of its entry."
     remaining = [entry.count for entry in entries]
     is_partial = any(limit.kind in _PARTIAL for limit in report.limits)
     unread = {at.path for at in identities if at.code == UNREADABLE}

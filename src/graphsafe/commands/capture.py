@@ -211,8 +211,8 @@ def capture(
 
 
 def _watch(asked: Callable[[], list[CaptureRequest]], prove: Callable[..., int]) -> int:
-    """Prove the same targets again whenever a file of the project changes, until a signal. Return the exit code. All
-    children are forked from one process."""
+    """Prove the same targets again whenever a file of the project changes, until a signal arrives. Return the exit
+    code. All children are forked from one process."""
     from graphsafe.capture.api import kept_server
     from graphsafe.scan_request.watch import state_of, wait_for_change
 
@@ -297,8 +297,7 @@ def _prove(
 
 
 def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> None:
-    """Print on stderr two facts that only the terminal format shows: no GPU was found, or why a verdict is
-    inconclusive."""
+    """Print on stderr what only the terminal format shows: that no GPU was found, and why a verdict is inconclusive."""
     from graphsafe.capture.request import BAD_REQUEST as BAD_TARGET
     from graphsafe.report.verdict import judge
 
@@ -315,7 +314,7 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
 
 
 def _say_what_was_checked(requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> None:
-    """Print on stderr that a plan's code was run and is right. If it was not, the report's limits say why."""
+    """Print on stderr that a plan's code was run and is right. If the code was not run, the report's limits say why."""
     for request, report in zip(requests, reports, strict=True):
         has_code = request.check and request.emit_for is None and report.plan is not None and report.plan.verified
         if has_code and not is_quiet() and not any(limit.kind == "emit" for limit in report.limits):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 OF_TESTS = "::"
-"Only the names of targets in test files contain this. pytest writes the entries of these targets."
+"Only the names of targets in test files contain this text. pytest writes the entries of these targets."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Shard:
 
     @staticmethod
     def parsed(text: str | None) -> Shard:
-        """Parse `number/of`. Without a text, all targets are one shard. Raises RequestError for another form."""
+        """Parse `number/of`. Without a text, all targets form one shard. Raises RequestError for any other form."""
         if text is None:
             return Shard()
         match = _SHARD.fullmatch(text)

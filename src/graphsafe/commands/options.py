@@ -210,7 +210,8 @@ def put_outputs(
 
 
 def refuse_trace(outputs: Sequence[Output], form: str | None) -> None:
-    """Raise RequestError, which names the option, if the user asks for a trace of something other than a capture."""
+    """Raise RequestError if the user asks for a trace of something other than a capture. The message names the
+    option."""
     for output in outputs:
         if output.form_or(form, "") == "trace":
             option = "--format trace" if output == Output(None, None) else f"-o {output.file or 'trace'}"

@@ -17,7 +17,7 @@ REPORT_FILE = "graphsafe-report.json"
 
 
 class ReportsRefusals(click.Command):
-    """A command that also writes this report if its command line cannot be parsed."""
+    """A command that also writes such a report if its command line cannot be parsed."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -34,9 +34,8 @@ class ReportsRefusals(click.Command):
 
 
 def _leave_report(params: Mapping[str, Any], others: Sequence[str], why: str) -> None:
-    """Write the report to the files that the parsed arguments name. The value of an unknown option may be taken for the
-    target.
-    """
+    """Write the report to the files that the parsed arguments name. If an option is unknown, its value may be mistaken
+    for the target."""
     named = [word for word in (params["target"], *others) if word and not word.startswith("-")]
     target = max(named, key=lambda word: ":" in word, default=None)
     with contextlib.suppress(RequestError):

@@ -33,7 +33,7 @@ _TOLD = (*_TOLD_ALWAYS, "unmatched-setting")
 
 
 class ScanModes:
-    """A request, with one part for each configuration. All methods raise RequestError."""
+    """A request, with one part for each configuration. All methods may raise RequestError."""
 
     def __init__(self, request: ScanRequest, buffers: Buffers, exit_zero: bool) -> None:
         self.request = request
@@ -81,8 +81,8 @@ class ScanModes:
         return joined(reports), code
 
     def fix(self, unsafe: bool, is_written: bool) -> Outcome:
-        """Repair the code and report the remaining findings. Without `is_written`, print the changes and report all
-        findings."""
+        """Repair the code and report the remaining findings. If `is_written` is false, print the changes instead, and
+        report all findings."""
         from graphsafe.fixes.apply import diff, fix_all, write
 
         code, reports = OK, []
@@ -134,7 +134,7 @@ class ScanModes:
 def complain_of_limits(report: Report, is_shown: bool) -> None:
     """Print on stderr the limits that the user must know, for every format of the report.
 
-    Of the limits that the report has already shown on the same terminal, and with --quiet, print only those that make a
+    With --quiet, or if the report on the same terminal has already shown the limits, print only the limits that make a
     report without findings meaningless.
     """
     from graphsafe.report.terminal import MOST_LIMITS

@@ -17,7 +17,8 @@ from graphsafe.report.model import Edit, Finding, Report, unsuppressed
 from graphsafe.scan.sources.source import Unreadable, editable_lines
 
 MAX_ROUNDS = 10
-"The largest number of rounds of scanning and fixing. A fix can make another fix possible on or around its line."
+"""The largest number of rounds of scanning and fixing. One fix can make another one possible on its own line or on
+lines around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Fixed:
 
 
 def fixable(report: Report, unsafe: bool) -> list[Finding]:
-    """Return the findings that have edits, safe ones or also unsafe ones."""
+    """Return the findings that have safe edits or, if `unsafe` is given, any edits."""
     return [one for one in unsuppressed(report) if one.edits and (unsafe or one.data.get("edits") == SAFE)]
 
 

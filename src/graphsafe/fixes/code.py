@@ -87,8 +87,8 @@ class Code:
         return self.replaced(call, rewriting.call(self.text(call), lambda it: rewriting.with_keyword(it, name, value)))
 
     def added_below(self, node: ast.stmt, text: str) -> Edit:
-        """Return the edit that adds a line below a statement. No other statement may be on the statement's last
-        line."""
+        """Return the edit that adds a line below a statement. The statement's last line must contain no other
+        statement."""
         line = node.end_lineno or node.lineno
         column = len(self.lines[line - 1]) + 1
         return Edit(line, column, line, column, f"\n{' ' * node.col_offset}{text}")
@@ -188,8 +188,7 @@ class Fix:
     edits: tuple[Edit, ...]
     risk: str = ""
     """The cases in which the fix changes a result, as a text that can follow "unsafe:". The text is empty for a safe
-    fix: with such a fix, the step always gives the same result on the CPU.
-    """
+    fix. After a safe fix, the step always gives the same result on the CPU as before."""
 
 
 Proposal = Callable[[Code, Finding], Fix | None]

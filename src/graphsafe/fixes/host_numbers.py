@@ -16,7 +16,7 @@ _COUNTING = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.LShift, ast.
 _GROWING = (ast.Add, ast.Mult, ast.FloorDiv, ast.LShift, ast.RShift)
 "Operators whose result is not negative if their operands are not negative."
 _MOST_NAMES = 4
-"The largest number of names that are followed, each to the name that its value comes from."
+"The largest number of assignments from name to name that are followed to find the origin of a value."
 
 
 def is_integer(code: Code, node: ast.expr, depth: int = 0) -> bool:
@@ -147,6 +147,6 @@ def _is_parameter(name: str, function: Definition) -> bool:
 
 
 def _binders(name: str, function: Definition) -> list[ast.expr]:
-    """Return the expressions by which a function binds a name."""
+    """Return the nodes of a function that bind a name."""
     names = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name)
     return [node for node in names if not isinstance(node.ctx, ast.Load)]

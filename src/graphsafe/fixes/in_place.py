@@ -12,7 +12,7 @@ _RISK = (
     "it fails where the other side has a larger shape or a wider dtype, and other users of the tensor see the change"
 )
 _KEEPS_SHAPE = frozenset("add sub mul div clamp clamp_min clamp_max lerp exp sqrt abs neg tanh sigmoid relu".split())
-"Methods that have an in-place variant, and whose result has the shape of `self` if their arguments are not larger."
+"Methods that have an in-place variant. Their result has the shape of `self` if no argument is larger than `self`."
 
 
 def update(code: Code, finding: Finding) -> Fix | None:

@@ -38,7 +38,7 @@ def classes(code: Code, finding: Finding) -> Fix | None:
 
 
 def _rows(code: Code, node: ast.expr) -> str | None:
-    """Return the number of rows of the matrix by which a product multiplies this node, or None."""
+    """If this node is multiplied by a matrix, return the number of rows of the matrix, otherwise None."""
     outer = code.parent(node)
     if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
         call = code.parent(outer)
@@ -143,7 +143,7 @@ class _Size:
 
 
 def _viewed(code: Code, node: ast.expr) -> _Size | None:
-    """Return the number of elements according to the sizes in a `view` or `reshape` of this node.
+    """Return the number of elements that the sizes in a `view` or `reshape` of this node imply.
 
     Return None if a size is -1. If a size may be -1, the result includes a risk.
     """
@@ -225,7 +225,7 @@ def _sum(code: Code, counts: ast.expr) -> _Size | None:
     if not all(keeps_meaning(name, function) for name in {counts.id, *names}):
         return None
     is_kept = _only_counts(code, counts.id, function)
-    return _Size(text, "" if is_kept else f"it fails where `{counts.id}` is written in between")
+    return _Size(text, "" if is_kept else f"it fails where other code changes `{counts.id}` after its assignment")
 
 
 def _only_counts(code: Code, name: str, function: Definition) -> bool:

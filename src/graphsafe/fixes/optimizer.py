@@ -12,7 +12,7 @@ _RISK = "such an optimizer cannot step on the CPU"
 
 
 def capturable(code: Code, finding: Finding) -> Fix | None:
-    """Fix `Adam(…)` to `Adam(…, capturable=True)`, if the file creates the optimizer in only one place.
+    """Fix `Adam(…)` to `Adam(…, capturable=True)`, if only one line of the file creates the optimizer.
 
     The fix is unsafe: the device then does the arithmetic with the step count, and such an optimizer cannot step on the
     CPU.

@@ -14,8 +14,8 @@ _READS = ("shape", "dtype", "device", "size", "numel", "dim", "is_pinned")
 def non_blocking(code: Code, finding: Finding) -> Fix | None:
     """Fix `ids.copy_(pinned)` to `ids.copy_(pinned, non_blocking=True)`, and `.to` and `.cuda` in the same way.
 
-    The fix is safe if only this file uses the pinned tensor, and only creates and copies it. Otherwise, a later write,
-    perhaps in another file, could overwrite values that the device has not read yet.
+    The fix is safe if only this file uses the pinned tensor, and if the file only creates and copies it. Otherwise, a
+    later write, perhaps in another file, could overwrite values that the device has not read yet.
     """
     if finding.data.get("memory") != "pinned":
         return None

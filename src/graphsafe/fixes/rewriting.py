@@ -71,7 +71,7 @@ def with_keyword(node: cst.Call, name: str, value: str) -> cst.Call:
             return node.with_changes(args=args)
     if args:
         last = args[-1]
-        # The new argument gets the layout of the last one, in case each argument has its own line.
+        # The new argument gets the layout of the last one, because each argument may have its own line.
         if isinstance(last.comma, cst.Comma):
             comma = args[-2].comma if len(args) > 1 else None
             before = comma.whitespace_after if isinstance(comma, cst.Comma) else node.whitespace_before_args

@@ -81,8 +81,8 @@ def _full(code: Code, node: ast.Call, device: ast.expr | None, is_number: bool) 
 
 
 def _risk(code: Code, node: ast.Call) -> str:
-    """Return the risk of the fix, or an empty string. The value may not be a Python number, or the tensor may have half
-    precision, which cannot represent the value."""
+    """Return the risk of the fix, or an empty string. There is a risk if the value may not be a Python number, or if
+    the tensor may have half precision, which cannot represent the value."""
     value = _filled(node.args[0])[1]
     if value is not None and not (is_literal(value) or is_python_number(code, value)):
         return "`full` takes no list, and does not keep the dtype of a NumPy number"

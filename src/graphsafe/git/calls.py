@@ -2,9 +2,9 @@
 
 A repository may be hostile. Its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
 helpers), even through `include`, and a bare repository can be hidden among committed files. So the repository is the
-nearest folder with a `.git`, and git must not search for another one. Git only reads stored objects: commits, trees,
-the index and blobs. It never compares the work tree, because a comparison runs filters, and it must not fetch missing
-objects. Files are compared by `git diff --no-index` in a temporary folder that belongs to no repository.
+nearest folder with a `.git`, and git is kept from searching for another repository. Git only reads stored objects:
+commits, trees, the index and blobs. It never compares the work tree, because a comparison runs filters, and it must not
+fetch missing objects. Files are compared by `git diff --no-index` in a temporary folder that belongs to no repository.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ENVIRONMENT = {
 _OF_ANOTHER_PLACE = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 )
-"Variables that git sets for hooks. They may refer to another repository."
+"Environment variables that git sets for hooks. They may refer to another repository."
 _PLAIN_DIFF = (
     "--no-index --unified=0 --inter-hunk-context=0 --text --no-color --no-ext-diff --no-textconv --find-renames "
     "--diff-filter=d --src-prefix=a/ --dst-prefix=b/"
@@ -92,7 +92,7 @@ class Repository:
         return self._line("rev-parse", "--is-shallow-repository") != "false"
 
     def merge_base(self, commit: str) -> str | None:
-        """Return the commit at which HEAD left `commit`, or None if no common ancestor is known here."""
+        """Return the last common commit of HEAD and `commit`, or None if none is known here."""
         return self._line("merge-base", commit, "HEAD")
 
     def last_change(self, path: str) -> str | None:
@@ -153,7 +153,7 @@ def diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bytes:
     """Return the differences between two sets of files as a diff without context. A renamed file is compared with its
     old content.
 
-    The file names are plain words. In the diff, they follow `a/before/` and `b/after/`.
+    The file names are single words. In the diff, they follow `a/before/` and `b/after/`.
     """
     with tempfile.TemporaryDirectory(prefix="graphsafe-") as folder:
         for side, files in (("before", before), ("after", after)):

@@ -28,7 +28,7 @@ _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The files of a repository at a revision, with which the present files are compared."""
+    """The files of a repository at a revision. The present files are compared with them."""
 
     repository: git.Repository
     revision: str
@@ -107,7 +107,7 @@ class Changes:
 def only_changed(report: Report, changes: Changes, content: Content) -> Report:
     """Return the report without findings on lines that have not changed. Raises RequestError.
 
-    A submodule is not compared. If it has findings, it becomes a limit.
+    A submodule is not compared. If a submodule has findings, the report gets a limit for it.
     """
     paths = {finding.location.path: os.path.abspath(finding.location.path) for finding in report.findings}
     lines = changes.lines(sorted({*paths.values()}), content)
@@ -122,7 +122,7 @@ def only_changed(report: Report, changes: Changes, content: Content) -> Report:
 
 
 def changes_since(revision: str, paths: Sequence[Path]) -> Changes:
-    """Return the changes since `revision`, or since the commit at which this branch left it.
+    """Return the changes since `revision`, or since the commit at which this branch was created from it.
 
     Raises RequestError if `paths` are not in one repository, or if the repository does not have the revision.
     """

@@ -1,7 +1,7 @@
 """Turns the events of a forbidden block into findings, in the words of the rulebook.
 
-It also contains the exceptions of failed assertions, and their messages, in which the user's own lines come before
-those of libraries.
+It also contains the exceptions of failed assertions and their messages. In the messages, the user's own lines come
+before the lines of libraries.
 """
 
 from __future__ import annotations

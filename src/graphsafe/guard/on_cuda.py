@@ -1,7 +1,7 @@
 """Watches one thread's use of a GPU, with PyTorch's own callbacks before each wait and allocation, and a dispatch mode.
 
-A callback runs on the thread that waits. It does nothing on other threads than the watched ones, and never raises. The
-mode records which operation is running, and is also active on the threads of autograd. The mode sees copies that
+A callback runs on the thread that waits. It does nothing on threads that are not watched, and it never raises an error.
+The mode records which operation is running, and is also active on the threads of autograd. The mode sees copies that
 PyTorch treats as asynchronous although their memory is pageable. It does not change how code is compiled or runs.
 """
 
@@ -47,8 +47,8 @@ _heard: dict[int, _Work] = {}
 
 
 class _Work(Running):
-    """The work that a thread does for the thread that entered the block. It is this thread itself or a thread of
-    autograd."""
+    """The work that a thread does for the thread that entered the block. The working thread is this thread itself, or a
+    thread of autograd."""
 
     def __init__(self, listener: Listener, owner: int) -> None:
         super().__init__(listener.told)
@@ -137,9 +137,9 @@ class CudaSource:
 def _launches(profiler: Any, threads: set[int]) -> int:
     """Count the kernels and graphs that a thread has launched.
 
-    If no launch can be attributed to a thread, all launches of the process are counted. Kineto identifies a thread by
-    the number that the operating system gives it, if the profiler has recorded this number; otherwise by the low half
-    of its pthread id.
+    If launches cannot be attributed to threads, all launches of the process are counted. Kineto identifies a thread by
+    its number in the operating system, if the profiler has recorded this number. Otherwise, it identifies the thread by
+    the low half of its pthread id.
     """
     events = profiler.profiler.kineto_results.events()
     calls = [event for event in events if event.name().startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch"))]

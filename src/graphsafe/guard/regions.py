@@ -1,7 +1,7 @@
 """The two context managers: `forbid` reports what a block does on its thread, and `allow` exempts a part of the block.
 
-In code that Dynamo traces, neither does anything. Nothing is raised before the block ends, so that all its lines are
-reported together. Other threads are not affected.
+In code that Dynamo traces, neither of them has an effect. Nothing is raised before the block ends, so that all its
+lines are reported together. Other threads are not affected.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _KIND_OF: dict[StepEventKind, Forbiddable] = {
     "copy-to-device": "copies",
     "allocation": "allocations",
 }
-"""Kind of event -> the operations that must be forbidden for it to count. Queries (`event.query()`) do not wait, so
-they are left out."""
+"""Kind of event -> the operations that must be forbidden for such an event to count. Queries (`event.query()`) do not
+wait, so they are left out."""
 _MOST_UNKNOWN = 3
 _NOTHING_TO_SEE = (
     "graphsafe.forbid would see nothing: there is no GPU here and no simulated device; use the fixture "
@@ -87,7 +87,8 @@ class _Stack:
             entry.events.append(replace(event, frames=event.frames[outer:]))
 
     def _forbidding(self, kind: StepEventKind) -> _Entered | None:
-        """Return the innermost region that forbids this kind, or None if a region further inside allows it."""
+        """Return the innermost region that forbids this kind of event, or None if a region inside of it allows
+        everything."""
         forbidden = _KIND_OF.get(kind)
         for entry in reversed(self.entered):
             if entry.rules is None:
@@ -217,7 +218,8 @@ def forbid(
     (an AssertionError) names all lines. `with graphsafe.allow(reason):` exempts a part of the block, but not from
     `launches`.
 
-    Raises RequestError on entry if there is neither a GPU nor a simulated device, because nothing could be seen then.
+    Raises RequestError on entry if there is neither a GPU nor a simulated device, because the block could not be
+    watched then.
     """
     if torch.compiler.is_compiling():
         return _VANISHED

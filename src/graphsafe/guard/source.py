@@ -24,7 +24,7 @@ class Listener(Protocol):
     def wants(self, kind: StepEventKind) -> bool:
         """Return whether an event of this kind should be made.
 
-        This saves time, because making an event reads the stack.
+        This test saves time, because making an event reads the stack.
         """
 
     def told(self, event: StepEvent) -> None: ...
@@ -43,4 +43,4 @@ class Source(Protocol):
         """Count the launches of this thread. The result is complete when the context has ended. Raises RequestError."""
 
     def unknown(self) -> tuple[str, ...]:
-        """Return the operations since the beginning of the watch whose effects are unknown: they may have waited."""
+        """Return the operations that ran since the watch began and whose effects are unknown. Each may have waited."""

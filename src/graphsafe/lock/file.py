@@ -142,8 +142,8 @@ def _value(value: Any) -> str:
 def joined(before: Lock, now: Lock, removed: Sequence[str] = ()) -> dict[str, dict[Key, Proven]]:
     """Return the lock `before`, updated by the new proofs.
 
-    If a kind of device has new proofs for a target, they replace all its old ones, so buckets that no longer exist are
-    removed. Entries for other kinds of devices and for other targets are kept.
+    New proofs of a target on a kind of device replace all old proofs of the target on this kind. So buckets that no
+    longer exist are removed. Entries for other kinds of devices and for other targets are kept.
     """
     found = {name: dict(entries) for name, entries in before.items() if name not in removed}
     for name, entries in now.items():

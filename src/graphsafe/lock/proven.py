@@ -15,7 +15,7 @@ Key = tuple[str, str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The result of the rounds of one measurement: the median, and the tenth and ninetieth percentile."""
+    """The result of a measurement in several rounds: the median, and the tenth and ninetieth percentiles."""
 
     median: float
     low: float

@@ -29,7 +29,7 @@ Introduced = Callable[[str, int], str]
 The remark is `; introduced with this change` or `; not in this change`, or "" if this is unknown.
 """
 _LIBRARIES = frozenset(("site-packages", "dist-packages"))
-"Folders of installed packages. Git does not track their files, but that does not make them new."
+"Folders of installed packages. Git does not track their files. Still, their lines do not count as new."
 
 
 def introduced_since(lock: Path) -> Introduced:
@@ -68,7 +68,7 @@ _WAITS = ("read", "wait", "query", "extent", "hidden-sync")
 _COPIES = ("copy-to-host", "copy-to-device")
 _MOST_LINES = 3
 _RUNS = 3
-"""A replay counts as slower only if this many runs in a row find it slower.
+"""A replay counts as slower only if it is slower in this many successive runs.
 
 On an H200 (torch 2.11), a single comparison with a fresh lock can find one of 20 entries slower by chance.
 """
@@ -137,7 +137,7 @@ def confirmed(
 ) -> Comparison:
     """Return the comparison of a report. If the target has only become slower, it is run and compared again.
 
-    `again` runs the target and returns the new report, or None if the run gave no answer.
+    `again` runs the target and returns the new report, or None if the run gave no result.
     """
     found = compare(report)
     for _ in range(_RUNS - 1):
@@ -189,9 +189,9 @@ def _changes(before: Proven, after: Proven, report: Report, introduced: Introduc
 def _changed_times(before: Proven, after: Proven) -> Iterator[tuple[str, bool]]:
     """Yield a change of a replay's time, if the speedup has changed in the same direction.
 
-    A change of only one of them may be noise. On an H200 (torch 2.11), two successive runs of one commit gave eager
-    steps of 2.27 and 1.55 ms, while a replay took 0.17 ms in both. Two other runs gave replays of 0.125 and 0.161 ms,
-    and the slower replay had the larger speedup.
+    If only one of the two has changed, the change may be noise. On an H200 (torch 2.11), two successive runs of one
+    commit gave eager steps of 2.27 and 1.55 ms, while a replay took 0.17 ms in both. Two other runs gave replays of
+    0.125 and 0.161 ms, and the slower replay had the larger speedup.
     """
     if before.speedup is None or after.speedup is None or before.replay_ms is None or after.replay_ms is None:
         return

@@ -1,7 +1,7 @@
 """`graphsafe lsp`: diagnostics, explanations and fixes over the language server protocol, on stdin and stdout.
 
-A scan may take seconds, so one worker thread does all scans. It scans the content in the editor, and drops the findings
-if the document has changed meanwhile.
+A scan may take seconds, so one worker thread does all scans. The worker scans the content in the editor, and drops the
+findings if the document has changed meanwhile.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Units = Callable[[Sequence[str], Any], Any]
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """Split text into lines as Python and the protocol do. A form feed does not end a line."""
+    """Split text into lines in the same way as Python and the protocol. A form feed does not end a line."""
     return _LINE_END.split(text)
 
 
@@ -58,7 +58,7 @@ def diagnostic(finding: Finding, lines: Sequence[str], units: Units) -> Any:
 
 
 def quick_fix(finding: Finding, document: Any, lines: Sequence[str], units: Units) -> Any:
-    """Return the fix of a finding. It is for one version of the document if the editor knows versions."""
+    """Return the fix of a finding. The fix names the version of the document if the editor knows versions."""
     is_safe = finding.data.get("edits") == SAFE
     title = str(finding.data.get("edits_title", finding.fix))
     return types.CodeAction(

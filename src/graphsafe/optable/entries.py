@@ -1,7 +1,7 @@
 """Entries of the op table, and the effects and results of a call according to an entry.
 
-Conditions are data. They are evaluated here as pure functions of a `Call`. The result is True or False, or None
-("perhaps") if it depends on an unknown argument of the call (`*args`, a value of unknown kind).
+Conditions are data. They are evaluated here, and their results depend only on a `Call`. A result is True or False. It
+is None ("perhaps") if it depends on an unknown argument of the call (`*args`, a value of unknown kind).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Basis = Literal["measured", "tag", "documented", "schema"]
 """
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""The values that count as tensors because code uses a tensor's method or attribute of this name on them.
+"""The values that are taken for tensors, because code uses a method or attribute with this name on them.
 
 `value`: any value without other evidence. `parameter`: only a parameter of hot code, because arrays share some of these
 names but are rarely parameters of hot code. `step-input`: only an argument of a step. Each kind includes the kinds
@@ -152,14 +152,14 @@ class Effect:
     sometimes: bool = False
     "Whether the effect depends on sizes or values that a call does not show. Such an effect is never certain."
     anywhere: bool = False
-    "Whether the effect occurs on any device, and without tensors. Otherwise, a tensor must be on a device."
+    "Whether the effect occurs on any device, and without tensors. Otherwise, the effect needs a tensor on a device."
     pageable: bool = False
-    """Whether the first action of the operation that a capture forbids is a copy of pageable memory.
+    """Whether a copy of pageable memory is the operation's first forbidden action.
 
-    PyTorch refuses such a copy before CUDA sees anything of the operation.
+    PyTorch refuses such a copy before it calls CUDA.
     """
     only_if_certain: bool = False
-    """Whether the effect is ignored if it is only possible. Few calls with unknown arguments really have such an
+    """Whether the effect is ignored unless it is certain. Few calls with unknown arguments really have such an
     effect."""
 
 
@@ -215,8 +215,8 @@ class Op:
     placement: Placement = "same"
     """The device of the result.
 
-    `same` is the device of the first tensor. `argument` is for a factory: its argument `device` decides, and without it
-    the result is on the host. The other values are fixed devices.
+    `same` is the device of the first tensor. `argument` is for a factory: the result is on the device that the argument
+    `device` names, or on the host without this argument. The other values are fixed devices.
     """
     mutates: tuple[str, ...] = ()
     view: bool = False
@@ -259,7 +259,7 @@ class Op:
     def is_factory(self) -> bool:
         """Whether the operation makes a tensor from sizes and values, as `zeros` does.
 
-        The devices of its arguments then do not decide the device of the result.
+        The device of the result then does not depend on the devices of the arguments.
         """
         return any(effect.how == "factory" for effect in self.effects)
 
@@ -270,7 +270,7 @@ class Op:
 
     @cached_property
     def compares_texts(self) -> bool:
-        """Whether an effect depends on the sources of arguments."""
+        """Whether an effect depends on the source code of arguments."""
         return any(condition.same for condition in self._conditions)
 
     @cached_property
@@ -285,7 +285,8 @@ class Op:
 
     @cached_property
     def _places(self) -> Mapping[str, tuple[int, bool, Sequence[str]]]:
-        """Each name of a parameter -> its position, whether it takes all remaining arguments, and all its names."""
+        """Name of a parameter -> its position, whether it takes all remaining arguments, and all names of this
+        parameter."""
         places: dict[str, tuple[int, bool, Sequence[str]]] = {}
         for position, declared in enumerate(self.params):
             names = declared.removesuffix("*").split("|")

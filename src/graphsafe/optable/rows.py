@@ -1,4 +1,5 @@
-"""Reads rows of the op table's file as checked entries. An unknown key or kind is an error, whose message names it."""
+"""Reads rows of the op table's file as checked entries. An unknown key or kind is an error, and the message names the
+key or kind."""
 
 from __future__ import annotations
 
@@ -22,9 +23,10 @@ from graphsafe.optable.entries import (
 )
 
 ENTRY_KEYS: Final = {field.name for field in fields(Op)} | {"inside", "numbers", "sizes"}
-"""`inside`: the aten operations that a dispatch mode sees instead of this operation.
+"""The keys of a row: the fields of `Op`, and three more. `inside`: the aten operations that a dispatch mode sees
+instead of this operation.
 
-`numbers`: the parameters that take a Python number. `sizes`: those that take a size, a bound or a count.
+`numbers`: the parameters that take a Python number. `sizes`: the parameters that take a size, a bound or a count.
 """
 EFFECT_KEYS: Final = {field.name for field in fields(Effect)} - {"only_if_certain"}
 

@@ -1,4 +1,5 @@
-"""The op table. The scan looks up entries by Python name, the step probe and the simulated device by aten name.
+"""The op table. The scan looks up entries by their Python names. The step probe and the simulated device look them up
+by their aten names.
 
 Loading takes milliseconds: the file is only indexed, and an entry is built when it is first needed.
 """

@@ -1,7 +1,7 @@
 """The rulebook: rules as data, from graphsafe's own rules/ and from a project's packs.
 
 YAML is slow to read, so rules are compiled to JSON. The wheel's rules are compiled when the wheel is built. The rules
-of a checkout and of packs are compiled on first use, and the JSON is stored in the user's cache under a hash of the
+of a checkout and of packs are compiled on first use. Their JSON is stored in the user's cache, under a hash of the
 files.
 """
 
@@ -151,7 +151,8 @@ def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
     """Return the rulebook with a pack's rules, and the pack's codes, to try a rule before it is used.
 
-    Files in rules/ of a checkout may use codes of graphsafe's own rules, which they then replace. Raises RulebookError.
+    Files in rules/ of a checkout may use codes of graphsafe's own rules. They then replace these rules. Raises
+    RulebookError.
     """
     data, own = _own()
     compiled = _pack(pack, pack if pack.is_dir() else pack.parent)
@@ -229,7 +230,7 @@ def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
     """Return the data of a pack, which is a file or a folder of files. Raises RulebookError.
 
     A repository may name a file with secrets outside of its folder as a pack, or contain a link to such a file. So the
-    error about a pack outside of the folder quotes nothing from it.
+    error about a pack outside of its folder quotes nothing from the file.
     """
     try:
         found = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml")) if pack.is_dir() else [pack]
@@ -242,7 +243,7 @@ def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
     except RulebookError:
         if root is None or not any(leads_out(path, root) for path in found):
             raise
-        raise RulebookError(f"{pack}: points outside the project, to no rules that graphsafe can read") from None
+        raise RulebookError(f"{pack}: points outside the project, and holds no rules that graphsafe can read") from None
 
 
 def _quoting_nothing(pack: Path, root: Path) -> Mapping[str, Any]:
@@ -262,7 +263,7 @@ def _content(path: Path) -> bytes:
 
 
 def _compiled(files: Sequence[tuple[Path, bytes]]) -> Mapping[str, Any]:
-    """Load rules from the user's cache, or compile them and store them there. If the cache fails, this only costs
+    """Load rules from the user's cache, or compile them and store them there. A failure of the cache only costs
     time."""
     cached = user_cache() / f"rulebook-{_digest(files)}.txt"
     with contextlib.suppress(OSError, ValueError):

@@ -122,7 +122,7 @@ def error_page(error: KnownError, rulebook: Rulebook) -> str:
 
 
 def _speaks_of(text: str, known: Sequence[str]) -> bool:
-    """Return whether `text` contains a known error message, as a log does, or is itself a large part of such a
+    """Return whether `text` contains a known error message, as a log may, or is itself a large part of such a
     message."""
     said = _words(text)
     return any(

@@ -71,5 +71,5 @@ class Libraries:
 
 
 def _stands_for(pattern: str, name: str) -> bool:
-    """Return whether a pattern matches a name and has at most as many parts as the name."""
+    """Return whether a pattern matches a name and has no more parts than the name."""
     return pattern.count(".") <= name.count(".") and fnmatchcase(name, pattern)

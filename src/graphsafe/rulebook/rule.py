@@ -87,7 +87,7 @@ class Rule:
     evidence: tuple[Evidence, ...] = ()
     see_also: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
-    "More general rules. Their findings on the same line are left out."
+    "More general rules. If this rule has a finding on a line, the findings of these rules on the line are left out."
     fixes: tuple[FixName, ...] = ()
     "Names in graphsafe.fixes.proposals. The first fix that suits a finding is used."
     configured: Level | None = None

@@ -1,6 +1,6 @@
 """Reads a rule file: turns YAML into checked, plain data, which can be stored as JSON.
 
-No code of the file's author runs. A rule file is checked once, when the package is built or when the file is first
+Reading runs no code from the file. A rule file is checked once, when the package is built or when the file is first
 used. Later, only the stored data are loaded.
 """
 

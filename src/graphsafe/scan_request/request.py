@@ -107,8 +107,8 @@ def parts_of(request: ScanRequest) -> list[Part]:
     if request.baseline is not None and len(by_root) > 1:
         roots = ", ".join(from_here(str(root)) for root in sorted(by_root))
         raise RequestError(
-            f"scan --baseline: several projects ({roots}); a baseline is for one: give the paths of one project, or "
-            "no --baseline, so that each uses its own"
+            f"scan --baseline: the paths belong to several projects ({roots}); give the paths of one project, or omit "
+            "--baseline, so that each project uses its own"
         )
     parts = []
     for configured, paths, others in by_root.values():
@@ -213,8 +213,8 @@ def scope(part: Part, request: ScanRequest) -> Scope:
 
 
 def changes_of(request: ScanRequest) -> Changes | None:
-    """Return the changes since the request's revision, or None if the request names no revision. Raises RequestError
-    for an unknown revision."""
+    """Return the changes since the revision that the request names, or None if it names none. Raises RequestError for
+    an unknown revision."""
     from graphsafe.git.changed_lines import changes_since
 
     return changes_since(request.diff, request.paths or (Path(),)) if request.diff is not None else None

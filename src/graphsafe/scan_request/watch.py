@@ -1,4 +1,4 @@
-"""Waits until a file changes that a scan reads."""
+"""Waits until a file that a scan reads is changed."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _MOVES = frozenset("to cuda eval train half float double bfloat16 requires_grad_
 TEST = re.compile(r"(^|\.)test_")
 "Matches the names of test modules and test functions. A test captures only on one known device."
 _MODEL = re.compile(rf"(?:\w+_)?(?:{MODEL}|module)")
-"Matches the name of a model that a function receives."
+"Matches the usual names of parameters that receive a model: `model`, `base_module`."
 WARM_UP = re.compile("warm", re.IGNORECASE)
 COMMENTED_OUT = re.compile(r"\s*#\s*(?:[\w, ]+ = )?([\w.]+)\(.*\)\s*$")
 "Matches a commented-out call. The group is the called name."
@@ -73,15 +73,15 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def _has_stream(call: ast.Call) -> bool:
-    """Return whether a call names a stream or uses the current stream. The stream may be a keyword, the third argument,
-    or an entry of `**options`."""
+    """Return whether a call names a stream or uses the current stream. The stream may be passed as a keyword, as the
+    third argument, or in `**options`."""
     if len(call.args) >= 3 or is_begin(call):
         return True
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)
 
 
 def _has_one_device(frame: Frame) -> bool:
-    """Return whether the file uses only the current device. The default capture stream is also on this device."""
+    """Return whether the file uses only the current device. The default capture stream is then on this device too."""
     search = frame.project.files.search
     return bool(search(frame.path, CURRENT_DEVICE)) and not search(frame.path, ANOTHER_DEVICE)
 
@@ -119,7 +119,7 @@ def _caches_casts(frame: Frame, call: ast.Call) -> bool:
 
 
 def _is_off(given: ast.expr | None) -> bool:
-    """Return whether an option is off or its value is not visible on this line."""
+    """Return whether an option is off, or may be off because this line does not show its value."""
     return given is not None and not (isinstance(given, ast.Constant) and given.value is True)
 
 
@@ -132,11 +132,12 @@ def _name(frame: Frame, call: ast.Call) -> str:
 
 
 def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
-    """Return the confidence that the block calls a function that has not run before, or None if it may have run.
+    """Return the confidence that the block calls a function that never ran before. Return None if all may have run.
 
-    A caller may have warmed the function up. So any mention of a warm-up in the file counts, unless the warm-up is
-    commented out. A mention in the methods of an unrelated class only lowers the confidence. Callables among the
-    arguments count as warm, unless this function warms up something else, or warms up after the capture.
+    A caller may have warmed the function up. So any mention of a warm-up in the file counts as one, unless it is
+    commented out. A mention in the methods of an unrelated class only lowers the confidence. A callable that this
+    function receives as an argument counts as warm, unless the function warms up something else, or warms up only after
+    the capture.
     """
     captured = list(_calls(frame, node.body))
     if frame.node is None or not captured:
@@ -171,8 +172,8 @@ def _object_called(function: Function, call: ast.Call) -> str | None:
 
 
 def _before_in_loop(function: Function, block: ast.AST, after: list[ast.Call]) -> Iterator[ast.Call]:
-    """Yield the calls below a capture in a loop that may already have run before the capture. The iteration that
-    captures skips such a call, so an earlier iteration may have run it."""
+    """Yield calls that follow a capture in the same loop, but may have run before it. The iteration that captures skips
+    them, so an earlier iteration may have run them."""
     parents = parents_in(function)
     for call in after:
         if shared_loop(block, call, parents) is not None and not run_together(block, call, parents):
@@ -180,8 +181,8 @@ def _before_in_loop(function: Function, block: ast.AST, after: list[ast.Call]) -
 
 
 def _commented_out(frame: Frame, line: int) -> set[str]:
-    """Return the names of functions in calls that are commented out, in the function before a line: `#
-    model(*inputs)`."""
+    """Return the names of functions in commented-out calls such as `# model(*inputs)`, from the function's start to a
+    line."""
     lines = frame.project.files.source(frame.path).lines
     before = lines[frame.node.lineno : line] if frame.node is not None else ()
     return {found[1] for found in map(COMMENTED_OUT.match, before) if found is not None}
@@ -190,8 +191,8 @@ def _commented_out(frame: Frame, line: int) -> set[str]:
 def _is_new(function: Function, called: ast.expr, line: int) -> bool:
     """Return whether the function has made the object `called`, and has not used it before this line.
 
-    An example is `net = Net().cuda()` directly before the capture. Any use may call the object. For `self.net`, any
-    call of a method of `self` counts as a use.
+    An example is `net = Net().cuda()` directly before the capture. Any use of the object may call it. For `self.net`,
+    any call of a method of `self` counts as a use.
     """
     text = place(called) or ""
     uses = [one for kind in (ast.Name, ast.Attribute) for one in inside(function, kind) if place(one) == text]

@@ -12,7 +12,7 @@ from graphsafe.scan.hazards.graph_syntax import stored_names
 from graphsafe.scan.sources.node_memo import memoize_on_node
 
 SAYS_CAPTURING = re.compile(r"captur")
-"Matches conditions that may ask whether a capture is under way. Only these are evaluated a second time."
+"Matches conditions that may ask whether a capture is under way. Only these conditions are evaluated a second time."
 
 
 def branch(frame: Frame, node: ast.If) -> None:
@@ -54,9 +54,9 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _ways(frame: Frame, node: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Return the statements that run in only one of the two cases.
+    """Return the statements that run only with, or only without, a capture under way.
 
-    If the branch returns the same expression as the end of the function, the other case differs only by the statements
+    If the branch returns the same expression as the end of the function, the two cases differ only by the statements
     between the two returns.
     """
     block: list[ast.stmt] = frame.node.body if isinstance(frame.node, ast.FunctionDef) else []
@@ -74,8 +74,8 @@ def _bound(body: list[ast.stmt]) -> set[str]:
 
 
 def _worked_on(body: list[ast.stmt]) -> set[str]:
-    """Return the variables that a branch passes to functions, if it only calls functions. If both branches pass the
-    same variables, they may do the same work."""
+    """Return the variables that a branch passes to functions, if the branch contains only calls of functions. If both
+    branches pass the same variables, they may do the same work."""
     values = [
         one.value for part in body for one in ast.walk(part) if isinstance(one, (ast.Expr, ast.Return, ast.Assign))
     ]

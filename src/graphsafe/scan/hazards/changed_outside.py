@@ -1,5 +1,5 @@
 """Finds changes after a capture that the graph does not see: new weights and new learning rates. Also finds captures
-whose failure nobody may notice."""
+that may fail unnoticed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _OPTIMIZERS = ("opt", "optim")
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "double": "float64", "float": "float32"}
 "Method of a module that converts the parameters -> the data type to which it converts them."
 Owned = tuple[str, str]
-"The class of an attribute of `self`, or an empty string for any other name, and the name."
+"""The owner of a name, and the name. For an attribute of `self`, the owner is the class. Otherwise, it is an empty
+string."""
 
 
 def lines(found: Tables) -> Iterator[Line]:
@@ -52,7 +53,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _other_weights(table: GraphTensors) -> Iterator[Line]:
-    """Yield lines of later methods that assign a new tensor in a module which the captured block calls."""
+    """Yield lines of later methods that assign a new tensor to a part of a module, if the captured block calls the
+    module."""
     called = {
         text for call in table.captured_calls if (text := place(call.func)) is not None and text.startswith("self.")
     }
@@ -123,7 +125,7 @@ def _keeps_state(table: GraphTensors, optimizer: str) -> bool:
 
 
 def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> bool:
-    """Return whether a line certainly runs between the capture and a replay, and is not followed by another capture."""
+    """Return whether a line certainly runs between the capture and a replay, with no other capture after the line."""
     made = [*table.blocks, *table.handing]
     holding = {one: [node for node in made if node in parents_in(node_of)] for one, node_of in table.functions.items()}
     if holding[name]:
@@ -208,7 +210,7 @@ def _walks(target: ast.expr, walked: ast.expr) -> Iterator[tuple[ast.expr, ast.C
 
 
 def _weight_put(node: ast.AST) -> str | None:
-    """Return the module or parameter to which a line assigns another tensor, or None: `net.w = Parameter(…)`,
+    """Return the module or parameter to which a line gives another tensor, or None: `net.w = Parameter(…)`,
     `setattr(net, …)`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         holder, value = node.targets[0], node.value
@@ -319,8 +321,8 @@ def _schedules(found: Tables) -> Iterator[Owned]:
 
 
 def _owned(found: Tables, function: str, name: str) -> Sequence[Owned]:
-    """Return a name in a function with its possible owners. An attribute of `self` may belong to several classes; the
-    function's own class comes first."""
+    """Return the possible owners of a name in a function, each with the name. An attribute of `self` may belong to
+    several classes; the function's own class comes first."""
     if not name.startswith("self."):
         return [("", name)]
     return [(cls, name) for cls in of_one_object(found.tree, class_of(found.tree, function))]
@@ -359,14 +361,14 @@ def _meant_in(found: Tables, function: str) -> Mapping[str, Function]:
 
 
 def _own(functions: Mapping[str, Function], owner: str, call: ast.Call) -> Function | None:
-    """Return the function of the file that a call such as `fail(error)` or `self.fail(error)` in a method of `owner`
-    runs."""
+    """Return the function of the file that a call runs: `fail(error)`, or `self.fail(error)` in a method of `owner`."""
     text = dotted(call.func) or ""
     return functions.get(f"{owner}.{text.removeprefix('self.')}" if text.startswith("self.") else text)
 
 
 def _ends(node: ast.Try | ast.With, call: ast.expr, function: Function, called: Called) -> Iterator[ast.expr]:
-    """Yield the places that swallow the failure of a capture: a handler's type, or the surrounding `suppress(…)`."""
+    """Yield the places that swallow the failure of a capture: the exception type of a handler, or the surrounding
+    `suppress(…)`."""
     if isinstance(node, ast.Try):
         yield from (one.type or call for one in node.handlers if catches(one.type) and swallows(one, function, called))
         return

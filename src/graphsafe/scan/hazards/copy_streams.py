@@ -38,7 +38,7 @@ Name = tuple[str, str]
 
 @dataclass(slots=True)
 class _Order:
-    """The streams and events of a file: those that wait for others, and those for which others wait."""
+    """The streams and events of a file: which of them wait, and which of them something waits for."""
 
     waiting: set[Name] = field(default_factory=set)
     "Streams that wait for other streams or events."
@@ -78,8 +78,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _among(name: Name, names: set[Name]) -> bool:
-    """Return whether a name may refer to the same object as one of several names. Equal names may also match if one of
-    the two owners is unknown."""
+    """Return whether a name may refer to the same object as one of several names. Equal names also count as the same if
+    the owner of one of them is unknown."""
     return name in names or any(other[1] == name[1] and "" in (other[0], name[0]) for other in names)
 
 
@@ -126,8 +126,8 @@ def _note_call(order: _Order, call: ast.Call, name: str, function: Function, blo
 def _note_use(
     order: _Order, node: ast.Name | ast.Attribute, parents: dict[ast.AST, ast.AST], name: str, function: Function
 ) -> None:
-    """Record a stream or event that other code may get: it is passed to a call of unknown effect, returned, or bound to
-    another name."""
+    """Record a stream or event that other code may use, because it is passed to a call of unknown effect, returned, or
+    bound to another name."""
     parent = parents.get(node)
     while isinstance(parent, ast.Subscript):
         parent = parents.get(parent)
@@ -161,9 +161,8 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
 
 
 def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
-    """Yield the copies of a function's parameters in a block that also replays. The stream must belong to the function
-    itself: a caller does not know such a stream, and computes the values on another one.
-    """
+    """Yield the copies of a function's parameters in a block that also replays. The stream must be local to the
+    function. A caller cannot know such a stream, so it computes the values on another stream."""
     given = {one.arg for one in parameters(function)} - {"self"}
     calls = [*inside(block, ast.Call)]
     entered = block.items if isinstance(block, ast.With) else []
@@ -179,12 +178,12 @@ def _roots(node: ast.AST) -> set[str]:
 
 
 def _read_by_graphs(function: Function) -> set[str]:
-    """Return the names that a function binds before its captures, and reads in them."""
+    """Return the names that a function binds before its captures, and that the captures read."""
     return {name for block in captures_in(function) for statement in block.body for name in _roots(statement)}
 
 
 def _copies(block: ast.AST, made: set[str]) -> Iterator[ast.Call]:
-    """Yield `x.copy_(…, non_blocking=True)` for tensors that do not belong to these local names."""
+    """Yield the calls of `x.copy_(…, non_blocking=True)`, unless `x` or its owner is one of the local names `made`."""
     for call in ast.walk(block):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "copy_":
             base = call.func.value

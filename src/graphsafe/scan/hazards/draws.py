@@ -24,8 +24,8 @@ REGISTERED = re.compile(r"register_generator_state(?<=\bregister_generator_state
 
 
 def is_registered(frame: Frame, node: ast.Call) -> bool:
-    """Return whether graphs know the generator that a call draws from. This is the device's default generator, or a
-    generator that this file passes to `register_generator_state`."""
+    """Return whether graphs know the generator that a call draws from. Graphs know the device's default generator, and
+    each generator that this file passes to `register_generator_state`."""
     given = next((keyword.value for keyword in node.keywords if keyword.arg == "generator"), None)
     if given is None:
         return False
@@ -43,8 +43,8 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
 
 
 def _holders(frame: Frame, name: str) -> Iterator[str | None]:
-    """Yield the classes of the objects whose generator with this name the file registers, with None for an unknown
-    class. In `graph.register_generator_state(noise.generator)`, the object is `noise`."""
+    """Yield the class of each object whose generator `name` the file registers. Yield None for an unknown class. In
+    `graph.register_generator_state(noise.generator)`, the object is `noise`."""
     file = frame.project.files.index(frame.path)
     lines = frame.project.files.source(frame.path).lines
     for facts in file.functions.values() if file is not None else ():
@@ -84,7 +84,7 @@ def is_for_arrays(frame: Frame) -> bool:
 def is_seeded(frame: Frame) -> bool:
     """Return whether some function of the file seeds the host's generators and may be called in steps.
 
-    Eager steps may then draw the same numbers in each step, as replays do. A script or a factory does not count,
+    Eager steps may then draw the same numbers in each step, just like replays. A script or a factory does not count,
     because it seeds only once, before the steps.
     """
     file = frame.project.files.index(frame.path)

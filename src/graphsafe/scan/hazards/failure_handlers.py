@@ -16,7 +16,7 @@ _EXITS = frozenset("sys.exit exit quit os._exit _exit os.abort abort".split())
 "Calls that end the process."
 
 Called: TypeAlias = Callable[[ast.Call], "Function | None"]
-"A lookup of the project's function that a call runs. It returns None if this function is not known."
+"A function that returns the project's function which a call runs, or None if this function is not known."
 
 
 def catches(caught: ast.expr | None) -> bool:

@@ -16,8 +16,8 @@ def named(frame: Frame, node: ast.Call) -> None:
     """Emit an event if a call makes or moves a tensor and names its device in a string or as a number.
 
     `cuda` is the current device, which is the module's device if the project sets it. `cuda:0` is right for only one of
-    several processes. An uninitialised tensor of at most one element is ignored: it stands for a missing operand of a
-    kernel, and making it launches nothing.
+    several processes. An uninitialised tensor of at most one element is ignored. It stands for a missing operand of a
+    kernel, and no kernel runs to create it.
     """
     if _is_placeholder(node):
         return
@@ -61,7 +61,7 @@ def _literal(frame: Frame, node: ast.expr) -> str | None:
         return None
     function = frame.evaluate_quietly(node.func)
     is_device = type(function) is Lib and function.name in _DEVICES
-    return parts[-1] if is_device else None  # the last one is the index in `torch.device("cuda", 0)`
+    return parts[-1] if is_device else None  # the last part is the index in `torch.device("cuda", 0)`
 
 
 def _of_constant(node: ast.expr) -> str | None:

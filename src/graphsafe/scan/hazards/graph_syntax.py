@@ -18,7 +18,7 @@ LOOPS = ast.For, ast.AsyncFor, ast.While
 
 
 class Line(NamedTuple):
-    """A line that conflicts with a replay, its function, the kind of conflict, and the source code to show."""
+    """A line that conflicts with a replay. `how` is the kind of conflict, and `text` is the source code to show."""
 
     function: str
     how: str

@@ -54,7 +54,7 @@ class GraphTensors:
     handing: list[ast.Call] = field(default_factory=list)
     "Calls of helpers that capture their arguments."
     captured: list[Function] = field(default_factory=list)
-    "The methods that captured blocks call, directly or not."
+    "The methods that captured blocks call, directly or through other methods."
     functions: dict[str, Function] = field(default_factory=dict)
     "The functions that share these names, by qualified name."
     bound: dict[str, list[tuple[str, ast.Assign]]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class GraphTensors:
         return self.outputs | self.updated
 
     def is_display(self, name: str) -> bool:
-        """Return whether a name is bound to a list or a dict, so that a line may replace a single tensor in it."""
+        """Return whether a name is bound to a list or a dict. A line may then replace a single tensor in it."""
         kinds = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
         return any(isinstance(made.value, kinds) for _, made in self.bound.get(name, ()))
 
@@ -192,8 +192,8 @@ def note_uses(found: GraphTensors, scope: Function | ast.ClassDef, name: str) ->
 
 
 def note_code(found: GraphTensors, scope: Function | ast.ClassDef, parts: Sequence[Code]) -> None:
-    """Add the functions that captured code calls. Also add the owner's names that captured code and these functions
-    read and bind."""
+    """Add the functions that captured code calls. Also add the owner's names that these functions and the captured code
+    itself read and bind."""
     found.captured += _called_functions(scope, parts)
     for part in (*parts, *found.captured):
         note_captured(found, part)

@@ -67,7 +67,7 @@ def note(found: Tables) -> None:
 
 
 def _made(function: Function, known: list[GraphTensors], fields: Mapping[str, Mapping[Key, str]]) -> Iterator[Bundle]:
-    """Yield the bundles in which a function stores the graph that it captures together with the graph's tensors."""
+    """Yield the bundles in which a function stores its captured graph together with the graph's tensors."""
     nodes = [node for _, node in own_nodes(function)]
     items = [item for node in nodes if isinstance(node, (ast.With, ast.AsyncWith)) for item in node.items]
     calls = [item.context_expr for item in items if is_capture(item) and isinstance(item.context_expr, ast.Call)]

@@ -163,7 +163,7 @@ def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:
 
 
 def _bound(target: ast.expr, part: int | None) -> set[str]:
-    """Return the loop variables that hold the items or, given `part`, only that element of each item."""
+    """Return the loop variables that hold the items or, if `part` is given, only this element of each item."""
     named = elements(target)
     if part is None or isinstance(target, ast.Name):
         return {one.id for one in named if isinstance(one, ast.Name)} if len(named) == 1 else set()
@@ -175,7 +175,7 @@ def _bound(target: ast.expr, part: int | None) -> set[str]:
 
 
 def _keeps(call: ast.expr, given: Given, parents: Parents) -> ast.expr | ast.Assign | None:
-    """Return the expression or line that keeps a call's result, or a part of it, while further calls follow."""
+    """Return the expression or line that keeps a call's result, or a part of the result, until after a later call."""
     parent = parents.get(call)
     if isinstance(parent, (ast.ListComp, ast.SetComp)):
         return call if parent.elt is call else None

@@ -121,8 +121,8 @@ def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
 
 
 def _is_given(node: ast.AST, parents: Mapping[ast.AST, ast.AST], captured: set[str]) -> bool:
-    """Return whether a use of the tensor keeps no reference to it. The use only compares or adds the tensor, or passes
-    it to a function that the captured block also calls, as a warm-up does."""
+    """Return whether a use of the tensor keeps no reference to the tensor. Such a use only compares or adds the tensor,
+    or passes it to a function that the captured block also calls. A warm-up is such a call."""
     parent = parents[node]
     if isinstance(parent, ast.Compare) or (isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Add, ast.Sub))):
         return True  # unlike a product, a sum keeps no operand for a backward pass

@@ -1,7 +1,7 @@
 """Finds fields of metadata objects to which the capture and each step assign different new tensors.
 
-`meta.lengths = torch.tensor(lengths, device=device)` in the method for captures gives the graph an address. The same
-line in the method for steps makes another tensor, so replays continue to read the values of the capture.
+`meta.lengths = torch.tensor(lengths, device=device)` in the method for captures gives the graph the address of a
+tensor. The same line in the method for steps makes another tensor, so replays still read the values of the capture.
 
 Other methods for captures keep their object in a table (`self.metas[size] = meta`), and the methods for steps take it
 from there (`meta = self.metas[size]`). If such a method assigns a new tensor to a field, no graph reads that tensor.
@@ -51,7 +51,7 @@ def fills_twice(fields: Sequence[str]) -> bool:
 
 def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
     """Yield the lines that assign new tensors to the same field, in the method for captures and in the methods for
-    steps. Each line comes as its function, its place and its source code."""
+    steps. For each line, yield its function, its place and its source code."""
     for cls in inside(tree, ast.ClassDef):
         methods = [node for node in cls.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
         yield from _Kept(cls, methods).lines()
@@ -71,8 +71,7 @@ def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, str]]:
-    """Return the fields to which a method assigns a new device tensor and no other value, for objects that the method
-    makes."""
+    """Return the fields of the objects that a method makes, if the method assigns only new device tensors to them."""
     nodes = [node for _, node in own_nodes(method)]
     assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
     kinds = {
@@ -188,8 +187,8 @@ class _Kept:
         return _is_new_on_device(value) or _COPIES.fullmatch(name) is not None or last in ("clone", "cumsum")
 
     def _is_tensor(self, index: ast.expr, method: Function) -> bool:
-        """Return whether an index is a tensor: a parameter with this annotation, a part of one, or an entry that the
-        class makes in a table: `{"indices": torch.arange(…)}`."""
+        """Return whether an index is a tensor: a parameter that is annotated as a tensor, a part of such a parameter,
+        or an entry that the class makes in a table: `{"indices": torch.arange(…)}`."""
         base = index.value if isinstance(index, ast.Subscript) else index
         if isinstance(base, ast.Name):
             noted = [one.annotation for one in inside(method.args, ast.arg) if one.arg == base.id]

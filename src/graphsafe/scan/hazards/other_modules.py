@@ -32,8 +32,8 @@ def lines(found: Tables) -> Iterator[Line]:
 def _replaced(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield lines that replace a module of the captured block: `self.policy = copy.deepcopy(learner)`.
 
-    Either a loop calls both the line's method and a replaying method, or the constructor made the first module and the
-    line's method does not drop the graph.
+    Such a line is reported in two cases. In the first case, a loop calls both the line's method and a replaying method.
+    In the second case, the constructor made the old module, and the line's method does not drop the graph.
     """
     called = {place(call.func) for call in table.captured_calls}
     replaying = {name.rpartition(".")[2] for name in table.replaying}
@@ -79,7 +79,7 @@ def _captured(table: GraphTensors) -> Confidence | None:
 
 
 def _made_before(table: GraphTensors, module: str) -> bool:
-    """Return whether a constructor makes the module. Another method that assigns the module then replaces it."""
+    """Return whether a constructor makes the module. If another method assigns the module, this method replaces it."""
     constructors = [node for name, node in table.functions.items() if name.rpartition(".")[2] in CONSTRUCTORS]
     return any(
         module in map(place, node.targets) and not is_host(node.value)

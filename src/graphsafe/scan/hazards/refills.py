@@ -40,8 +40,8 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
 
 
 def _may_wait(frame: Frame, path: str) -> bool:
-    """Return whether a file may wait for the device between two iterations. Only a file that replays shows the loops
-    around the copy. In any other file, every wait counts."""
+    """Return whether a file may wait for the device between two iterations. The loops around the copy are known only in
+    a file that replays. In any other file, every wait counts."""
     file = frame.project.files.index(path)
     if file is None or not file.replays:
         return bool(frame.project.files.search(path, _ANY_WAIT))

@@ -263,15 +263,15 @@ class _Site:
         # A step writes into the cache at each given slot, so a stale slot number would corrupt another request.
         writes = "slot" in (text or "").rpartition(".")[2]
         if text in self._parts and not (sometimes or writes):
-            # With a graph for each size, a replay reads only the part that is filled, and callers drop the results of
-            # padding rows.
+            # If each size has its own graph, a replay reads only the part that is filled. Callers then drop the results
+            # of padding rows.
             return
         confidence: Confidence = "likely" if writes or sometimes or self._is_length_unused(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 
     def _fills_sometimes(self, node: ast.AST, text: str) -> bool:
-        """Return whether only some calls fill an input that each replay reads. In such a function, a local flag that a
-        loop over the batch sets decides."""
+        """Return whether only some calls fill an input that each replay reads. In such a function, a loop over the
+        batch sets a local flag, and the flag decides whether the input is filled."""
         for branch in ancestors(node, self._parents):
             if not isinstance(branch, ast.If) or branch.orelse:
                 continue
@@ -366,7 +366,7 @@ class _Site:
 
 
 def _captures_always(function: Function) -> bool:
-    """Return whether each call of a function captures. A function that may return an earlier graph does not."""
+    """Return whether every call of a function captures. It does not if a call may return an earlier graph."""
     parents = parents_in(function)
     returns = [node.lineno for node in parents if isinstance(node, ast.Return)]
     return any(

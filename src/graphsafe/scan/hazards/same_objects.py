@@ -54,11 +54,11 @@ class SameObjects:
     """Names that are bound once, to the object of a place: `x = self.x`. The function does not assign to the place
     afterwards."""
     stored: Mapping[str, SameObject]
-    """Names whose object a function assigns to a place: `self.x = x`. The function captures, and does not use the place
-    before."""
+    """Names whose object a function assigns to a place: `self.x = x`. The function contains a capture, and does not use
+    the place before this assignment."""
 
     def meant(self, text: str, line: int) -> str:
-        """Return the place to which a place in a line refers: `self.model.step` for `model.step`."""
+        """Return the full name of a place: `self.model.step` for `model.step` if `model` stands for `self.model`."""
         name = head(text)
         same = self.taken.get(name) or self.stored.get(name)
         return text if same is None or line <= same.end else same.place + text[len(name) :]

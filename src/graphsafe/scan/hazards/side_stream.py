@@ -31,8 +31,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     if not isinstance(expression, ast.Call) or not expression.args:
         return
     argument = expression.args[0]
-    # A stream is often made only if CUDA is available, so the value may have several options. An option without detail
-    # comes from an annotation, and the line that makes the stream shows more.
+    # A stream is often made only if CUDA is available, so the expression may have several values. A value without
+    # detail comes from an annotation, and the line that makes the stream shows more.
     streams = options(frame.evaluate_quietly(argument))
     known = [one for one in streams if not (type(one) is RuntimeObject and one.kind == "stream" and one.detail is None)]
     stream = known[0] if len(known) == 1 else next(iter(streams), NONE)
@@ -62,8 +62,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[Value]) -> None:
-    """Emit an event for `stream.wait_stream(given)` or `set_stream(stream)` if one of the streams is the default
-    stream. CUDA refuses to order a capture relative to the default stream."""
+    """Emit an event for `stream.wait_stream(given)` or `set_stream(stream)` with the default stream. During a capture,
+    CUDA refuses to order work relative to the default stream."""
     if any(
         type(value) is RuntimeObject and value.kind == "stream" and value.detail == "default"
         for value in (stream, *given)
@@ -83,7 +83,7 @@ def defaulted(frame: Frame, default: ast.expr | None) -> None:
 
 
 def _waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
-    """Return whether another function of the file waits for the stream, and so may contain the missing wait.
+    """Return whether another function of the file waits for the stream. This may be the wait that seems to be missing.
 
     A wait next to a capture, as after a warm-up, does not count, because it does not join streams that the captured
     step forks. A wait of an unrelated class for its own stream with the same name does not count either.
@@ -115,7 +115,7 @@ def _waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
 
 
 def _binds(frame: Frame, function: Function, name: str) -> Function:
-    """Return the function whose local name `name` is: a function around `function`, or `function` itself."""
+    """Return the function to which the local name `name` belongs: `function` itself, or a function around it."""
     around = [node for _, node in functions_of(frame, frame.path) if function.lineno in _span(node)]
     nested = [inner for node in around for inner in inside(node, ast.FunctionDef) if function.lineno in _span(inner)]
     binding = [node for node in (function, *reversed(nested), *around) if name in own_names(node)]
@@ -234,10 +234,10 @@ class _Side:
         return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
 
     def made_after_fork(self) -> Iterator[tuple[ast.Assign, ast.Call, str]]:
-        """Yield the assignments whose values the block reads although the side stream does not wait for them, each with
-        the call that makes the value and the assigned name.
+        """Yield the assignments whose values the block reads although the side stream does not wait for them. Each
+        comes with the call that makes the value, and with the assigned name.
 
-        They run on the step's stream after the point for which the side stream waits.
+        The assignments run on the step's stream, after the point for which the side stream waits.
         """
         order = [*self._calls(WAITS, self.stream)]
         if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
@@ -252,7 +252,8 @@ class _Side:
                         yield made, made.value, target.id
 
     def _recorded_at(self, wait: ast.Call) -> int:
-        """Return the last line before a wait that records the event, or the line of the wait if no line does."""
+        """Return the last line that records the event before a wait. If no line records it, return the line of the
+        wait."""
         event = self._text(wait.args[0])
         lines = (call.lineno for call, _ in self._calls(RECORDS, event))
         return max((line for line in lines if line < wait.lineno), default=wait.lineno)
@@ -280,9 +281,9 @@ class _Side:
         )
 
     def unheard(self) -> set[str]:
-        """Return the events that are recorded on the stream and for which nothing waits: every line that uses the event
-        only makes or records it. For an event of the object, all lines of the file count, otherwise those of the
-        function."""
+        """Return the events that are recorded on the stream but never waited for: every line that uses such an event
+        only makes or records it. For an attribute of `self`, all lines of the file are searched. For a local name, only
+        the function's lines are searched."""
         recorded = [event for _, name, event in _methods([*self._inside, *self._after]) if name == "record"]
         return {text for text in map(self._text, recorded) if self._is_unheard(text)}
 
@@ -307,8 +308,8 @@ class _Side:
                     yield call.func.value
 
     def _is_one_of_several(self, waited: ast.expr) -> bool:
-        """Return whether a loop around the block visits several streams, but the wait is only for the stream at one
-        fixed index."""
+        """Return whether a loop around the block visits several streams, although the code waits only for the stream at
+        one index."""
         if not (isinstance(waited, ast.Subscript) and isinstance(waited.slice, ast.Constant)):
             return False
         loops = (inner for inner in ast.walk(self._function) if isinstance(inner, ast.For))

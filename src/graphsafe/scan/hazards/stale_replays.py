@@ -1,8 +1,8 @@
 """Finds lines that make a replay use stale values, from a table of the tensors that captures use.
 
-A graph reads and writes the memory that its capture used. So three things are wrong. A line may assign another tensor
-to an input's name after the capture. A value may be computed from an input before the capture. A line may use an output
-before a replay has computed it, or after the next replay has overwritten it.
+A graph reads and writes the memory that its capture used. This module finds three faults. A line assigns another tensor
+to an input's name after the capture. A value is computed from an input before the capture. A line uses an output before
+a replay has computed it, or after the next replay has overwritten it.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _bound_later(table: GraphTensors) -> Iterator[Line]:
-    """Yield assignments to an input's name after the capture. Such a line is in a function that does not replay, or
-    follows a replay."""
+    """Yield assignments to an input's name after the capture. Such a line is in a function that does not replay, or it
+    comes after a replay."""
     if not table.replaying:
         return
     for name in sorted(table.inputs):
@@ -80,7 +80,8 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
 
 
 def _fills_one(table: GraphTensors, function: str) -> bool:
-    """Return whether a function fills an input of the graph in place. It then certainly provides the graph's inputs."""
+    """Return whether a function fills an input of the graph in place. Such a function certainly provides the graph's
+    inputs."""
     return any(function == filling for name in table.inputs for filling, _ in table.filled.get(name, ()))
 
 
@@ -286,8 +287,8 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
 
 
 def _takes_arguments(table: GraphTensors, function: Function, block: CaptureBlock) -> bool:
-    """Return whether the inputs of a capture are the arguments of the function's first call. The caller of this call
-    needs a result."""
+    """Return whether the inputs of a capture are the arguments of the function's first call. If so, the first call must
+    return a result."""
     given = {one.arg for one in inside(function.args, ast.arg)} - {"self"}
     for _, node in own_nodes(function):
         target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
@@ -329,7 +330,7 @@ def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast
 
 
 def _evaluated(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
-    """Return the expression of a statement that calls, on an output, a method which only tensors have."""
+    """Return the call of an output's method in a statement, if only tensors have such a method."""
     for call in inside(statement, ast.Call):
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr in EVALUATES and place(function.value) in outputs:

@@ -1,6 +1,5 @@
-"""Finds graphs that no replay with new inputs tests: they are never replayed, or replayed only with the inputs of the
-capture.
-"""
+"""Finds graphs whose replays are never tested with new inputs: they are never replayed, or replayed only with the
+inputs of the capture."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ MAKES = re.compile(r"torch\.(rand\w*|ones\w*|zeros\w*|full\w*|empty\w*|arange|li
 
 
 def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
-    """Yield each unproven graph as function, kind and expression."""
+    """For each unproven graph, yield the function, the kind of fault and the expression."""
     for name, function, _ in found.functions:
         for item in _never_replayed(function):
             yield name, "never-replayed", item
@@ -77,7 +76,7 @@ def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call
     if end is None or replay is None or not any(_is_made_here(table, name) for name in table.inputs):
         return None
     later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]
-    # A call that receives an input after the capture may fill it. A call that changes a whole model may do so too.
+    # A call that receives an input after the capture may fill it. A call that changes a whole model may fill it too.
     given = {place(value) for call in later for value in [*call.args, *(keyword.value for keyword in call.keywords)]}
     is_filled = any(line > end for name in table.inputs for _, line in table.filled.get(name, ()))
     written = any(

@@ -33,7 +33,7 @@ class CallGraph:
         self._doubtful = doubtful - reached
 
     def unguarded(self, caller: str) -> Iterator[str]:
-        """Yield the functions that `caller` calls on lines which captures reach."""
+        """Yield the functions that `caller` calls on lines that captures reach."""
         return (callee for _, callee, edge in self._calls.get(caller, ()) if not edge.guarded)
 
     def called_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[str]:

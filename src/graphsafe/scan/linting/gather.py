@@ -1,7 +1,7 @@
 """Joins the summaries of all roots and of all called functions into the record of hot code.
 
 Each part of a record is a set, or is stored separately for each root. So the order of the roots does not matter, and
-several processes can read them. Each process gathers its own record, and `joined` joins the records.
+several processes can share the work. Each process gathers its own record, and `joined` joins the records.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def new_roots(summaries: Iterable[Summary]) -> Iterator[NewRoot]:
 
 
 def passed_by_name(summaries: Iterable[Summary]) -> dict[str, dict[str, list[Tensor]]]:
-    """Return the tensors that calls pass to methods of which only the name is known, by method and parameter."""
+    """Return the tensors that calls pass to methods whose name is all that is known, by method and parameter."""
     found: dict[str, dict[str, list[Tensor]]] = {}
     for summary in summaries:
         for item in summary.items:

@@ -82,7 +82,7 @@ class Linter:
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """Return the findings of these files, fingerprinted and in order. Suppressed findings are marked, not dropped.
 
-        `read` are the files that were searched for roots. Some of them need not be reported on.
+        `read` are the files that were searched for roots. The scan may not report on all of them.
         """
         wanted = dict.fromkeys(paths)
         told = [path for path in read if path in wanted]
@@ -91,7 +91,8 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
-        # A library's code is named by its users. An application's code must be named by its own scripts.
+        # Users outside of the project name the code of a library. The code of an application must be named by its own
+        # scripts.
         documents = self._project.files.documents if self._candidates.is_application else None
         unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls, documents)
         for place, event in self._events(wanted, regions):
@@ -358,7 +359,7 @@ class Linter:
 
 
 def _words(known: Mapping[str, str]) -> dict[str, str]:
-    """Return the words for a message. An ellipsis replaces any other word."""
+    """Return the known words for a message. Every unknown word becomes an ellipsis."""
     return defaultdict(lambda: "…", known)
 
 

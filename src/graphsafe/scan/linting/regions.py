@@ -41,8 +41,9 @@ Lines = tuple[int, int]
 class Regions:
     """Finds the region of each line.
 
-    A function that replays a graph is not inside a graph, and neither are functions that only such functions call. The
-    same is true of coroutines, which an event loop runs, and of functions that sleep or wait for other processes.
+    A function that replays a graph is not inside a graph, and neither are functions that only such functions call.
+    Coroutines are outside of graphs too, because an event loop runs them. The same is true of functions that sleep or
+    wait for other processes.
     """
 
     def __init__(
@@ -135,8 +136,8 @@ class Regions:
         return self.of(ref, line) != "captured" and not self.is_held(ref, line)
 
     def recaptures(self, ref: str, line: int | None = None) -> bool:
-        """Return whether a change in a function is always followed by a new capture: every call that reaches the change
-        may capture afterwards.
+        """Return whether a change in a function is always followed by a new capture: each call that reaches the change
+        comes before a possible capture.
 
         The result is False if the function replays before `line`, or if a loop around the change begins after the
         capture.

@@ -30,7 +30,7 @@ from graphsafe.scan.symbols.project_files import Files
 Definition = tuple[str, str]
 "The path of a file, and the name of a function or class at its top."
 _NOBODY: Definition = "", ""
-"Stands for the end of a search."
+"A value that stands for the end of a search."
 _TOP_LINE = re.compile(rb"^(?:(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|(@)|[^\s#)\]}])", re.M)
 "Matches the beginning of a statement at the top of a file: a definition, a decorator, or any other statement."
 _REST = rb"(?:[^\n\\]|\\\n)*"
@@ -56,7 +56,7 @@ _OUTSIDE_STEPS = ", which the project names only outside steps"
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The places in a file, in bytes from its beginning."""
+    """Positions in a file, in bytes from its beginning."""
 
     starts: Sequence[int]
     "The statements at the top of the file."
@@ -67,7 +67,7 @@ class _Layout:
 
 
 class Namings:
-    """Tells whether anything in the project names a definition. Answers are memoised."""
+    """Tells whether anything in the project names a definition. Results are memoised."""
 
     def __init__(self, files: Files, documents: Documents) -> None:
         self._files = files
@@ -103,8 +103,8 @@ class Namings:
         return False
 
     def users_of(self, path: str, name: str) -> Iterator[str | None]:
-        """Yield the functions that name a function or class of a file, but no method of the class, and no function of
-        the same name, which may pass a call on. Yield None for code outside functions."""
+        """Yield the functions that name a function or class of a file. Methods of the class are left out. Functions of
+        the same name are left out too, because they may only pass a call on. Yield None for code outside functions."""
         word = name.encode()
         for other in self._nearest_first(path):
             data = self._files.data(other) or b""
@@ -188,7 +188,7 @@ class Namings:
                 yield from _STRING.findall(data[layout.starts[first] : layout.starts[number]])[:_MOST_STRINGS]
 
     def _nearest_first(self, path: str) -> Iterator[str]:
-        """Yield all files that count, beginning with those in the same folder: most definitions are used there."""
+        """Yield all files that count. Files in the same folder come first, because most definitions are used there."""
         near = self._by_folder.get(os.path.dirname(path), ())
         yield from near
         yield from (other for other in self._naming if other not in near)
@@ -220,7 +220,7 @@ class UnnamedCode:
         calls: CallGraph,
         documents: Documents | None,
     ) -> None:
-        """`roots` gives the reason for each root. Without documents, nothing is known to be unnamed."""
+        """`roots` gives the reason for each root. If `documents` is None, nothing is taken for unnamed."""
         self._project = project
         self._paths = paths
         self._roots = roots
@@ -267,8 +267,8 @@ class UnnamedCode:
         return _OUTSIDE_STEPS if is_doubtful and self._is_outside_steps(path, _called(name, why)) else ""
 
     def _is_outside_steps(self, path: str, name: str) -> bool:
-        """Return whether the project names a function or class, and only in functions that run outside steps, or that
-        are themselves named only there."""
+        """Return whether the project names a function or class, but only in functions that run outside steps, or in
+        functions that are themselves named only there."""
         waiting, seen = [(path, name)], {(path, name)}
         is_named_there = False
         while waiting:

@@ -61,12 +61,12 @@ _WORDS = (
     b".impl(",
     b"op_func",
 )
-"Every file with an assumed root contains one of these byte strings, unless the root is a hook, registered or public."
+"""Every file with an assumed root contains one of these byte strings, except for roots that are hooks, registered or
+public."""
 _LAUNCH = re.compile(rb"(?<![\w.\])])(\w+)\[[^\[\]=:]+\]\(")
 "Matches a launch of a kernel on a grid: `add_kernel[(n,)](x, y)`."
 _FOR_WEIGHTS = re.compile(r"init|setup|alloc|weight|pack|load|convert|calib|bench|test|tune|warm", re.I)
-"""Matches words in names of modules and functions whose kernels run only once, for example for the weights, or outside
-steps."""
+"""Matches words in names of modules and functions whose kernels run outside steps, or only once, as for the weights."""
 _PREPARES_DATA = re.compile(
     r"(Dataset|DataLoader|DataModule|Collat(or|e)|Demo|Checkpoint(er|Manager|Saver)|Export(er)?|Writer|Visualizer|Evaluator|Calibrator"
     r"|(Test|Val|Eval)\w*Meter)\w*\."
@@ -124,7 +124,8 @@ def assumed_roots_of(
 
 
 class _Forms:
-    """Decides by the form of a function whether it is a root, and for which reason."""
+    """Decides whether a function is a root, and for which reason. It reads the function's name, class, parameters and
+    calls."""
 
     def __init__(self, engine: Engine, file: FileIndex, place: str, with_public: bool, applied: bool) -> None:
         """`place` is the file's path in the project."""
@@ -222,9 +223,9 @@ class _Forms:
         """Return whether a method is a root, judging by the bases and fields of its class, or by the method's
         parameters and calls.
 
-        In a file whose public functions may be roots, the method's name is enough, because some steps take a model, or
-        tensors in a dict. In an application, the name is not enough for a part of another method, because the
-        application's own loops show its steps.
+        In a file whose public functions may be roots, the method's name is enough, because not every step has tensors
+        as parameters: some take a model, or tensors in a dict. In an application, the loops show which methods are
+        steps. So the name is not enough if another method calls this one as a part of its work.
         """
         if self._with_public and not (self._applied and self._is_part(facts)):
             return True

@@ -1,7 +1,8 @@
 """Methods that may run between an object's replays, because users call them, or because they loop over steps and may be
 called again.
 
-The lines of such methods run in no step and emit no events. But a graph does not see the state that these lines change.
+The lines of such methods run in no step and emit no events. But they may change state, and a graph does not see this
+change.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> 
     """Yield the public methods that change state, for all classes that replay a graph. Each method comes with its
     class.
 
-    Constructors, methods that capture, and the methods that these call are left out, because they run before the first
-    replay.
+    Constructors and methods that capture are left out, and so are the methods that they call, because all of these run
+    before the first replay.
     """
     lines = project.files.source(file.path).lines
     for cls in file.classes.values():

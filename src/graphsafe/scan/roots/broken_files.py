@@ -10,7 +10,8 @@ from pathlib import Path
 from graphsafe.scan.symbols.project_files import Files
 
 _FROM = re.compile(rb"from (?<![^\n]from )(\.*)(\w[\w.]*) import (?:\([^()]*?|.*?)\b[A-Z]\w*[a-z]")
-"""Matches imports of classes. (Modules that a build makes from other languages define functions.)
+"""Matches imports of classes. Imports of functions are left out, because a build may make modules with functions from
+other languages.
 
 A search that begins with fixed characters, and looks back from there to the start of the line, is five times as fast.
 """
@@ -19,8 +20,8 @@ _BUILT = re.compile(r"_|version$|\w*_(c|pb2|pb2_grpc|cuda|ext|lib|cpp|kernels?|o
 
 
 def missing_import(path: str, files: Files, data: bytes) -> str | None:
-    """Return a module that a file of a package unconditionally imports although its package does not contain it, or
-    None."""
+    """Return a module that a file imports unconditionally although the file's package lacks it. Return None if there is
+    none."""
     module, is_package = files.names[path]
     parts = module.split(".")
     for dots, name in _FROM.findall(data):

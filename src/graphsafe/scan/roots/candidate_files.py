@@ -36,7 +36,7 @@ CAPTURES: tuple[bytes, ...] = (
 )
 "Every file that captures, replays, or uses an engine with graphs contains one of these words."
 COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
-"Matches code that asks torch.compile for graphs. An option alone or an example in a docstring does not match."
+"Matches code that asks torch.compile for graphs. It matches neither an option alone nor an example in a docstring."
 CHOOSES_DEVICE = b"set_device(", b"set_device_index("
 "Every file that changes the current device contains one of these words."
 ONE_A_PROCESS = re.compile(
@@ -44,7 +44,7 @@ ONE_A_PROCESS = re.compile(
     rb"|(?i:rank\w*) % torch\.cuda\.device_count\(\)\n +torch\.cuda\.set_device\("
     rb"|def \w+\([^()]{0,60}rank\b[^()]{0,200}\)[^\n]{0,60}:\n(?:[^\n]*\n){0,3}? +torch\.cuda\.set_device\("
 )
-"""Matches code by which each process makes its own device the current one before a capture:
+"""Matches code with which each process makes its own device the current device before a capture:
 `torch.cuda.set_device(rank)`, or `torch.cuda.set_device(device)` at the beginning of the function that each rank
 runs."""
 OUTSIDE_STEPS = frozenset(
@@ -67,10 +67,10 @@ TOOL = re.compile(r"(setup|conftest|noxfile|tasks|version\w*|release|build|bench
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "Matches the definition of a public function."
 FEW = 10
-"The files to report on are few if the project has more than this many times as many files."
+"The files to report on are few if the project has more than `FEW` files for each of them."
 MAX_READINGS = 4500
-"""If only a few files are given: the largest number of functions to read, for each file. Reading so many takes three to
-four seconds."""
+"""If only a few files are given, at most this number of functions is read for each of them. Reading this many functions
+takes three to four seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Candidates:
     """The files to read, and the facts about the project that a text search finds."""
 
     paths: tuple[str, ...]
-    "The files in the order of reading, those to report on first. TARGETS stands for the configured targets."
+    "The files in the order of reading. The files to report on come first. TARGETS stands for the configured targets."
     public: frozenset[str]
     "Files whose public functions may be roots, because nothing in their package captures."
     applied: frozenset[str]
@@ -89,13 +89,13 @@ class Candidates:
     beside_steps: frozenset[str]
     "Files of packages that contain tests, evaluations or the preparation of data."
     with_graphs: frozenset[str]
-    "The files of packages that capture or replay graphs themselves, or that use an engine which does."
+    "The files of packages that capture or replay graphs themselves, or that use an engine with graphs."
     chooses_device: bool
     "Whether the project changes the current device, so that each of its processes has its own device."
     has_one_device: bool
     "Whether each process of the project chooses one device, by its rank, for all of its work."
     scope: Scope | None
-    "The files around the given files, or None if the whole project is read."
+    "The files and the number of functions that may be read, or None if the whole project is read."
     step_names: StepNames
     "The names of the project's functions that replay or train."
     broken: Mapping[str, Sequence[str]]
@@ -112,11 +112,10 @@ class RootPatterns:
     """Every file that contains a capture, a replay, a promise about graphs, or a comment for this tool contains one of
     these words."""
     anywhere: bool
-    "Whether configured patterns may name any function."
+    "Whether the configured patterns may match functions with any name."
     named: tuple[bytes, ...]
-    """Names of functions that engines call. If a file with a root contains none of `words`, it contains one of these
-    names, unless the root is a class.
-    """
+    """Names of functions that engines call. A file with a root contains one of `words` or one of these names, unless
+    the root is a class."""
     defined: re.Pattern[bytes]
     "Matches the definition of a function with one of these names."
 
@@ -286,8 +285,7 @@ def _applied(
 
 
 def _is_script(path: str, data: bytes) -> bool:
-    """Return whether a file is a script at the top of the project. In other folders, only scripts with the name of a
-    script that runs a model count."""
+    """Return whether a file is a script at the top of the project, or a script whose name says that it runs a model."""
     folders, stem = Path(path).parts[:-1], Path(path).stem
     is_named = SCRIPT.fullmatch(stem) is not None and (OUTSIDE_STEPS - {"scripts"}).isdisjoint(folders)
     is_script = is_named or (not folders and TOOL.fullmatch(stem) is None)
@@ -311,7 +309,7 @@ def _outermost(path: str, files: Files) -> str:
 
 
 def are_few(wanted: Sequence[str], files: Files) -> bool:
-    """Return whether there are so few wanted files that only the files that lead to them are read."""
+    """Return whether only the files that lead to the wanted files are read, because the wanted files are few."""
     return len(wanted) * FEW < len(files.names)
 
 

@@ -16,8 +16,8 @@ from graphsafe.scan.symbols.project import Project
 def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
     """Yield the functions, or the module level (`path::`), that contain a capture or make another function hot.
 
-    A helper that captures its argument does not show which function it captures. Its callers in the file show this, so
-    these are yielded too.
+    A helper that captures its argument does not show which function it captures. The helper's callers in the file show
+    this, so they are yielded too.
     """
     if file.captures:
         yield f"{file.path}::"

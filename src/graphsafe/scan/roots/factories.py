@@ -27,7 +27,7 @@ from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project, ref_of
 
 _FACTORY = re.compile(rb"^def build\w*\(\s*device\b", re.M)
-"Matches the signature by which a factory is recognised without a configuration."
+"Matches the signature of functions that count as factories without a configuration."
 
 ARGUMENT = "an argument"
 "The name of the state in dicts that a factory returns as arguments of its step."
@@ -81,7 +81,7 @@ def steps_made(engine: Engine, ref: str, why: str) -> Iterator[tuple[Function, P
 
 
 def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
-    """Return the call by which the scan reads code that assembles objects on a device."""
+    """Return the call with which the scan starts to read code that assembles objects on a device."""
     node = engine.project.function_node(ref)
     names = [one.arg for one in parameters(node)] if node is not None else []
     given: dict[str, Value] = {"device": DeviceValue("device")} if "device" in names else {}
@@ -89,7 +89,7 @@ def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
 
 
 def _passed(positional: Value, keywords: Value) -> Passed | None:
-    """Return the arguments of the step as inputs of a replay, or None if their number is not known."""
+    """Return the arguments of the step as inputs of a replay, or None if the number of arguments is not known."""
     given = next(iter(options(positional)), None)
     if type(given) is not Sequence or given.items is None:
         return None

@@ -32,7 +32,7 @@ OTHER_HARDWARE = re.compile(
     r"(?<![^_.])(npu|xpu|ipex|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
 )
-"Matches words that mark a module, class or function by its name as code for hardware without CUDA graphs."
+"Matches words in names of modules, classes and functions that show that the code is for hardware without CUDA graphs."
 HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
 MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
 """Matches modules that move data between host and device. Such a module is also for CUDA, even if its name contains
@@ -117,7 +117,7 @@ class HotnessRules:
     def _in_project(self, path: str, module: str) -> str:
         """Return the file's path in the project, separated by dots.
 
-        Folders above the package are included, because one of them may name the file's purpose.
+        Folders above the package are included, because their names may show the file's purpose.
         """
         if path not in self._places:
             place = self.relative(path)
@@ -159,7 +159,7 @@ class HotnessRules:
         return None
 
     def hot_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
-        """Return the mark or setting by which a function runs in every step, or None."""
+        """Return the mark or setting that makes a function hot, or None."""
         if facts.mark == "hot":
             return "marked hot"
         named = [

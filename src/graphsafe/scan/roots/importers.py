@@ -24,10 +24,11 @@ MAX_NEAREST = 8
 _IMPORT = re.compile(
     rb"[ \t]*(?:from[ \t]+(\.*)((?:\w[\w.]*)?)[ \t]+import[ \t]*(\([^)]{0,8000}\)|[^\n]*)|import[ \t]+([^\n]+))"
 )
-"Matches an import. A list of names in brackets has a limit, since the closing bracket may be missing."
+"""Matches an import. It reads at most 8,000 bytes of a list of names in brackets, since the closing bracket may be
+missing."""
 _NAME = re.compile(rb"(?:^|[(,\n])[ \t]*([\w.*]+)")
 _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)?(\w+)""")
-"Matches the names of operators, which are called by name, without an import."
+"Matches the names of operators. A file may call an operator by its name, without an import."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class ReadingPlan:
 
     candidates: tuple[str, ...]
     """The files in the order of reading: the given files, files with a possible root that import them directly or
-    indirectly, and the files between these."""
+    indirectly, and the files on the way between the two."""
     scope: frozenset[str]
     "The candidates, and all files through which they import the given files."
     is_complete: bool
@@ -114,7 +115,7 @@ class _ImportGraph:
 
 
 def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
-    """Yield the files of base classes. A method may be called on a value of which only the base class is known."""
+    """Yield the files of base classes. A method may be called on a value whose base class is all that is known."""
     project = Project(files)
     for path in given:
         file = files.index(path)
@@ -170,8 +171,8 @@ def _imported(data: bytes, module: str, is_package: bool) -> Iterator[str]:
 
 
 def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-    """Yield the matches of `_IMPORT` at the beginning of lines. Searching for the word `import` first takes a fifth of
-    the time."""
+    """Yield the matches of `_IMPORT` at the beginning of lines. A search for the word `import` comes first, because
+    this takes only a fifth of the time."""
     end = 0
     while (word := data.find(b"import", end)) >= 0:
         line = data.rfind(b"\n", end, word) + 1

@@ -1,7 +1,8 @@
 """Loops around steps: finds the functions that replay a graph or train once per iteration, whatever their names are.
 
 `step_takers.py` tells which calls take a step. The body of a loop with such a call runs in every step. A method that
-replays or trains itself also runs in every step, since a loop elsewhere calls it. Lines around a loop run once.
+itself replays or trains also runs in every step, since it is assumed that a loop elsewhere calls it. Lines around a
+loop run once.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 Loops = tuple[int, ...]
-"The first lines of the loops that run in every step. It is empty if the whole function runs in every step."
+"The first lines of the loops that run in every step. The set is empty if the whole function runs in every step."
 
 _LOOP = re.compile(rb"^\s*(?:async )?(?:while|for) ", re.M)
 _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
@@ -43,7 +44,7 @@ _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
 """Matches calls that show progress. Every file with a match contains one of _PROGRESS_WORDS, and a search for these
 words is many times as fast."""
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
-"Matches methods that are a module's step unless they generate a whole result."
+"Matches methods that are a module's step, unless such a method generates a whole result."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 "Matches statements that begin or enclose a loop at module level."
 
@@ -74,8 +75,8 @@ class LoopRoots:
         return self.of(file).get(ref) if file is not None else None
 
     def objects_given(self, ref: str) -> dict[str, Value]:
-        """Return the objects that calls in the file pass to a function with step loops, by parameter, as far as the
-        calls show them."""
+        """Return the objects that calls in the file pass to the parameters of a function with step loops, as far as
+        they are known."""
         path, _, name = ref.partition("::")
         file = self._takers.engine.project.files.index(path)
         return self._takers.of(file).objects_given(name) if file is not None else {}
@@ -84,9 +85,9 @@ class LoopRoots:
         """Return the functions of a file that run once because they contain a loop that generates, or call such a
         function.
 
-        A loop that generates runs a model but neither trains nor replays, or it shows its progress. Functions that are
-        called only around such loops also run once. A function that trains in loops is left out, because another loop
-        may call it, as for an agent's update.
+        A loop generates if it runs a model without training or replaying, or if it shows its progress. Functions that
+        are called only around such loops also run once. A function that trains in loops is left out, because another
+        loop may call it, as it calls an agent's update.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None
@@ -216,8 +217,8 @@ def _only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
 
 
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function passes values that it makes itself to a call. A call that only passes on parameters
-    shows nothing about the values."""
+    """Return whether a function makes values itself and passes them to a call. A call that only passes on the caller's
+    parameters does not show which values these are."""
     inner = [node for _, node in own_nodes(script)]
     made = stored_names(inner)
     for call in [node for node in inner if isinstance(node, ast.Call)]:

@@ -43,7 +43,8 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
     """
     node = engine.project.function_node(f"{file.path}::{facts.name}")
     if node is None or _asks_clock(node) or _asks_for_arrays(node) or _makes_parameters(node):
-        # A function that times steps waits for the steps, and is not a step itself. Neither is one that makes weights.
+        # A function that times steps waits for the steps, and is not a step itself. A function that makes weights is
+        # not a step either.
         return False
     if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
         return True
@@ -97,7 +98,8 @@ def _reads(method: ast.AST) -> frozenset[str]:
 
 @memoize_on_node
 def _fills(method: ast.AST) -> frozenset[str]:
-    """Return the attributes of `self` that a function assigns, or that hold a list, set or dict to which it adds."""
+    """Return the attributes of `self` that a function assigns. An attribute also counts if the function adds to its
+    list, set or dict."""
     gathers = [call.func for call in inside(method, ast.Call) if isinstance(call.func, ast.Attribute)]
     held: list[ast.expr] = [function.value for function in gathers if function.attr in _GATHERING]
     held += [inner.value for inner in inside(method, ast.Subscript) if isinstance(inner.ctx, ast.Store)]

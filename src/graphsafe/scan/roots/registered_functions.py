@@ -13,7 +13,8 @@ from graphsafe.scan.symbols.project import Project
 
 _REGISTERS = re.compile(r"(^|[_.])register(_|$)")
 _OTHERS = re.compile(r"fake|meta|abstract|atexit|autograd|_cpu|cpu_")
-"Matches registrations and names of functions that only describe an operator, or that do not run on the GPU."
+"""Matches registrations and names of functions that describe an operator without running it, or that do not run on the
+GPU."""
 _OPERATORS = ("custom_op", "triton_op", "library.impl", "register_kernel")
 # A pattern that begins with the line break itself is four times as fast as one with an anchor.
 _TABLE = re.compile(rb"\n[A-Z][^\n=]*=[ \t]*\{")
@@ -36,8 +37,8 @@ def may_register(data: bytes) -> bool:
 
 
 def _patched(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the assignments of the file's functions to attributes. Each comes as the first name of the attribute's
-    owner, and the function."""
+    """Yield the assignments of the file's functions to attributes. For each assignment, yield the first name of the
+    attribute's owner, and the function."""
     defined = set(_DEFINED.findall(data))
     found = _PATCHES.finditer(data) if defined else ()
     return ((match[1].decode(), match[2].decode()) for match in found if match[2] in defined)
@@ -53,7 +54,7 @@ def operators_of(file: FileIndex, data: bytes) -> Iterator[str]:
 
 
 def entries_of(project: Project, file: FileIndex) -> Iterator[str]:
-    """Yield the functions of a file that are registered by a decorator, are in a table at module level, or replace a
+    """Yield the functions of a file that a decorator registers, that are in a table at module level, or that replace a
     library's function."""
     for owner, name in _patched(b"\n" + (project.files.data(file.path) or b"")):
         binding = project.resolve(file, owner) if owner in file.imports and name in file.functions else None
@@ -85,7 +86,7 @@ def _enters(project: Project, file: FileIndex, decorator: str) -> bool:
 
 @memoize_on_node
 def _fills_table(decorator: ast.AST) -> bool:
-    """Return whether a decorator puts values into a table that it did not make itself."""
+    """Return whether a decorator puts values into a table that already existed."""
     own = {inner.arg for inner in ast.walk(decorator) if isinstance(inner, ast.arg)}
     own |= {
         inner.id for inner in ast.walk(decorator) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)

@@ -69,7 +69,7 @@ def takes_surely(data: bytes) -> bool:
 
 def step_names(texts: Iterable[bytes]) -> StepNames:
     """Return the names of the functions that replay, train or call an engine's step, or that call such a function of
-    their file, judging by a text search."""
+    their file. A text search finds them."""
     functions: set[bytes] = set()
     classes: set[bytes] = set()
     derived: dict[bytes, set[bytes]] = {}

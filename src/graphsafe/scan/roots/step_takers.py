@@ -1,6 +1,5 @@
-"""Functions that take a step: they run code, in this file or in another one, that replays a graph, trains, or runs a
-model.
-"""
+"""Functions that take a step. They run code that replays a graph, trains, or runs a model. This code may be in another
+file."""
 
 from __future__ import annotations
 
@@ -133,7 +132,7 @@ class FileTakers:
                 yield call, strength, _loop_around(call, parents)
 
     def _spread(self) -> None:
-        """Find the functions that take a step themselves, then the functions that call these."""
+        """Find the functions that take a step themselves, and then the functions that call them."""
         others = rb"|".join(sorted({*self._all.names.functions, *self._inner_replays()} if self._between else ()))
         elsewhere = re.compile(rb"\b(?:%s)\(" % others) if others else None
         for name, text in self._texts.items():
@@ -385,6 +384,6 @@ def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
 
 
 def _is_loop_of_steps(loop: ast.stmt | None) -> bool:
-    """Return whether a loop has many iterations, each of which is a step. A few micro-batches or graphs together make
-    one step."""
+    """Return whether a loop has many iterations, each of which is a step. A few micro-batches or graphs form one step
+    together, so a loop over them does not count."""
     return loop is not None and not is_short(loop)

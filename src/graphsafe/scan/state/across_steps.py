@@ -1,7 +1,7 @@
 """Events about state that one step leaves to the next, if a replay does not repeat the write. Functions that look for
 one kind of event return None if a write has no such event.
 
-The events are pure functions of the state log. Each event is at the line that writes the state.
+The events depend only on the state log. Each event is at the line that writes the state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Change(NamedTuple):
 def events(log: StateLog) -> Iterator[Change]:
     """Yield at most one event per place.
 
-    If a place has several causes, the most precise one counts. If it has several calls, the most certain one counts.
+    If a place has several causes, the most precise one counts. If several calls lead to it, the most certain one
+    counts.
     """
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     flow = StateFlow(log)
@@ -141,8 +142,8 @@ def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
 
 def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """Return the event for a tensor or list that grows step by step, or for a buffer that a larger one replaces. A
-    buffer that no step reads has no event, and neither has a tensor on the host: no graph holds its memory, and a copy
-    of it to the device has an event of its own."""
+    buffer that no step reads gets no event. A tensor on the host gets no event either, because no graph holds its
+    memory. A copy of it to the device has an event of its own."""
     tensor = as_tensor(write.value)[0]
     if not write.grows or not _has_tensor(write.value):
         return None
@@ -151,7 +152,8 @@ def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     # A list to which a step appends may be emptied once per step, alone or with the dict that holds it.
     lists = {write.key, write.key.rpartition("[")[0]}
     appended = write.keyed and write.augmented and not flow.emptied.isdisjoint(lists)
-    # torch joins tensors of one device only. So one write that joins host tensors shows where all of them are.
+    # torch joins only tensors of one device. So if one write joins host tensors, all tensors of this attribute are on
+    # the host.
     doubtful = appended or write.past_maximum or write.key in flow.joined_on_host
     confidence = "possible" if doubtful else _confidence(write.value)
     if write.outgrown and write.key not in log.readers:
@@ -303,8 +305,8 @@ def _has_tensor(value: Value) -> bool:
 
 
 def one_or_several(value: Value) -> tuple[Tensor | None, bool]:
-    """Return the tensor of a value, and whether it certainly is a tensor. The tensor is the value itself, or the common
-    element of a list of tensors."""
+    """Return the tensor of a value, and whether the value certainly is a tensor. The tensor is the value itself, or the
+    common element of a list of tensors."""
     return as_tensor(value.elem if type(value) is SequenceValue and value.kind in ("list", "tuple") else value)
 
 

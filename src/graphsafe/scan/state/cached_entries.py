@@ -37,7 +37,8 @@ def may_drop_entries(frame: Frame, table: str) -> bool:
 
 
 def _emptied(engine: Engine, path: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of the tables that a file empties, and those to which it assigns a new table more than once."""
+    """Return the names of the tables that a file empties, and the names to which it assigns a new table more than
+    once."""
     search = engine.project.files.search
     patterns = EMPTYING if search(path, WEAK_NAME) else (EMPTIED, DELETED)
     found = {name for pattern in patterns for name in search(path, pattern)}

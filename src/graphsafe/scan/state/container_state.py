@@ -66,7 +66,7 @@ def lengthened(frame: Frame, node: ast.AST, key: str, text: str, added: Value) -
         return
     grows = not is_bounded(frame, key, text)
     if not grows and type(added) is Tensor:
-        # The deque keeps its length, but in the next step it has another tensor at each position.
+        # The deque keeps its length, but each of its positions holds another tensor in the next step.
         added = replace(added, fresh=True)
     frame.engine.note(own_change(frame, node, key, text, added, grows=grows))
 

@@ -1,4 +1,5 @@
-"""Tensors that a step swaps, or flags that it flips, an even number of times. Afterwards, the state is as before."""
+"""Tensors that a step swaps, or flags that a step flips, an even number of times. After the step, the state is as
+before."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def _all_even(frame: Frame, name: str) -> bool:
 
 
 def _even_calls(function: Definition, name: str) -> int:
-    """Return the number of calls that a function makes, each as a whole statement, an even number of times on one
+    """Return the number of a function's calls that are whole statements and run an even number of times on one
     object."""
     found = 0
     even = [*_even_loops(function)]

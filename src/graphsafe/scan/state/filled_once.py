@@ -17,7 +17,7 @@ from graphsafe.scan.symbols.blocks import statements_within
 from graphsafe.scan.symbols.index import dotted
 
 _MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_]|\()", re.I)
-"Matches words for the largest size for which a table is made: `max_position_embeddings`."
+"Matches words in names of the largest size for which a table is made: `max_position_embeddings`."
 _FILLS = re.compile(r"(\.data)?\.(copy|fill)_$")
 
 
@@ -84,7 +84,7 @@ def _fills_in_place(frame: Frame, method: str, flag: str) -> bool:
 
 
 def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
-    """Return whether a table that is too small is filled again by the method with which the constructor has filled it.
+    """Return whether a table that is too small is filled again by the method that the constructor used to fill it.
 
     A constructor makes such a table, as for rotary embeddings, for the longest input.
     """

@@ -113,7 +113,7 @@ def _is_false(assignment: ast.Assign) -> bool:
 @memoize_on_node
 def empty_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
     """Return the table that is empty when a branch runs: `state` for the branch of `if len(state) == 0:`, and for the
-    other branch of `if len(state) != 0:` or `> 0`. Such a table is empty only before the first step."""
+    `else` branch of `if len(state) != 0:` or `> 0`. Such a table is empty only before the first step."""
     if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Call):
         return ()
     call, asked, is_empty = test.left, test.comparators[0], isinstance(test.ops[0], ast.Eq)

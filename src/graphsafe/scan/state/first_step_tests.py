@@ -1,6 +1,5 @@
-"""Tests that only a first step or few steps pass, as in `if self.plan is None:`, and the facts that they imply for the
-code around an `if`.
-"""
+"""Tests that only a first step or few steps pass, as in `if self.plan is None:`, and the conclusions about the code
+around such an `if`."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ _LISTED = re.compile(
 )
 "Matches names of lists of steps after which a loop saves, shows or evaluates: `step in cfg.eval_steps`."
 _LONG = 10
-"The smallest interval for which an action counts as running only from time to time."
+"The smallest interval between two runs of an action that counts as running only from time to time."
 _CALLED_SELDOM = re.compile(
     r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
     r"|(val|valid|validation|eval|evaluation)_(step|epoch|loop|batch)"
@@ -146,8 +145,8 @@ def _asks(test: ast.expr, name: str) -> bool:
 
 @memoize_on_node
 def asks_by_name(test: ast.expr) -> bool:
-    """Return whether few steps pass a test, judging by the names in it. Such steps log, save or evaluate, or are first
-    or failing steps: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
+    """Return whether few steps pass a test, judging by the names in it. Such a step logs, saves or evaluates, or it is
+    the first step or a failing step: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
     if isinstance(test, ast.BoolOp):
         rare = [part for part in test.values if asks_by_name(part)]
         # Code that logs every 10 steps often logs the last step too.

@@ -93,7 +93,7 @@ def _present(test: ast.expr) -> Iterator[str]:
 
 
 def _joins(test: ast.If, entry: str) -> Iterator[tuple[ast.Call, str]]:
-    """Yield the calls in a branch that put another tensor behind the entry, each with the name of the result."""
+    """Yield the calls in a branch that append another tensor to the entry, each with the name of the result."""
     assigned = [one for statement in test.body for one in inside(statement, ast.Assign)]
     old = {entry}
     for one in sorted(assigned, key=lambda one: one.lineno):

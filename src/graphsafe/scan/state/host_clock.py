@@ -16,8 +16,8 @@ VERSION = "version"
 
 
 def read(frame: Frame, node: ast.expr, kind: str = KEY) -> Number:
-    """Return the number of a clock, marked as state. The mark makes its uses visible: most clocks only time the step,
-    and affect nothing on the device.
+    """Return the number of a clock, marked as state. The mark shows where the number is used, because most clocks only
+    time the step and affect nothing on the device.
 
     The version of a tensor, `x._version`, counts as a clock too, because each write in place increases it.
     """
@@ -32,8 +32,8 @@ def read(frame: Frame, node: ast.expr, kind: str = KEY) -> Number:
 
 def decides(items: list[Item], since: int, end: int) -> None:
     """Record that the result of the step depends on a condition, if the condition reads a clock. The effects of the
-    condition are the items from `since` to `end`. In any other condition, a clock may only decide when to log, for
-    example."""
+    condition are the items from `since` to `end`. Callers call this only for a condition that chooses the result. In
+    any other condition, a clock may, for example, only decide when to log."""
     for i, item in enumerate(items[since:end], since):
         if type(item) is Use and item.key.startswith(KEY):
             items[i] = replace(item, kind="operand")

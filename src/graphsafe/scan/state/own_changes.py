@@ -22,7 +22,7 @@ def own_change(
     grows: bool = False,
     outgrown: bool = False,
 ) -> Write:
-    """Return the write by which `node` changes the state named `text`, as an assignment of `value` would."""
+    """Return a write that treats the change of the state `text` in `node` like an assignment of `value`."""
     return Write(
         key=key,
         text=text,

@@ -275,8 +275,8 @@ def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
 
 
 def read_for_values(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression. Tensors of which only the shape or dtype is read are left out: `x` in
-    `x.shape[0]`, `torch.zeros_like(x)` and `x.new_zeros(2)`."""
+    """Yield the nodes of an expression. A tensor is left out if only its shape or dtype is read: `x` in `x.shape[0]`,
+    `torch.zeros_like(x)` and `x.new_zeros(2)`."""
     if isinstance(node, ast.Attribute) and (node.attr in FORM or node.attr in _NEW):
         return
     yield node

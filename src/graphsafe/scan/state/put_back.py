@@ -61,12 +61,12 @@ def _leaves(statement: ast.stmt) -> bool:
 
 
 def _before_exit(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """Return the first statements of a block, before the first statement that may leave it."""
+    """Return the statements at the start of a block, before the first one that may leave the block."""
     return body[: next((index for index, statement in enumerate(body) if _leaves(statement)), len(body))]
 
 
 def _after_exit(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """Return the last statements of a block, after the last statement that may leave it."""
+    """Return the statements at the end of a block, after the last one that may leave the block."""
     return body[max((index + 1 for index, statement in enumerate(body) if _leaves(statement)), default=0) :]
 
 

@@ -2,7 +2,7 @@
 values.
 
 The abstract values show to which object a line of any class or file refers. A graph keeps the old value even if the
-change is rare, and no matter where the new value comes from.
+change is rare, and wherever the new value comes from.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import Definition, statements_within
 
 _SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-"Expressions of which a part may not run, or may run more than once."
+"Expressions with a part that may not run, or that may run more than once."
 
 
 def contains(frame: Frame, node: ast.AST) -> bool:

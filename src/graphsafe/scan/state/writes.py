@@ -133,7 +133,7 @@ def write_attribute(
 def _write_parts(
     frame: Frame, key: str, text: str, value: Value, node: ast.AST, written: ast.expr | None, borrowed: bool
 ) -> None:
-    """Record the parts of a new object, named tuple or dict that are computed from the same parts of the replaced one:
+    """Record the parts of a new object, named tuple or dict that are computed from the same parts of the old value:
     `self.clock = replace(self.clock, tick=self.clock.tick + 1)`."""
     for name, part in parts(frame, value, bound_expression(frame, written)):
         of, named_part = f"{key}.{name}", f"{text}.{name}"
@@ -150,7 +150,7 @@ def _write_parts(
 
 
 def parts(frame: Frame, value: Value, written: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the named parts of an object, named tuple or dict with their expressions, as far as a call or a display
+    """Yield the named parts of an object, named tuple or dict with their expressions, as far as a call or a literal
     shows them."""
     if isinstance(written, ast.Dict):
         for key, part in zip(written.keys, written.values, strict=True):
@@ -266,7 +266,7 @@ def write_item(
         before = held.elem
     if is_same_tensor(frame, value, written, text):
         return
-    # An entry under a key that the source shows is like an attribute that is set later.
+    # If the source shows the key of an entry, the entry is treated like an attribute that is set later.
     keyed = before is None and not is_entry
     replaces = keyed and type(held) is Dict and as_tensor(held.elem)[0] is not None
     write(

@@ -107,8 +107,10 @@ def is_kept(function: Function, name: str) -> bool:
 
 
 def left_out(found: Tables, table: GraphTensors, function: Function) -> Iterator[str]:
-    """Yield the inputs that a replaying function does not refill from a field of its argument, although it refills
-    others so: `e.scale` beside `e.heat.fill_(params.heat)`, if the capture made it from `params.scale`."""
+    """Yield inputs that a replaying function leaves as they are, although it refills others from fields of an argument.
+
+    An example is `e.scale` beside `e.heat.fill_(params.heat)`, if the capture made `e.scale` from `params.scale`.
+    """
     nodes = [node for _, node in own_nodes(function)]
     capturing = {name.rpartition(".")[2]: node for name, node, _ in found.functions if captures_in(node)}
     calls = [node for node in nodes if isinstance(node, ast.Call)]
@@ -125,6 +127,6 @@ def left_out(found: Tables, table: GraphTensors, function: Function) -> Iterator
 
 
 def _fields(nodes: Iterable[ast.AST], name: str) -> list[str]:
-    """Return the attributes that code takes from a name, as often as it takes them."""
+    """Return the attributes of a name that code reads, once for each read."""
     taken = (node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
     return [node.attr for node in taken if node.value.id == name]  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ from graphsafe.scan.sources.node_memo import inside
 
 
 class _First(NamedTuple):
-    """The statements of a function that only its first call runs, and the test that decides."""
+    """The statements that only the first call of a function runs, and the test that guards them."""
 
     test: ast.expr
     statements: Sequence[ast.stmt]
@@ -38,8 +38,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _lacking(name: str, function: Function) -> Iterator[Line]:
-    """Yield tests for a missing graph. The capture under the test uses a number or an option of the first call, and
-    nothing else in the function reads this argument."""
+    """Yield tests for a missing graph. The capture under the test uses a number or an option that the first call
+    passes, and no other code of the function reads this argument."""
     blocks = captures_in(function)
     numbers = number_parameters(function) if blocks else frozenset()
     parents = parents_in(function) if numbers else {}

@@ -31,7 +31,7 @@ from graphsafe.scan.symbols.blocks import matched, parameters, with_defaults
 from graphsafe.scan.symbols.index import dotted
 
 _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
-"Matches a test that is true only for the first call, which is the call that captures."
+"Matches a test that is true only for the first call. This is the call that captures."
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
 
 
@@ -128,7 +128,7 @@ def _without_key(
 ) -> Iterator[Line]:
     """Yield tests for the single graph that a function keeps: `if self.graph is None: self._capture(x, limit)`. The
     capture uses a number or an option of the first call, and neither the test nor the code around the capture reads
-    it."""
+    this value."""
     if function.name in CONSTRUCTORS:
         return
     own = _by_last_name(functions)
@@ -186,7 +186,7 @@ def _made_by(
     key: ast.expr, origins: Set[str], function: Function, functions: Functions
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
     """Return the `return` of the function that makes a key: `key_of` for `key = self.key_of(batch)`. The function must
-    be in the file, and the call must pass the source of the missing value to it."""
+    be in the file, and the call must pass to it the object from which the missing value comes."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
         if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):
@@ -262,8 +262,8 @@ def number_parameters(function: Function) -> Set[str]:
 
 
 def _used_as_numbers(function: Function) -> Set[str]:
-    """Return the names that a captured block uses as ends of slices or counts of loops, which are numbers even without
-    an annotation: `y[:, :length]`, `range(rounds)`."""
+    """Return the names that a captured block uses as ends of slices or counts of loops. Such names are numbers even
+    without an annotation: `y[:, :length]`, `range(rounds)`."""
     blocks = captures_in(function)
     parts = [part for block in blocks for one in inside(block, ast.Slice) for part in (one.lower, one.upper, one.step)]
     parts += [value for call in calls_in(blocks) if dotted(call.func) == "range" for value in call.args]
@@ -287,8 +287,8 @@ def _number_names(tree: ast.Module) -> Set[str]:
 
 
 def _is_number_here(value: ast.expr, parameter: ast.arg, numbers: Set[str]) -> bool:
-    """Return whether an undeclared parameter gets a number. It does if the file declares another parameter or field of
-    this name, or the passed attribute, as a number."""
+    """Return whether an undeclared parameter gets a number. It does if the file declares a number of the same name, as
+    a parameter or field, or if it declares the passed attribute as a number."""
     is_field = isinstance(value, ast.Attribute) and value.attr in numbers
     return parameter.annotation is None and (is_field or parameter.arg in numbers)
 
@@ -330,7 +330,7 @@ def _names_number(annotation: ast.expr) -> bool:
 
 
 def _other_numbers(table: GraphTensors) -> Iterator[Line]:
-    """Yield assignments to numbers that captured code reads. The assignments are in methods that run between
+    """Yield assignments to numbers that captured code reads. These assignments are in methods that run between
     replays."""
     read = _read_by_captures(table) & _numbers(table) if table.replaying else set()
     # If the number is an argument of the capture, each graph may have its own number.

@@ -50,7 +50,7 @@ def names_in(
 
 
 def is_covered(name: str, names: set[str]) -> bool:
-    """Return whether `names` contains a name, a part of the name's object, or an object that contains it. For example,
+    """Return whether `names` contains this name, an attribute of it, or an object that contains it. For example,
     `batch.ids` covers `batch.ids.shape`."""
     if name in names or head(name) + ALL in names:
         return True
@@ -69,7 +69,7 @@ def _bound_to(text: str, function: Function) -> Iterator[ast.expr]:
 def _through(
     call: ast.Call, function: Function, called: Function, functions: Functions, outer: frozenset[str]
 ) -> set[str]:
-    """Return the names, as written in the caller, of the parts of a call's arguments that the called function uses."""
+    """Return the parts of a call's arguments that the called function uses, by their names in the caller."""
     returned = [node.value for _, node in own_nodes(called) if isinstance(node, ast.Return) and node.value is not None]
     inside = {name for one in returned for name in names_in(one, called, functions, outer)}
     inside |= {

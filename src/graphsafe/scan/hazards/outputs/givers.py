@@ -90,9 +90,9 @@ def is_stored(node: ast.AST) -> bool:
 
 
 def names_of(found: Tables, giving: Mapping[str, Given]) -> dict[str, str]:
-    """Map the names in calls to the full names of the functions that return outputs. A name is the last part of the
-    called name. If the last part alone is not enough, because a class is imported or several classes have such a
-    method, the name of the object precedes it: `runner.step`."""
+    """Map the names in calls to the full names of the functions that return outputs. The name in a call is the last
+    part of the called function's name. The name of the object precedes the last part if the class is imported, or if
+    several classes have such a method: `runner.step`."""
     names = {
         end_of(name): name
         for name in giving.keys() - found.imported.keys()

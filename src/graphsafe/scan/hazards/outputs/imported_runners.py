@@ -48,9 +48,8 @@ def _classes(project: Project, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _may_replay(files: Files, target: str) -> bool:
-    """Return whether an imported name may be a class of a file that replays graphs. No file is indexed for this test.
-    The module from which the name is imported may itself import the class under another name.
-    """
+    """Return whether an imported name may be a class of a file that replays graphs. This test indexes no file. The
+    module from which the name is imported may itself import the class under another name."""
     module, _, name = target.rpartition(".")
     renamed = f" as {name}".encode()
     return name in files.found_by("classes of files that replay", _classes_in) or any(
