@@ -175,7 +175,7 @@ class Device(Protocol):
         """Report each capture that the user's code makes to `sink`, when it ends, with its error if it failed."""
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-        """Report each replay of a graph by the user's code to `sink`, as the user's frames."""
+        """Call `sink` with the user's frames each time that the user's code replays a graph."""
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
         """Yield a list. After the block, it holds the allocations and releases in the block, in order. The allocator's

@@ -1,6 +1,6 @@
 """Reads and writes tensors for the probes: stores, poison, and allocations that overwrite freed memory. Also finds the
-lines that allocated and freed memory, from the caching allocator's own history, which has Python frames. This does not
-change the allocator."""
+lines that allocated and freed memory: the history of the caching allocator has the Python frames. Reading this history
+does not change the allocator."""
 
 from __future__ import annotations
 

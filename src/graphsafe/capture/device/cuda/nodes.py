@@ -94,8 +94,8 @@ def differences(
     segments: Segments,
     places: Sequence[Place | None] = (),
 ) -> tuple[Difference, ...]:
-    """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` are the places of the nodes of `second`,
-    as far as they are known.
+    """Return at most `_MOST_DIFFERENCES` differences, in the order of the graph. `places` are the places of the nodes
+    of `second`, as far as they are known.
 
     An address in the first graph's pool may become any address in the second graph's pool, since each capture allocates
     its own results. An address outside of the pools has to stay the same.
@@ -109,7 +109,7 @@ def differences(
             break
         if (one.kind, one.name) != (other.kind, other.name):
             found.append(_difference(number, "operation", second, _named(one), _named(other), places))
-            break  # later nodes are shifted against those of the first graph, so all of them would differ
+            break  # later nodes no longer correspond to each other, so all would differ
         if one.launch != other.launch:
             found.append(_difference(number, "extent", second, str(one.launch), str(other.launch), places))
         for at, (before, after) in enumerate(zip(one.words, other.words, strict=False)):

@@ -274,8 +274,8 @@ def _can_be(kinds: Sequence[str], takes_tensors: bool) -> bool:
 
 
 def is_allocation(via: str | None, table: OpTable) -> bool:
-    """Return whether the purpose of a torch function is to allocate memory (`torch.zeros`), so that the memory is not
-    an op's result."""
+    """Return whether a torch function, such as `torch.zeros`, serves only to allocate memory. The memory then does not
+    count as an op's result."""
     entry = None if via is None else table.python(via)
     return entry is not None and any(effect.kind == "allocates" and effect.how != "pinned" for effect in entry.effects)
 
