@@ -89,7 +89,7 @@ class CaptureRequest:
     timeline: bool = False
     "Whether to profile a step and a replay on a GPU."
     plan: bool = False
-    "Whether to plan breaks between graphs if the step cannot be captured whole."
+    "Whether to plan breaks between graphs if the step cannot be captured as a whole."
     emit: Path | None = None
     "The file for the code that applies a verified plan."
     emit_for: str | None = None

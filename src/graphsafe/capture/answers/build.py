@@ -61,7 +61,7 @@ class Constructed:
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """The inputs that the trial could not give new values, although outputs may depend on them."""
+    """The inputs to which the trial could not give new values, although outputs may depend on them."""
 
     unvaried: tuple[str, ...] | None = None
     "The paths of these inputs; None if the trial of the inputs did not finish."

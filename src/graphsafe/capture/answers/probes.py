@@ -56,7 +56,7 @@ class SeenEvent(StepEvent):
     first_only: bool = False
     "Whether the events happened only in step 1."
     guarded: bool = False
-    "Whether the step leaves out the events if it is told that a capture is under way."
+    "Whether the events do not occur in a step that is told that a capture is under way."
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,8 @@ class TakenPath:
     is_exact: bool
     "Whether all results of these rounds equal those of replays bit for bit."
     is_shown: bool
-    """Whether at least one of these rounds would show a small error in the operations in which this path differs from
-    the usual path."""
+    """Whether an error would show: in at least one of these rounds, a small error in the operations in which this path
+    differs from the usual path would change the results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class ComparedRounds:
     number: int = 0
     varied: int = 0
     """The number of rounds whose eager outputs differ from those of the first round because of the refresh. If steps
-    change state, rounds that begin with the state of the round before do not count."""
+    change state, continued rounds (those that begin with the state of the round before) do not count."""
     is_faithful: bool = False
     "Whether everything that the refresh had written before was still there at the beginning of each round."
     checks: tuple[Check, ...] = ()
@@ -186,7 +186,7 @@ class LaunchChoice:
     event: str
     difference: Difference
     causes: tuple[Cause, ...]
-    "The host values that decide the step's choice, as far as they were found by trial."
+    "The host values on which the step's choice depends, as far as trials have found them."
     frozen_ms: float | None
     "Milliseconds of one replay after the event; None if the device has no clock."
     fresh_ms: float | None
@@ -224,7 +224,7 @@ class LongRun:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A break that the step needs, but that no mark of the target makes."""
+    """A break between graphs that the step needs, but for which the target has no mark."""
 
     code: str
     reason: str
@@ -255,4 +255,4 @@ class OwnGraphs:
     replays: tuple[tuple[CallSite, ...], ...] = ()
     "Call stacks of the target's own replays."
     compiled: bool = False
-    "Whether Inductor makes the target's graphs, even if it skipped them in this run."
+    "Whether Inductor makes the target's graphs. This is also true if Inductor skipped them in this run."

@@ -94,7 +94,7 @@ def how_of(event: StepEvent, code: str) -> str | None:
 
 
 def code_of_failure(event: StepEvent, ops: OpTable) -> str:
-    """Return the rule for an event that made a capture fail. It is GS607 if the operation is not known to break
+    """Return the rule for an event that made a capture fail. Return GS607 if the operation is not known to break
     captures."""
     known = ops.aten(event.op) or ops.python(event.via or "")
     plain = event.kind == "hidden-sync" and (known is None or not any(effect.rule for effect in known.effects))
@@ -121,7 +121,8 @@ def _read(event: StepEvent, method: str, ops: OpTable) -> str:
 
 
 def _of_torch_function(event: StepEvent, ops: OpTable) -> str | None:
-    """Return the rule for a call of a function of torch that is known to wait. The read inside it is not the user's."""
+    """Return the rule for a call of a function of torch that is known to wait. The user's code does not contain the
+    read inside this function."""
     name = event.called or ""
     entry = ops.python(name)
     kinds = {"read": _READING, "extent": _READING[:2]}.get(event.kind, _READING[:1])
@@ -153,8 +154,8 @@ def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | Non
 
 
 def _code_in(entries: Sequence[tuple[str, Op | None]], kinds: Sequence[str], event: StepEvent) -> str | None:
-    """Return the rule of the first effect of these kinds, which are tried in their order. An effect of a parameter
-    counts only if the call may give a tensor for it."""
+    """Return the rule of the first effect of these kinds, which are tried in their order. If an effect occurs only with
+    a tensor for some parameter, it counts only if the call may pass a tensor there."""
     node = node_at(event.frames, event.span)
     found: list[Effect] = []
     for name, entry in entries:
@@ -194,8 +195,8 @@ def _in_slice(event: StepEvent) -> bool:
 
 
 def _moves_literal(event: StepEvent, method: str) -> bool:
-    """Return whether the expression that ran is `torch.tensor(...).to(...)` or the like, perhaps with a name for the
-    literal."""
+    """Return whether the expression that ran is `torch.tensor(...).to(...)` or the like. The literal may also be in a
+    variable."""
     node = node_at(event.frames, event.span)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False

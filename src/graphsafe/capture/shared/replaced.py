@@ -52,7 +52,7 @@ def tracing(call: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
 
 
 def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-    """Report each replay to `sink`, as the user's frames. `graph` is the class of graphs; all code that uses graphs
+    """Call `sink` with the user's frames at each replay. `graph` is the class of graphs; all code that uses graphs
     calls its method `replay`."""
     replay = graph.replay
 
