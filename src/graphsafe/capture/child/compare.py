@@ -11,10 +11,11 @@ from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.probes.replay import Check, Outcome
 
 _MOST_UNITS = 256.0
-"Results that differ by more units in the last place are not repeatable: no order of summation explains that."
+"""If repeated results differ by more units in the last place than this, they are not repeatable: no order of summation
+explains such a difference."""
 _MOST_SHARE = 0.05
-"""Results that differ by more than this share of their largest value are not repeatable. (256 units of bfloat16 are as
-large as the value itself.)"""
+"""If repeated results differ by more than this share of their largest value, they are not repeatable. (256 units of
+bfloat16 are as large as the value itself.)"""
 _MARGIN = 4.0
 """A further run may differ by this many times the largest difference seen, because a few runs show only part of what
 chance and rounding can do."""
@@ -83,13 +84,14 @@ class Spread:
 
     The differences are pooled because chance does not show every time: with float atomics, three runs give the same
     output in a third of the cases. Results have different sizes and dtypes, so differences are counted in units in the
-    last place of the largest value. A value that fills masked elements does not count, unless it differs itself. One
-    unit of -1e9 is 119, and would hide any difference of logits.
+    last place of the largest value. A value that fills masked elements does not count as the largest, unless it differs
+    itself: one unit of -1e9 is 119, and would hide any difference of logits.
     """
 
     units: float = 0.0
     unbounded: set[str] = field(default_factory=set)
-    "Results whose differences rounding does not explain: integers, shapes, host values, or floats far apart."
+    """Results with differences that rounding cannot explain: integers, shapes, host values, or floats that are far
+    apart."""
 
     def add(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> None:
         apart = difference(left, right)

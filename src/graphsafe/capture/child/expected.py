@@ -43,7 +43,7 @@ class StepResult:
     refreshed: Mapping[str, torch.Tensor] = field(default_factory=dict)
     "Small tensors that the refresh wrote and that steps leave alone, with their values."
     released: Sequence[str] = ()
-    "State that the refresh wrote without overwriting it completely. Later rounds do not put this state back."
+    "State of which the refresh wrote only a part. Later rounds do not put this state back."
     hashed: Sequence[str] = ()
     "State in `state` that changed, but is too large for `values`."
     path: str = ""

@@ -17,8 +17,8 @@ def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
     """Return the step and its arguments that the other process saved. If it saved a factory, return what the factory
     returns.
 
-    Tensors from the writing process's single GPU are put on `device`. If that process had all tensors on the host,
-    because it had no GPU, all of them are put on `device`: code on the host alone cannot be captured.
+    Tensors that were on the single GPU of the writing process are put on `device`. If that process had all tensors on
+    the host, because it had no GPU, all of them are put on `device`: code on the host alone cannot be captured.
     """
     folder = Path(file).parent
     storages = _storages(folder, device)

@@ -3,7 +3,7 @@
 Between replays the values of changed tensors are put back, because a cache must not overflow. The bindings of names are
 not put back, because a refresh that leaks memory does so through them. At ten points garbage is collected, memory is
 measured, freed memory is overwritten, and the replay is compared with an eager step. (The overwriting exposes a graph
-that still reads freed memory.) If the same inputs return periodically, the outputs of each replay are compared with
+that still reads freed memory.) If the same inputs recur periodically, the outputs of each replay are compared with
 earlier outputs for the same inputs.
 """
 
@@ -40,10 +40,10 @@ from graphsafe.report.probes.memory import Drift, Growth, Keeping, LateFailure, 
 _POINTS = 10
 _TIMED = 5
 _WATCHED = 20
-"Number of further replays in which the lines that keep memory are looked for."
+"Number of further replays that serve to find the lines that keep memory."
 _MOST_SURPRISES = 50
-"""A replay that differs from an earlier replay is compared with an eager step, at most this many times. A step with
-float atomics has many such replays."""
+"""At most this many replays that differ from an earlier replay are compared with an eager step. A step with float
+atomics has many such replays."""
 _STATM = "/proc/self/statm"
 
 
@@ -77,7 +77,7 @@ class _LongRun:
         self._session = session
         self._recording = recording
         self._inputs_return = session.subject.refresh is None
-        "Whether the same inputs return periodically."
+        "Whether the same inputs recur periodically."
         self._compares_each = self._inputs_return and session.ranks.size == 1
         """Whether each replay is compared. This is False with several ranks, because all ranks would have to agree on
         each eager step."""

@@ -76,8 +76,8 @@ def prepared(job: Job) -> Prepared | None:
 
 
 def restore_random_state(ready: Prepared) -> None:
-    """Restore the random state from after the import. It has changed since: `rich` draws random numbers, and every fork
-    seeds Python again."""
+    """Restore the random state that the import left. It has changed since then: `rich` draws random numbers, and every
+    fork seeds Python again."""
     python, numpys = ready.random_state
     random.setstate(python)
     if numpys is not None:
@@ -145,7 +145,7 @@ def follow(folder: Path) -> None:
                 try:
                     importlib.import_module(name)
                 except BaseException:
-                    continue  # the build child imported it in some other way, which the other children can do too
+                    continue  # the build child got this module in another way, as the other children can
     new = [name for name in list(sys.modules) if name not in before]
     different = [name for name in new if name not in origins or origins[name] != _origin(name)]
     if different:
@@ -293,7 +293,7 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
     """Return the import statements at the beginning of the factory `name`, compiled. If the factory then calls a
     function of the same file with plain arguments, the imports at the beginning of that function follow.
 
-    The list is empty if the functions of the imported module do not come from this source.
+    The list is empty if the module's functions were not compiled from this source.
     """
     try:
         with open(module.__file__, "rb") as file:
@@ -309,14 +309,15 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
 
 
 def _is_source(node: ast.FunctionDef | None, function: Any) -> bool:
-    """Return whether `node` defines the function, without decorators, so that a call runs these statements."""
+    """Return whether `node` defines the function and has no decorators. A call then runs the statements of `node`."""
     if node is None or node.decorator_list or not isinstance(function, FunctionType):
         return False
     return function.__code__.co_firstlineno == node.lineno
 
 
 def _collect(function: ast.FunctionDef, found: list[ast.stmt]) -> str | None:
-    """Add the imports at the function's beginning to `found`. Return the function that the next statement calls."""
+    """Add to `found` the imports with which the function begins. Return the name of the function that the next
+    statement calls, or None."""
     for statement in function.body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             found.append(statement)

@@ -22,7 +22,8 @@ Outcome = Mapping[str, str]
 TOGETHER = "all inputs"
 
 _MOST_ALONE = 32
-"Up to this many inputs are tried one by one. If there are more, they are tried together, and in halves if that fails."
+"""Up to this many inputs are tried one by one. If there are more, they are tried together. If the step fails on all of
+them, each half is tried, and so on."""
 
 _NO_CHOICE = "no other legal values are known"
 _BROKE = "the new values that were tried broke the process"
@@ -101,7 +102,7 @@ def try_inputs(session: Session, snapshot: Snapshot) -> TrialResult:
         if ranks.any(len(new) > 1) and (TOGETHER in session.job.unvaried or not trial.runs(new, TOGETHER)):
             new = {} if TOGETHER in session.job.unvaried else trial.largest_that_runs(new)
             left = sorted(kinds.keys() - new.keys())
-            why = "the step fails on all new inputs together"
+            why = "the step fails if all inputs are new at once"
             tried.limits.append(Limit("not-varied", f"replay {k}: {', '.join(left[:8])}", why))
             tried.unvaried += [path for path in left if k == 1 or path in tried.unvaried]
         sets.append(new)
@@ -221,8 +222,8 @@ class _Trial:
         self._opaque = None if is_plain or outputs.tensors else kind_of(returned)
         with users_code("step", "the step failed"):
             state = session.device.digests(reachable_state(session.subject).tensors)
-            # An input that the step does not change is not a result of the step. The step may write the same values
-            # again.
+            # An input is a result of the step only if the step writes to it. The step may write the same values again,
+            # so writes are counted.
             written = {path for path, version in _versions(inputs).items() if versions[path] != version}
             changed = {path: digest for path, digest in state.items() if given.get(path) != digest or path in written}
             digests = {**session.device.digests(outputs.tensors), **outputs.hosts, **changed}

@@ -27,8 +27,9 @@ A_DAY = 90_061.0
 "Seconds by which clocks are set ahead: a day, an hour, a minute and a second, to change the time of day too."
 _PART, _PARTS, _STRIDE = 973_894.07, 33, 29
 LATER = tuple(round(at * _STRIDE % _PARTS * _PART, 2) for at in range(1, _PARTS))
-"""Further numbers of seconds by which clocks are set ahead, up to a year. They are spread over every usual period (a
-tenth of a second to a year), and so are the first ten of them, because slow steps have no time for more."""
+"""Further numbers of seconds by which clocks are set ahead, up to a year. They are spread over every usual period, from
+a tenth of a second to a year. The first ten numbers are spread in this way too, because slow steps have time only for
+these."""
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
 "Functions that turn a number of seconds into another form. Without an argument, they use the current time."
@@ -58,8 +59,8 @@ class Shift:
 
 @contextmanager
 def clocks_ahead(seconds: float, ends_timers: bool = True) -> Iterator[Shift]:
-    """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs, and long
-    waits of threads end, if `ends_timers` is set."""
+    """Set the clocks of `time` and `datetime` ahead in this block. If `ends_timers` is set, pending timers fire before
+    the block runs, and long waits of threads end."""
     put_back: list[Callable[[], object]] = []
     shift = Shift(seconds)
     replacements = _functions_ahead(shift)
@@ -141,7 +142,7 @@ _IS_HEAP_TYPE = 1 << 9
 
 
 def _end_timers() -> None:
-    """Call the functions of the user's pending timers, which would have fired by the new time."""
+    """Call the functions of the user's pending timers, because by the new time these timers would have fired."""
     for timer in threading.enumerate():
         if isinstance(timer, threading.Timer):
             timer.cancel()

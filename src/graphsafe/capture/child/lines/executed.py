@@ -25,8 +25,8 @@ _NAMESPACES = frozenset({".__dict__", "vars()", "globals()"})
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The target of a store. `name` starts with a dot for an attribute or its elements (`.weight`), and has none for a
-    variable (`weight`). `key` is the element as a path writes it (`['a']`), if it is a constant."""
+    """The target of a store. `name` is `weight` for a variable, and `.weight` for an attribute or its elements. `key`
+    is the key of an element in the form of a path (`['a']`), if the key is a constant."""
 
     name: str | None
     key: str | None = None

@@ -28,7 +28,7 @@ _DATA = (
     *(queue.Queue, queue.LifoQueue, queue.PriorityQueue, threading.local),
     *(asyncio.Queue, asyncio.LifoQueue, asyncio.PriorityQueue),
 )
-"Classes of the standard library whose purpose is to hold a user's values."
+"Classes of the standard library that exist to hold a user's values."
 
 
 def namespace_of(kind: type) -> dict[str, Any]:

@@ -19,7 +19,7 @@ differ between processes, for example because Python counts only eager steps."""
 
 def in_order(elements: Any, handler_of: Callable[[type], Handler | None]) -> tuple[list[Any], bool]:
     """Return the elements that are not numbers or strings, ordered by their contents right after construction. The
-    second result says whether these contents tell all elements apart."""
+    second result says whether all elements have different contents."""
     objects = [element for element in elements if not issubclass(type(element), SCALARS)]
     if len(objects) < 2:
         return objects, True

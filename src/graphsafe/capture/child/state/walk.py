@@ -77,8 +77,8 @@ class ObjectWalk:
         return bool(self.todo)
 
     def later(self, items: Iterable[Item]) -> None:
-        """Visit these items after all items that are known so far. An object that an attribute of the user also holds
-        then gets the name of that attribute."""
+        """Visit these items after all items that are known so far. If an attribute of the user holds the same object,
+        the object then gets the name of that attribute."""
         self._later.append(items)
 
     def last(self, items: Iterable[Item]) -> None:
