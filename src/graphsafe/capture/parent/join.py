@@ -20,8 +20,8 @@ from graphsafe.scan.sources.source import MAX_BYTES, Unreadable, read
 from graphsafe.scan.sources.suppress import Comment, comments
 
 _SEEN_BY_REPLAY = ("GS608",)
-"""Rules whose faults always show in a comparison of replays with eager steps. If the step is ready, the prediction is
-refuted."""
+"""Rules whose faults always show in a comparison of replays with eager steps. If the step is ready, a prediction of
+such a rule is refuted."""
 
 _SEEN_BY_STEP = ("GS1", "GS2", "GS3", "GS401", "GS402", "GS701", "GS702", "GS703")
 """Families of rules whose faults always show in a step that runs. If capture does not see such a fault, the prediction

@@ -1,4 +1,4 @@
-"""Chooses the line to blame if Python decides differently in a later step than at capture."""
+"""Chooses the line to blame if Python makes another decision in a later step than at capture."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Proof:
         self._compare_with_declared()
 
     def _ranks(self, size: int, folder: Path) -> list[Rank]:
-        """Return ranks that decide together. Each has the environment that a launcher gave it."""
+        """Return the ranks, which make decisions together. Each rank has the environment that a launcher gave it."""
         coordinator = Coordinator(size)
         variables = self._request.variables or [variables_of(number, size) for number in range(size)]
         return [Rank(number, coordinator, folder, variables[number]) for number in range(size)]

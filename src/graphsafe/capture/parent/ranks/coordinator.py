@@ -101,7 +101,7 @@ class Coordinator:
 
     def _compare_collectives(self, siblings: _Siblings) -> None:
         """Look for the first collectives that do not match. A rank that waits for all ranks issues no further
-        collectives, so a rank that has issued more is past the mismatch."""
+        collectives. So if another rank has issued more, the mismatch is certain."""
         if siblings.divergence or len(siblings.children) < self.size:
             return
         children = [siblings.children[rank] for rank in range(self.size)]

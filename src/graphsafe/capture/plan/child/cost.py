@@ -1,4 +1,4 @@
-"""Estimates the cost of a plan in launches, to choose between plans without running them.
+"""Estimates the cost of a plan in launches, so that plans can be compared without running them.
 
 An operation that runs eagerly costs one launch. A segment costs one launch, and so does each tensor that a break passes
 on, because it is copied. A break itself costs the host half a launch. Of two plans with the same cost, the one with
@@ -59,7 +59,8 @@ class Groups:
             yield chosen[number][1] if number in chosen else group, op
 
     def _covered_by(self, region: Region) -> dict[int, tuple[int, Group]]:
-        """Return the frames that pass through a region, by number, with the depth of its function and the group."""
+        """Return the frames that pass through a region, by their number. Each has the depth of the region's function
+        and the group."""
         if region not in self._covered:
             found: dict[int, tuple[int, Group]] = {}
             for number, frames in enumerate(self._frames):

@@ -174,7 +174,8 @@ def _inner(code: CodeType, name: str) -> CodeType:
 
 
 class _Moved(ast.NodeTransformer):
-    """Rewrites syntax that has another meaning in a nested function: `super()`, annotated variables, declarations."""
+    """Rewrites syntax that has another meaning in a nested function: `super()`, annotations of variables, and
+    declarations."""
 
     def __init__(self, first_argument: str | None) -> None:
         self._first_argument = first_argument

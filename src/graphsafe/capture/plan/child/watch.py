@@ -105,7 +105,7 @@ class Visit:
     received: bool = False
     "Whether a later break, or the caller of the step, received the visit's return value."
     changed: tuple[str, ...] = ()
-    "Variables of the visit with a container that the break changed, or with an iterator, which a break advances."
+    "Variables of the visit that hold a container which the break changed, or an iterator, which a break advances."
     handed: frozenset[int] = frozenset()
     "Storages that the break passes to captured code."
     private: frozenset[int] = frozenset()

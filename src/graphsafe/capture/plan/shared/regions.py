@@ -197,7 +197,8 @@ class Function:
 
     def grown(self, region: Region, name: str, to: Literal["defined", "used"]) -> Region | None:
         """Return the region, grown to the last statement before it that assigns `name`, or after it that reads `name`.
-        If there is none on that side, take the last one anywhere. Return None if there is none, as for an argument."""
+        If there is no such statement on that side, take the last such statement anywhere. Return None if there is none
+        at all, as for an argument."""
         place = self.place(region)
         if place is None:
             return None
