@@ -50,7 +50,8 @@ def lines_in(content: bytes) -> Sequence[str] | None:
 
 
 def file_lines(path: str) -> Sequence[str] | None:
-    """Return the same lines as `read_lines`, kept until the file changes, because formats read many lines of few files.
+    """Return the same lines as `read_lines`. They are kept until the file changes, because formats read many lines of
+    few files.
 
     The absolute path, the time and the size identify the state of a file. The language server and `--watch` need this,
     because they keep running when files and the working directory change.

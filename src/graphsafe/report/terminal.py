@@ -210,7 +210,7 @@ def _pointed(place: str, where: str, sheet: Sheet) -> list[str]:
 def _chain(finding: Finding, sheet: Sheet) -> list[str]:
     """Describe how a step reaches the finding.
 
-    A line that only `capture` has seen is not called hot, because a constructor may have run it.
+    If only `capture` has seen a line, the line is not called hot, because a constructor may have run it.
     """
     calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
     further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
@@ -247,7 +247,7 @@ def _files(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
 
 
 def _lines(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
-    """Return a line for each function and code."""
+    """Return an output line for each function and code."""
     return [line for group in _by_function(findings) for line in _line(group, sheet)]
 
 

@@ -30,7 +30,7 @@ captured code raised an error, but the device did not. `open`: it never ended.
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A number or a string that was different when the graph was captured."""
+    """A number or a string that had another value when the graph was captured."""
 
     name: str
     captured: str
@@ -285,7 +285,7 @@ class Refill:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedTensor:
-    """A tensor that graphs read. It was computed from a source that the program wrote afterwards."""
+    """A tensor that graphs read. After it was computed, the program wrote to its source."""
 
     what: str
     source: str

@@ -127,7 +127,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The share of time in which the GPUs of a process ran no kernel of any process."""
+    """The share of time in which the GPUs of a process were idle: they ran no kernel of this or any other process."""
 
     share: float
     seconds: float

@@ -30,7 +30,8 @@ _REGISTERED = "_graphsafe_registered"
 _UNNAMED = "a registered generator"
 _DEFAULT = "the device's default generator"
 _ENOUGH = 8
-"If a graph draws the same numbers in this many replays in a row, the program seeds its generator before each replay."
+"""If a graph draws the same numbers in this many replays in a row, graphsafe concludes that the program seeds the
+generator before each replay."""
 State = tuple[int, int]
 "A generator's seed and offset."
 

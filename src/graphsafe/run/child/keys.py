@@ -173,10 +173,10 @@ class Key:
         return owner is not None and locals_of(frame).get("self") is owner
 
     def _method_differs(self, frames: Sequence[FrameType]) -> Changed | None:
-        """Return an argument of the nearest running method of the capturing object that differs from the capture, or
-        None.
+        """Find the nearest running method of the capturing object. Return one of its arguments whose value differs from
+        the captured one, or None.
 
-        An integer may be a size that is padded to the captured one, so it differs only if it is larger.
+        An integer may be a size that is padded to the captured one, so it counts as different only if it is larger.
         """
         values = (pair for one in self._values.values() for pair in one.items())
         captured = {name: value for name, value in values if value is not None}

@@ -20,7 +20,7 @@ class Lending:
 
     If the program frees such a tensor, a capture after that gives its memory to another graph of the pool. Replays of
     that graph then overwrite data that the reading graph needs. This does no harm as long as a graph that makes the
-    tensor is replayed in between. So the order of the replays decides (`parent/lost_memory.py`).
+    tensor is replayed in between. So `parent/lost_memory.py` looks at the order of the replays.
     """
 
     def __init__(self, sight: Sight) -> None:

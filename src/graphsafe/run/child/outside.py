@@ -17,7 +17,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, storage_number
 
 _MOST_ASKED = 4
-"After a loss, at most this many checks search the process's tensors for one that uses the lost memory now."
+"After a loss, at most this many checks search the process for a tensor that uses the lost memory now."
 
 
 class Memory:

@@ -76,7 +76,8 @@ class Refills:
         self._events.pop(event, None)
 
     def wrote(self, stream: Stream, storages: Iterable[int], frames: Frames | None = None) -> None:
-        """Record that an eager operation wrote to storages. The user's running line wrote, unless `frames` is given."""
+        """Record that an eager operation wrote to storages. The writer is the user's running line, unless `frames` is
+        given."""
         used = self._used.intersection(storages)
         if used:
             self._work[stream] += 1
@@ -135,8 +136,8 @@ class Refills:
                 self._reads[storage] = work
 
     def found(self) -> list[Unordered]:
-        """Return the pairs of a write and a replay (or a copy) that use one storage without an order. There is one pair
-        for each pair of lines."""
+        """Return the pairs of a write and a replay (or a copy) that use the same storage and have no order. There is
+        one pair for each pair of lines."""
         return list(self._found.values())
 
     def _write(self, storage: int, work: _Work) -> None:

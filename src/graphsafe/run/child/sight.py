@@ -51,7 +51,7 @@ class LetGo:
     lost_after: int | None = None
     "The number of replays before the first replay at which the object held another tensor."
     is_meant: bool = False
-    "Whether the program may know that the graph reads the old tensor."
+    "Whether the program may intend that the graph reads the old tensor."
     instead: CallSite | None = None
     "The line that made the tensor that the object holds now, if it ran after the capture."
 

@@ -254,7 +254,7 @@ def _axis_of_sizes(
 ) -> Sequence[tuple[int, int]]:
     """Return the first of these dimensions in which an eager step differs from a captured one.
 
-    If they differ in none, return the first dimension. The result is empty if `axes` is empty.
+    If no eager step differs in any of them, return the first dimension. The result is empty if `axes` is empty.
     """
     first = next(iter(captured))
     others = [shapes for shapes in eager if _size(shapes, captured, axes) is not None]
@@ -263,7 +263,8 @@ def _axis_of_sizes(
 
 
 def _size(shapes: Shapes, captured: Collection[Shapes], axes: Sequence[tuple[int, int]]) -> int | None:
-    """Return the size of an eager step if it differs from a captured step only in this size; otherwise return None."""
+    """Return the size of an eager step if the step differs from a captured step only in this size; otherwise return
+    None."""
     for known in captured:
         other = _differing(shapes, known) if _alike(shapes, known) else set()
         values = {(known[at][axis], shapes[at][axis]) for at, axis in other}

@@ -102,7 +102,7 @@ class Watch:
         self._writer: threading.Thread | None = None
         self._changed = threading.Event()
         self._writing = threading.RLock()
-        "Held while a part is written. It is reentrant, because a signal handler may write during a write."
+        "A lock for writing a part. It is reentrant, because a signal handler may write during a write."
         self._ended = False
         self._rank: int | None = None
         self._is_finalized = False

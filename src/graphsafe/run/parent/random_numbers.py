@@ -32,7 +32,7 @@ def generators(writer: Writer) -> None:
             "new one with a new graph and capture again",
         }
         if not one.is_line_known:
-            text["why"] += " The line that replaced it is not known. This is the first replay after that."
+            text["why"] += " The line that replaced it is not known. This is the first replay after the replacement."
         writer.about(graph, "GS502", one.frames[-1], {}, {"generator": one.name}, text=text)
     seeds = [(graph, how, frames) for graph, one in told for how, frames in _seeds(one) if frames]
     for (graph, how, frames), *_ in grouped(seeds, lambda one: (one[1], last(one[2]))).values():

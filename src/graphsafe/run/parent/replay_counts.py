@@ -65,8 +65,8 @@ def _awaits_its_turn(writer: Writer, graph: SeenGraph, siblings: Iterable[SeenGr
     """Return whether a graph without replays may still be needed.
 
     This is so if other graphs do the same work (they have the same calls or the same nodes) and were replayed, but
-    the work has run rarely so far. In addition, at most one input of this graph's size may have been given to
-    another graph.
+    the work has run rarely so far. There is a second condition: of the inputs that have this graph's size, the program
+    gave at most one to another graph.
     """
     calls, nodes = graph.facts.frames, graph.facts.nodes
     like = [one for one in siblings if one.facts.frames == calls or one.facts.nodes == nodes]

@@ -70,7 +70,8 @@ def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
 def _turn(part: Part) -> tuple[bool, int, int]:
     """Return a key that sorts the processes that one process has started.
 
-    Process ids grow with each start. The time at which a process begins to run Python is no reliable key.
+    Ranks come first, in their order. Other processes are sorted by their process ids, which grow with each start. The
+    time at which a process begins to run Python is no reliable key.
     """
     rank, number = None if part.facts is None else part.facts.rank, part.token.partition("-")[0]
     return rank is None, rank or 0, int(number) if number.isdecimal() else 0

@@ -68,7 +68,7 @@ def _watch_events(order: CudaOrder) -> None:
 
 
 def _asked(query: Any, order: CudaOrder, done: Callable[[Any], None]) -> Any:
-    """Call `done` after a query that returned True: a program may poll instead of waiting."""
+    """Call `done` after a query that returned True, because a program may poll instead of waiting."""
 
     def waited(one: Any) -> None:
         order.look()
@@ -97,7 +97,8 @@ def _switching(set_stream: Any, order: CudaOrder) -> Any:
 
 _STREAM = "cudaStreamSynchronize"
 _known: dict[tuple[CodeType, int], StepEvent] = {}
-"Code object and instruction -> the event of the first wait there. Later waits there are the same event."
+"""Code object and instruction -> the event of the first wait there. A later wait at the same instruction counts as the
+same event."""
 
 
 @contextmanager

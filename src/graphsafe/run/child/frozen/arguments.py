@@ -1,5 +1,5 @@
-"""Finds out whether a replaying function uses an argument. A function cannot choose a graph by an argument that it
-ignores."""
+"""Finds out whether a replaying function uses an argument. A function that ignores an argument cannot choose a graph by
+this argument."""
 
 from __future__ import annotations
 

@@ -98,7 +98,8 @@ def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | No
 
 
 def _not_after(function: Any, path: str, replay: int) -> set[int]:
-    """Return the lines of the statement at `replay`, and of the branches that do not run when it runs."""
+    """Return the lines of the statement at `replay`, and the lines of the branches that do not run when this statement
+    runs."""
     statement = innermost(path, replay, ast.stmt)
     inside = () if statement is None or hasattr(statement, "body") else ast.walk(statement)
     return {getattr(one, "lineno", 0) for one in (*beside(function, replay), *inside)}

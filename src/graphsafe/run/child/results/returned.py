@@ -29,7 +29,7 @@ from graphsafe.run.child.source import base_of, lines_of, running_call, tree_of_
 _ENOUGH = 3
 "A container must hold the same memory this many times."
 _ENOUGH_BUILT = 2
-"A container that is being built needs only this many, because it holds nothing but results."
+"In a container that is being built, this many times are enough, because such a container holds only results."
 _SEARCHED = frozenset({4, 8, 16, 32, 64})
 "All objects are searched for such a container only at the checks with these numbers."
 _MOST_ITEMS = 64

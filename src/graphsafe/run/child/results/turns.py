@@ -33,7 +33,7 @@ from graphsafe.run.child.source import block_with, holding
 from graphsafe.run.facts import Overwritten
 
 _AROUND = (ast.With, ast.AsyncWith, ast.Try, ast.For, ast.AsyncFor, ast.While)
-"Statements whose blocks run, so that a replay in the block comes before the statements that follow."
+"Statements whose blocks always run. A replay in such a block comes before the statements that follow."
 _LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 _MOST_TURNS = 64
