@@ -16,8 +16,8 @@ def read(kind: type[Data], data: Any) -> Data:
     """Return `data` as the data class `kind`. Nothing is validated.
 
     Unknown keys are ignored. If a key is missing, or is null although its type excludes None, the field gets its
-    default value, or None without a default. If the structure was different in older versions, the data class has a
-    method `upgraded(data)`.
+    default value. A field without a default gets None. If the structure was different in older versions, the data class
+    has a method `upgraded(data)`.
     """
     found: Data = _read(kind, data)
     return found

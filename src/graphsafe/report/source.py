@@ -103,7 +103,7 @@ def lines_inside(folder: Path) -> Lines:
             if named.suffix not in (".py", ".pyi") or not named.is_relative_to(root):
                 return None
             real = named.resolve()
-        except (OSError, ValueError, RuntimeError):  # a null character, or links that form a circle
+        except (OSError, ValueError, RuntimeError):  # the path has a null character, or links form a circle
             return None
         return file_lines(str(real)) if real.is_relative_to(root) and real.suffix in (".py", ".pyi") else None
 

@@ -1,8 +1,8 @@
 """The facts that a watched process records about itself and its graphs.
 
 The process writes them into its part of the run's ledger, and `graphsafe run` makes findings from them. *Calls* are
-frames of the user's code, outermost first. Unless a field says otherwise, the last one is the line that a fact is
-about, and no calls mean that the line is unknown.
+frames of the user's code, outermost first. Unless a field says otherwise, the last frame is at the line that a fact is
+about. If there are no calls, the line is unknown.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class GeneratorFacts:
     reseeded: Calls = ()
     "The line that sets the same seed before each replay."
     between: Calls = ()
-    "If the line that sets the same seed before each replay is unknown: the calls that led to such a replay."
+    "The calls that led to such a replay, if the line that sets the seed is unknown."
     inside: Calls = ()
     "The captured line that seeds a generator."
 
@@ -207,7 +207,7 @@ class GraphFacts(CaptureFacts):
     key: Mapping[str, str] = field(default_factory=dict)
     "The frozen arguments, with their values."
     decided: CallSite | None = None
-    "The line that decided to capture, if the last call is in a helper that captures the function which it is given."
+    "The line that decided to capture, if the last call is in a helper that captures any function passed to it."
     gradients: DroppedGradients = field(default_factory=DroppedGradients)
     made: MadeState | None = None
     rotated: Rotated | None = None

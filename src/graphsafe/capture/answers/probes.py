@@ -147,8 +147,8 @@ class TakenPath:
     is_exact: bool
     "Whether all results of these rounds equal those of replays bit for bit."
     is_shown: bool
-    """Whether an error would show: in at least one of these rounds, a small error in the operations in which this path
-    differs from the usual path would change the results."""
+    """Whether these rounds test the operations in which this path differs from the usual path: a small error in them
+    would change the results of at least one round."""
 
 
 @dataclass(frozen=True, slots=True)

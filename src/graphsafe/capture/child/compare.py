@@ -17,8 +17,8 @@ _MOST_SHARE = 0.05
 """If repeated results differ by more than this share of their largest value, they are not repeatable. (256 units of
 bfloat16 are as large as the value itself.)"""
 _MARGIN = 4.0
-"""A further run may differ by this many times the largest difference seen, because a few runs show only part of what
-chance and rounding can do."""
+"""A further run may differ by this many times the largest difference seen, because a few runs show only some of the
+differences that chance and rounding can cause."""
 
 _FILL = 256.0
 "A value of several elements counts as a mask's filling if it is at least this many times larger than all others."
@@ -82,9 +82,9 @@ class Spread:
     """The size of differences that chance or rounding alone causes between runs, pooled over all results, steps and
     runs.
 
-    The differences are pooled because chance does not show every time: with float atomics, three runs give the same
-    output in a third of the cases. Results have different sizes and dtypes, so differences are counted in units in the
-    last place of the largest value. A value that fills masked elements does not count as the largest, unless it differs
+    The differences are pooled because a few runs may agree by luck: with float atomics, three runs give the same output
+    in a third of the cases. Results have different sizes and dtypes, so differences are counted in units in the last
+    place of the largest value. A value that fills masked elements does not count as the largest, unless it differs
     itself: one unit of -1e9 is 119, and would hide any difference of logits.
     """
 
@@ -114,7 +114,7 @@ class Spread:
             return None
         if values is None or not self.units:
             return 0.0
-        # If small elements differ by chance, larger elements may differ by one unit of their own size.
+        # If small elements differ by chance, larger elements may differ too, by one unit of their own size.
         return _MARGIN * max(self.units, 1.0) * _unit(values, apart)
 
     def is_exceeded(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> bool:
@@ -146,7 +146,7 @@ def _largest_result(sizes: torch.Tensor) -> float:
 def worse_check(
     check: Check, replay: int, apart: Difference, floor: float | None, rounding: float | None = None
 ) -> Check:
-    """Return the check after one more comparison. A check keeps only its worst comparison."""
+    """Return the check, updated with one more comparison. A check keeps only its worst comparison."""
     if apart.equal:
         return check
     result = _outcome(apart, floor, rounding)

@@ -17,8 +17,8 @@ def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
     """Return the step and its arguments that the other process saved. If it saved a factory, return what the factory
     returns.
 
-    Tensors that were on the single GPU of the writing process are put on `device`. If that process had all tensors on
-    the host, because it had no GPU, all of them are put on `device`: code on the host alone cannot be captured.
+    Tensors that were on the single GPU of the writing process are put on `device`. If that process had no GPU, and so
+    had all tensors on the host, all of them are put on `device`: code on the host alone cannot be captured.
     """
     folder = Path(file).parent
     storages = _storages(folder, device)
@@ -32,7 +32,7 @@ def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
             return typed(wrap_storage=storages[number], dtype=dtype, _internal=True)
 
     with (folder / "given.pickle").open("rb") as opened:
-        # The header holds the search path for the modules that the pickle names, so the header is read first.
+        # The header is read first, because it holds the search path for the modules that the pickle names.
         header = pickle.load(opened)
         sys.path += [entry for entry in header["path"] if entry not in sys.path]
         linecache.cache.update(

@@ -1,8 +1,8 @@
 """Imports modules once, in the process from which the children fork, if no child can see a difference.
 
-A fork copies all memory, but only one thread: the one that forks. So imports are shared only if they left CUDA
-untouched, started no process and no thread that a fork would lose, opened no file, and did not change the state of
-torch's random numbers. Otherwise every child imports for itself.
+A fork copies all memory, but only one thread: the one that forks. So imports are shared only under these conditions:
+they left CUDA untouched, started no process and no thread that a fork would lose, opened no file, and did not change
+the state of torch's random numbers. Otherwise every child imports for itself.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _NOT_INITIALIZED = 3
 "The code of the error CUDA_ERROR_NOT_INITIALIZED."
 _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _OWN = frozenset((_NVML, "CUDA_MODULE_LOADING"))
-"""Environment variables that change without the factory. This module sets the first. Torch 2.11 sets the second when it
-starts CUDA, which each child does anyway."""
+"""Environment variables that may change although the factory does not change them. This module sets the first. Torch
+2.11 sets the second when it starts CUDA, which each child does anyway."""
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
 _SHAREABLE_THREADS = ("jemalloc_bg_thd",)

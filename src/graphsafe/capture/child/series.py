@@ -111,7 +111,7 @@ class Series:
         refreshed = given_values(session, like.refreshed if self is like else like.refreshed - like.stepped)
         earlier = reachable_state(session.subject) if self._is_first else ReachableState()
         marks, queues = marks_of(earlier.tensors), earlier.queues
-        del earlier  # it would keep alive tensors that the target drops
+        del earlier  # the variable would keep alive tensors that the target drops
         outputs = session.outputs_of(session.path_step())
         after = session.offset()
         reach = reachable_state(session.subject)

@@ -66,8 +66,8 @@ def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Ite
     """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names the line of the error. If
     no line of the user's code ran, the TargetError names the place `written`.
 
-    If the user's code forks this process, the forked copy exits when it returns from that code, so that it does not
-    continue graphsafe's work.
+    If the user's code forks this process, the forked copy exits when it returns from that code. Otherwise the copy
+    would continue graphsafe's work.
     """
     process = process_id()
     try:

@@ -46,8 +46,8 @@ class TrialResult:
     """The result of the trial.
 
     `limits` go into the report. `unvaried` are inputs that the trial could not give new values, although outputs may
-    depend on them. `unvaried_host` are those of `unvaried` that are on the host: Python may branch on their values, and
-    a graph freezes the branch.
+    depend on them. `unvaried_host` are the inputs of `unvaried` that are on the host: Python may branch on their
+    values, and a graph freezes the branch.
     """
 
     limits: list[Limit] = field(default_factory=list)

@@ -94,7 +94,7 @@ def proposals(
     seen = [values]
     more = (_floats(values, generator, bounds, contrast=True) for _ in range(_CONTRASTS) if values.is_floating_point())
     for new in chain(_proposed(values, generator, bounds), constants(values, generator, bounds, far), more):
-        # `torch.equal` treats NaN as unequal, so it would call an unchanged tensor with NaN new.
+        # `torch.equal` treats NaN as unequal, so an unchanged tensor with NaN would count as new.
         if not any(bool(same_elements(new, known).all()) for known in seen):
             seen.append(new)
             yield new

@@ -30,7 +30,7 @@ STOPS: Mapping[str, StepEventKind] = {
     "hidden-sync": "hidden-sync",
     "waits": "wait",
 }
-"""Effects in the op table that stop a capture -> the kind of their event. The simulated device sees the effects
+"""Effects in the op table that stop a capture -> the kind of their event. The simulated device derives the effects
 `random`, `allocates` and `copies` from the tags of tensors instead, except for calls that exist only in Python."""
 
 
@@ -250,8 +250,8 @@ class Device(Protocol):
         return
 
     def reuse_freed(self) -> None:
-        """Overwrite free memory, even if a graph still uses it. This finds more than `churn` but hides the cause of a
-        difference, so it is for runs whose differences are not explained afterwards."""
+        """Overwrite free memory, even if a graph still uses it. This method finds more faults than `churn`, but it
+        hides the cause of a difference. So it is for runs whose differences are not explained afterwards."""
 
     def memory(self) -> DeviceMemory: ...
 

@@ -205,8 +205,9 @@ class _Writer:
         return rebound_by(departure) in moved
 
     def races(self) -> None:
-        """Add a finding for each pair of unordered nodes that use the same memory, at the node that was captured later.
-        A collective that the step never waits for causes such races too, but it already has a finding."""
+        """Add a finding for each race: a pair of unordered nodes that use the same memory. The finding is at the node
+        that was captured later. A collective that the step never waits for causes such races too, but it already has a
+        finding."""
         unwaited = {waited.frames[-1] for waited in self._answers[Ran].never_waited if waited.frames}
         for race in self._probes.order.races or ():
             if unwaited.intersection([*race.frames[-1:], *race.other_frames[-1:]]):

@@ -120,7 +120,7 @@ def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ..
 
 
 def of_project(lines: Mapping[str, set[int]], target: str) -> dict[str, set[int]]:
-    """Return the lines of files that belong to the project: files below the working directory, and files below the
+    """Return the lines of files that belong to the project. These files are below the working directory, or below the
     folder from which the target's file is imported. Installed libraries do not belong to it."""
     file = Path(target.rpartition(":")[0])
     folder = import_folder(file) if file.suffix == ".py" else Path()

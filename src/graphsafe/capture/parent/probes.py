@@ -172,10 +172,10 @@ def with_rounds(probes: Probes, rounds: ComparedRounds) -> Probes:
 def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
     """Return the probes without the departures from the captured path that rounds of the refresh have tested.
 
-    Eager rounds run the step's Python code, so a step that takes another path there is compared with a replay, which
-    repeats the captured path. If the results are equal, the captured path is right for both. An example is a penalty
-    that eager steps leave out if its factor is one. If twin captures differ for the same reason, the difference proves
-    no fault.
+    Eager rounds run the step's Python code. So if a step takes another path in a round, it is compared with a replay,
+    which repeats the captured path. If the results are equal, the captured path is right for both. An example is a
+    penalty that eager steps leave out if its factor is one. If twin captures differ for the same reason, the difference
+    proves no fault.
     """
     horizon, twin = probes.horizon, probes.twin
     if horizon.departure is None:

@@ -132,7 +132,7 @@ def _of_torch_function(event: StepEvent, ops: OpTable) -> str | None:
 
 @functools.cache
 def _libraries() -> Libraries:
-    return load_rulebook().libraries  # the rulebook's own, since a project's packs do not describe torch
+    return load_rulebook().libraries  # without a project's packs, since they do not describe torch
 
 
 def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:

@@ -171,7 +171,7 @@ class Channel:
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 
     def _exit_in_fork(self) -> None:
-        """Exit if this process is a fork of the child that the target made: a fork must not write a second answer."""
+        """If the target has forked the child, exit in the fork, because a fork must not write a second answer."""
         if process_id() != self._process:
             leave(0)
 

@@ -179,8 +179,8 @@ class Book:
             self.failed.add(graph, record, error, frame, stage)
 
     def replaying(self, record: GraphRecord) -> None:
-        """Check the memory that a graph uses, before a replay. On a real GPU, the memory is checked before the first
-        replays; later checks are so rare that they take little time."""
+        """Check the memory that a graph uses, before a replay. On a real GPU, the memory is checked before each of the
+        first replays. Later checks are so rare that they take little time."""
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
             self.replayed_by(record)

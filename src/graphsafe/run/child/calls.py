@@ -153,7 +153,7 @@ class Calls:
                 region.started(sys._getframe(1))
             elif code in self._watched:
                 self._eager(code, sys._getframe(1))
-        except Exception as error:  # the fault is graphsafe's: the program must go on
+        except Exception as error:  # an error of graphsafe must not stop the program
             self._fail(error)
 
     def _ended(self, code: CodeType, *_: Any) -> None:

@@ -156,8 +156,8 @@ def _default() -> list[torch._C.Generator]:
 def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
     """Return the line that seeds a generator between replays.
 
-    It is a line of a loop around the replay, a line of a function that runs in that loop, or a line of a function that
-    is called there.
+    The line is in a loop around the replay, in a function that is running in that loop, or in a function that such code
+    calls.
     """
     trees = [tree_of_code(one.f_code) for one in frames]
     loops = [outer_loop(tree, one.f_lineno) for tree, one in zip(trees, frames, strict=True)]

@@ -3,8 +3,8 @@
 Such a program chooses its graphs by a key that is too coarse. Three kinds of values are compared: the arguments of the
 capturing function that captured statements read; arguments with the same names in its callers; and values of objects,
 globals and closures that captured code used. If the capturing function is called with another value, a replay inside
-the call uses the old value. The same is true for a replay inside another method of the same object, if the method takes
-the argument and ignores it.
+the call uses the old value. A replay inside another method of the same object also uses the old value, if this method
+takes the argument and ignores it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The data that are recorded about a graph and a use of memory while the program runs."""
+"""The data that are recorded about graphs and their uses of memory while the program runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Finds steps that ran without a graph although the process has captured the same step.
 
 Either the step was captured for other sizes only, or a graph of this size was formerly replayed from the same line. On
-the simulated device, a step is identified by the first operation of its capture; on a GPU, by the captured function
-(`calls.py`). In both cases, the shapes of the arguments are the step's sizes.
+the simulated device, the first operation of its capture identifies a step. On a GPU, the captured function identifies
+it (`calls.py`). In both cases, the shapes of the arguments are the step's sizes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_SHAPES = 10_000
 _ENOUGH = 8
 """A graph counts as turned off after this many eager steps of its size without a replay in between.
 
-After this many eager steps of a size that was not captured, the calls that lead to them are read again.
+After this many eager steps of a size that was not captured, the calls that lead to these steps are recorded anew.
 """
 
 
@@ -147,7 +147,7 @@ class Steps:
         if known is not None:
             known.count += 1
             known.replays = self._replays(seen)
-            if known.count == _ENOUGH:  # the first ones may have been a warm-up
+            if known.count == _ENOUGH:  # the first steps may have been a warm-up
                 known.frames = _own(frames(), seen.frames)
 
     def _replays(self, seen: _Seen) -> int:
@@ -190,7 +190,7 @@ class Steps:
         """Return the facts about each captured step: the sizes at which it ran eagerly, and the captured sizes."""
         found = []
         for seen in {id(one): one for one in self._seen.values()}.values():
-            known = dict(seen.captured)  # copied, because another thread may capture meanwhile
+            known = dict(seen.captured)  # a copy, because another thread may capture meanwhile
             axes = _axes(known)
             sized = [
                 (_size(shapes, known, axes), one) for shapes, one in list(seen.eager.items()) if shapes not in known

@@ -67,7 +67,8 @@ def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
     """Yield the uses of freed tensors of a pool that another graph of the pool overwrites, each with the number of
     replays at which the tensor was overwritten.
 
-    One such replay may be a warm-up. So there must be several, each after another replay of the overwriting graph.
+    One such replay may be a warm-up. So several such replays are required, each after another replay of the overwriting
+    graph.
     """
     for graph in writer.process.graphs:
         for one in graph.facts.lent:

@@ -54,7 +54,8 @@ def generators(writer: Writer) -> None:
 
 
 def _seeds(one: GeneratorFacts) -> tuple[tuple[str, Calls], ...]:
-    """Return the lines at which a seed is set: a known line before each replay, an unknown line, or captured code."""
+    """Return the lines at which a seed is set: a known line before each replay, an unknown line before each replay, or
+    a captured line."""
     return ("reseeded", one.reseeded), ("between", one.between), ("inside", one.inside)
 
 

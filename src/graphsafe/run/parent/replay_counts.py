@@ -64,9 +64,9 @@ def _never_replayed(writer: Writer, graphs: Iterable[SeenGraph]) -> None:
 def _awaits_its_turn(writer: Writer, graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
     """Return whether a graph without replays may still be needed.
 
-    This is so if other graphs do the same work (they have the same calls or the same nodes) and were replayed, but
-    the work has run rarely so far. There is a second condition: of the inputs that have this graph's size, the program
-    gave at most one to another graph.
+    It may be needed if other graphs for the same work (with the same calls or the same nodes) were replayed, but this
+    work has run rarely so far. There is a second condition: of the inputs that have this graph's size, the program gave
+    at most one to another graph.
     """
     calls, nodes = graph.facts.frames, graph.facts.nodes
     like = [one for one in siblings if one.facts.frames == calls or one.facts.nodes == nodes]

@@ -125,7 +125,8 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
 
 
 def _line_in(file: str, qualname: str, name: str) -> int | None:
-    """Return the line of an attribute in the body of a class, or of the class itself if `name` is empty."""
+    """Return the line that assigns an attribute in the body of a class. If `name` is empty, return the line of the
+    class itself."""
     tree: ast.AST = tree_of(file_lines(file))
     for part in qualname.replace("<locals>.", "").split("."):
         found = next((node for node in ast.walk(tree) if _is_called(node, part)), None)

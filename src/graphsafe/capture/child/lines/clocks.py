@@ -120,7 +120,7 @@ def _set_in_slots(holder: Any, ahead: Mapping[int, Any]) -> Iterator[Callable[[]
         yield partial(set_state, (holder.func, *rest))
         set_state((ahead[id(holder.func)], *rest))
     for _, slot in layout_of(type(holder)).slots:
-        with suppress(AttributeError):  # nothing is in this slot
+        with suppress(AttributeError):  # this slot is empty
             value = slot.__get__(holder)
             if id(value) in ahead:
                 slot.__set__(holder, ahead[id(value)])

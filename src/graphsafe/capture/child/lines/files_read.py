@@ -104,7 +104,7 @@ def _name(path: Any) -> str | None:
     """Return the path of a file on which a step may depend; None for sources and for libraries."""
     try:
         name = os.fspath(path)
-    except TypeError:  # the number of an open file
+    except TypeError:  # the path is the number of an open file
         return None
     if not isinstance(name, str) or name.endswith(_SOURCE):
         return None

@@ -68,7 +68,7 @@ class PathSeen(OperationsSeen):  # type: ignore[no-untyped-call]
             if flow.at in part or not found.isdisjoint(flow.reads):
                 found |= flow.made | flow.written
             else:
-                found -= flow.made  # memory that was freed and is used again
+                found -= flow.made  # this memory was freed and is used again
         return found
 
 

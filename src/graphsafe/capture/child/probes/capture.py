@@ -95,7 +95,7 @@ def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) ->
     if not wait_for_file(session, GIVEN):
         return []
     given: ConstructedState = load_values(session.channel.folder / GIVEN)
-    # The data of a refresh may differ between builds too, but the step does not read it.
+    # The data of a refresh may differ between builds too, but the step does not read such data.
     found = {**tensors_of_refresh(session.subject), **built}
     digests = session.device.digests(found)
     differing = [name for name in found if digests[name] != given.digests.get(name)]

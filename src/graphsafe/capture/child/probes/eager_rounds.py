@@ -2,9 +2,9 @@
 step or a replay.
 
 A refresh may act differently for the first time in the tenth round: it loads new weights, for example, or uses another
-page of a cache. Host state that the step's Python code changes may decide in which round this happens, and replays do
-not change that state. So replays are compared with eager steps in many more rounds than new inputs alone would need.
-The eager rounds and the replays run in two children. Up to the rounds, both children do exactly the same.
+page of a cache. The round in which this happens may depend on host state that the step's Python code changes, and
+replays do not change that state. So replays are compared with eager steps in many more rounds than new inputs alone
+would need. The eager rounds and the replays run in two children. Up to the rounds, both children do exactly the same.
 
 In the first rounds, state that steps change on the device is put back before each round, so that positions do not run
 out of their buffers. Integers that the refresh changes are put back too; other values stay as the refresh leaves them.
@@ -79,7 +79,7 @@ _STATE_BYTES = 2**20
 _FEW = 16
 "If a round fails before this many rounds have run, the rounds begin again, and no state is put back between them."
 _HASH_EVERY = 16
-"""In every round whose number is a multiple of this one, larger tensors that the steps write are compared by their
+"""In every round whose number is a multiple of this number, larger tensors that the steps write are compared by their
 hashes. Rounds on one of the other paths that further steps took always compare these hashes."""
 
 
@@ -330,7 +330,7 @@ def run(job: Job, channel: Channel) -> None:
                 kept, inputs, rounds = freely, others, Rounds([], steps=steps, is_whole=is_whole)
         rounds.is_faithful = not kept.is_refreshed
         rounds.steps_write = bool(eager.written)
-        # Several ranks would have to agree before each refresh.
+        # This is done without ranks only, because several ranks would have to agree before each refresh.
         if rounds.is_whole and len(rounds.steps) < MOST_ROUNDS and session.ranks.size == 1:
             rounds.skipped, rounds.last = eager.skipping(inputs, watches)
             rounds.is_whole = rounds.last is not None

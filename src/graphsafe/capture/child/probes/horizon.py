@@ -1,6 +1,6 @@
 """Runs many more eager steps, to see whether Python still launches the operations that a capture fixed.
 
-A counter, a schedule, an iterator or a clock may make Python decide differently a hundred steps later. Steps are
+Because of a counter, a schedule, an iterator or a clock, Python may take another path a hundred steps later. Steps are
 compared by their operations, with shapes and numbers. Computed values are not compared, so each step runs only once.
 State on the device is put back after each step, so that positions do not run out of their buffers. Host state keeps
 changing.
@@ -127,7 +127,7 @@ class _Ahead(StepAhead):
             self._change_host_values()
         if self._departure is not None:
             return self._departed(held)
-        # The number of steps that fit into the time differs from run to run, but the report must not.
+        # The number of steps that fit into the time differs from run to run, but the number in the report should not.
         return self._ended(power_of_two(held) if reason is None else held, reason)
 
     def _further(self, cpu_seconds: float) -> tuple[int, str | None]:

@@ -202,8 +202,8 @@ class _Runs:
         return series.steps[done:]
 
     def _first_step(self) -> tuple[list[str], StepResult | None]:
-        """Run the first step on the inputs of replay 1. Return the state that step 1 computes from its inputs and later
-        steps keep, with the results of this first step."""
+        """Run the first step on the inputs of replay 1. Return the state that step 1 computes from its inputs and that
+        later steps keep. Also return the results of this first step."""
         first, session = self.first, self._session
         if not session.ranks.any(bool(first.born or first.filled)):
             return [], None
@@ -261,8 +261,8 @@ def compared(path: Series, plain: Series, noise: Spread, rounding: Spread) -> li
     def add(name: str, step: int, apart: Difference, value: torch.Tensor | None) -> None:
         plain_name = name.removeprefix("state ")
         floor = noise.bound(plain_name, value, apart)
-        # A value that changes without bound if inputs move by one unit in the last place (an argmax) cannot show a
-        # difference between the two paths.
+        # Some values, such as an argmax, may change by any amount if inputs move by one unit in the last place. Such a
+        # value cannot show a difference between the two paths.
         moved = None if value is None else rounding.bound(plain_name, value, apart)
         floor = None if plain_name in rounding.unbounded else floor
         checks[name] = worse_check(checks.get(name, _check(name)), step, apart, floor, moved)

@@ -97,7 +97,7 @@ class Twins:
         self._before = PreCaptureState(session)
         self._decisive = decisive
         self._first: Recording = decisive
-        """The recording with which later captures are compared: at first the decisive recording, then the one after it,
+        """The recording with which later captures are compared: at first the decisive recording, then the next one,
         which was made with known state and seed."""
         self._seed = CAPTURE_SEED
 

@@ -25,8 +25,8 @@ from graphsafe.capture.shared.job import WAITS_FOR_RANKS, Channel, Job
 from graphsafe.capture.shared.replaced import replaced
 
 _FOR_EVER = timedelta(days=1)
-"""The timeout that PyTorch is given. The parent ends a rank that waits too long and reports the rank's line, which
-PyTorch's own timeout would not do."""
+"""The timeout that PyTorch is given. The parent ends a rank that waits too long, and reports the rank's line. PyTorch's
+own timeout would not report the line."""
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _DONE = "done"
 

@@ -62,7 +62,7 @@ def handler_of(kind: type) -> Handler | None:
     """Return the handler of a class; None if its objects are not visited."""
     for base, handler in (
         (enum.Enum, _take_value(_member_text)),
-        # only for instances of subclasses; `enqueue` has already taken instances of Python's own classes
+        # these handlers see only instances of subclasses; `enqueue` has already taken instances of Python's own classes
         (SCALARS, _take_value(text_of)),
         (torch.Tensor, _take_tensor),
         (type, _take_class),

@@ -44,7 +44,7 @@ def _referents(value: Any) -> Iterable[Any]:
     kind = type(value)
     if issubclass(kind, (type, types.ModuleType, types.CodeType, torch.nn.Module, torch.Tensor)):
         return ()
-    if issubclass(kind, types.FunctionType):  # its other references are to all variables of its module
+    if issubclass(kind, types.FunctionType):  # a function also refers to all variables of its module
         return (value.__closure__, value.__defaults__, value.__kwdefaults__)
     return gc.get_referents(value)
 

@@ -169,6 +169,6 @@ class Snapshot:
                 self._device.store(tensor, values)
             except RuntimeError as error:
                 raise StateError(f"{path} cannot be restored: {' '.join(str(error).split())[:200]}") from error
-        # A tensor that shares memory with others may have been put back together with them.
+        # A tensor without a saved value may share memory with a tensor that was put back. Then it is back too.
         for path in self.changed(path for path in changed if path not in self.values):
             raise StateError(f"{path} changed and is too large to be restored")

@@ -49,7 +49,7 @@ class GraphNode:
     opaque: bool = False
     "Whether the driver does not show the arguments."
     pointers: tuple[int, ...] = ()
-    "Words that are a whole argument, or an address of a copy, and not part of a larger argument."
+    "Words that are a whole argument or an address of a copy, and not a part of a larger argument."
 
 
 Pool = tuple[int, ...]

@@ -139,7 +139,7 @@ class _Pairing:
 
 
 def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
-    # the second part is for NaN
+    # a NaN differs from itself
     if type(before) is type(after) and (before == after or (before != before and after != after)):
         return []
     numbers = (bool, int, float, complex, str)

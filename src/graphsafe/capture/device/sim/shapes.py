@@ -221,7 +221,8 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _made_without_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
-    """Return the result of a call that makes a tensor from nothing, if its values need not be computed, else None."""
+    """If a call makes a tensor from no other tensor, and the values need not be computed, return its result. Otherwise
+    return None."""
     try:
         made = func(*args, **{**kwargs, "device": _META})
     except (RuntimeError, NotImplementedError):

@@ -58,7 +58,7 @@ def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping
     operation from a line that none of the ranks with fewer calls reaches.
 
     A comparison by position alone could be wrong: it would pair this call with a later call of the rank that issues
-    fewer.
+    fewer calls.
     """
     others = [calls for other, calls in enumerate(by_rank) if here[other] is None]
     own = here[rank]

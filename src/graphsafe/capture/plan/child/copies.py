@@ -50,7 +50,7 @@ def surroundings() -> Callable[[], AbstractContextManager[Any]]:
 def storage_address(tensor: torch.Tensor) -> int:
     try:
         return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # a sparse tensor, or a tensor without memory
+    except (RuntimeError, NotImplementedError):  # the tensor is sparse, or has no memory
         return 0
 
 

@@ -104,7 +104,7 @@ def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
 
     Candidates that make the fewest operations eager are tried first. Equal candidates have a fixed order, so that every
     run makes the same choice: a wider break in the same function comes before the call of the function, and a break
-    with fewer lines comes before one with more.
+    with fewer lines comes before a break with more lines.
     """
     chosen: tuple[Region, ...] = ()
     groups = Groups(log)

@@ -222,7 +222,8 @@ def _unhanded(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
 
 
 def _beside(log: Log) -> Iterator[Need]:
-    """Yield the needs of work that a capture would miss: on other GPUs, and random numbers and writes on the host."""
+    """Yield the needs of work that a capture would miss: work on other GPUs, random numbers of the host, and writes on
+    the host."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it runs on another device", op.frames)

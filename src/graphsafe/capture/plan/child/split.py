@@ -153,7 +153,8 @@ class Split:
         )
 
     def part(self, frame: CallSite, span: Span | None) -> Span | None:
-        """Return the place of an expression in the target's file, or that of the part of a statement on the line."""
+        """Return the place of an expression in the target's file. If the line is a part of a statement, return the
+        place of this part."""
         if frame.path not in self._origins:
             return span
         line, start, *end = self._origins[frame.path][1][frame.line - 1]

@@ -260,7 +260,7 @@ class _Watch:
     def argument(self, tensor: torch.Tensor) -> Argument:
         try:
             offset, strides = int(tensor.storage_offset()), tensor.stride()
-        except RuntimeError:  # a sparse or nested tensor
+        except RuntimeError:  # the tensor is sparse or nested
             offset, strides = 0, ()
         size = f"{tensor.dtype} {tuple(tensor.shape)}"
         keys = self._keys(tensor)

@@ -92,8 +92,8 @@ def edits(
     edit.
 
     `calls` lead to marked expressions in other functions, or are operations whose truth is tested. They always get
-    lines of their own. The reason is that the called function may return another value in each step, or that only the
-    test reads the device and the tested operation does not.
+    lines of their own. A called function may return another value in each step. Of a tested operation, only the test
+    reads the device.
     """
     return list(_Apart(function, marked, lines, calls).of_block(function.node, function.body))
 
@@ -195,7 +195,7 @@ class _Apart:
         try:
             text = ast.unparse(ast.fix_missing_locations(changed))
             return [*self._part_lines(indent), Line(indent + text, span_of(statement))]
-        except ValueError:  # an f-string that cannot be written on one line
+        except ValueError:  # this f-string cannot be written on one line
             self._parts = []
             return self._as_it_stands(statement, indent)
 

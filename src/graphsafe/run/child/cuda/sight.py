@@ -374,7 +374,7 @@ def _known(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
 
 
 def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int, int]:
-    """Return a dict. Its keys are the words that are addresses inside a known storage; the value is the first address
+    """Return a dict. Its keys are the words that are addresses inside a known storage. Each value is the first address
     of that storage."""
     starts = sorted(known)
     found = {}

@@ -36,8 +36,8 @@ def current_stream() -> Stream:
 
 
 def key_of(pointer: int) -> Stream:
-    """Return a key of a stream that contains its device, because the default streams of all devices have the same
-    pointer."""
+    """Return a key for a stream. The key contains the stream's device, because the default streams of all devices have
+    the same pointer."""
     return (0 if pointer else torch.cuda.current_device()), pointer
 
 

@@ -1,8 +1,8 @@
 """Finds results that a program keeps as the previous result: `slope = eps - self.previous; self.previous = eps`.
 
 The kept name refers to a graph's output (or to a view of it) when the graph is replayed again, and the replay
-overwrites the output. If the same function then reads the name before it stores the new result there, the old and the
-new result are the same memory. This is no fault if nothing reads the name in between.
+overwrites the output. If the same function then reads the name before it stores the new result there, it finds the new
+result in place of the old one. This is no fault if nothing reads the name in between.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _repeated(items: Iterable[Any], storages: frozenset[int], is_deep: bool) -> 
         for one in (item, *elements_of(item)) if is_deep else (item,):
             tensor = _tensor_of(one)
             if tensor is not None and (number := storage_number(tensor)) in storages:
-                # A NumPy array may be another part of the memory than its tensor.
+                # A NumPy array may show another part of the memory than its tensor.
                 part = (tensor.storage_offset(), tensor.shape, tensor.stride()) if one is tensor else _array_part(one)
                 found[number, part] += 1
     return max(found.values(), default=0)
