@@ -34,7 +34,7 @@ from graphsafe.capture.child.given import build_given
 
 build = partial(build_given, __file__)
 """
-"The stub has no code of its own, so that no error names a line of this temporary file."
+"The stub defines no function, so that no error names a line of this temporary file."
 _OBJECT, _STORAGES = "given.pickle", "given.pt"
 _MOST_LINES = 100_000
 

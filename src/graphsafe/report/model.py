@@ -1,4 +1,4 @@
-"""The report as data classes: the results of `scan` and `capture`, without how they were found.
+"""The report as data classes: the results of `scan` and `capture`, without the way in which they were found.
 
 Every key of the JSON format is a field here, in the order in which it is written. No key is absent, and unknown values
 are None. Lines and columns count from 1, in Unicode code points. An end is exclusive.

@@ -59,7 +59,7 @@ class Padded:
     follows: tuple[str, ...] | None
     "The outputs of live requests that depend on the padding. It is None if this is unknown."
     wrong: Mapping[str, tuple[str, ...] | None]
-    "How the rows are filled -> the outputs that differ from an eager step on the live requests alone."
+    "A way of filling the rows -> the outputs that differ from an eager step on the live requests alone."
     nan: tuple[str, ...] | None
     "The outputs that become NaN if the padding rows are NaN."
     error: str | None

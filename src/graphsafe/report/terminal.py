@@ -46,7 +46,8 @@ def code_frame(location: Location, lines: Sequence[str] | None, sheet: Sheet, st
 
 
 def _placed(line: str, location: Location) -> tuple[str, int, int]:
-    """Return the line without tabs, and the columns, in characters, at which the span begins and ends in it."""
+    """Return the line without tabs. Also return the columns, in characters, at which the span begins and ends in this
+    line."""
     raw_end = location.end_column - 1 if location.end_line == location.line else len(line.rstrip())
     starts = []
     text = ""

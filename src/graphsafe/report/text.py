@@ -57,7 +57,7 @@ def without_commands(text: str, mark: str = "\\") -> str:
 
 def cells(text: str) -> int:
     """Return the number of columns that a printable string takes: two for a wide character, none for a combining
-    one."""
+    character."""
     return len(text) if text.isascii() else sum(map(_cells, text))
 
 

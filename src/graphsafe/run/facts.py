@@ -234,7 +234,7 @@ class FailedCapture:
     inner: Calls
     "The calls that led to the first error."
     generator: str | None
-    "The error that drawing a random number raised after the failure, or None."
+    "The error that was raised by drawing a random number after the failure, or None."
     guilty: StepEvent | None
     "The event that broke the capture, if it is known."
     stage: Stage

@@ -24,7 +24,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The support for CUDA graphs that a class used by the step declares."""
+    """The support for CUDA graphs that a class declares, if the step uses this class."""
 
     level: str | None
     "The declared level; None if the declaration is code that could not be called."

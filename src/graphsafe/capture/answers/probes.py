@@ -1,5 +1,5 @@
-"""Answers of children, except for those of their probes. They describe the reference, an eager step, a capture and what
-follows it, and the target's own graphs."""
+"""Answers of children, except for those of their probes. They describe the reference, an eager step, a capture, the
+replays and events after it, and the target's own graphs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reference:
     asked: tuple[Asked, ...] = ()
     "The places where the step asks whether a capture is under way."
     checks: tuple[Check, ...] = ()
-    "Checks of the path that the step takes during a capture, compared with the path of eager steps."
+    "Checks that compare two paths of the step: the path during a capture, and the path of eager steps."
     refused: str | None = None
     "The reason why the step cannot be run eagerly along the path that it takes during a capture."
     host_counts: tuple[str, ...] = ()
@@ -160,7 +160,7 @@ class ComparedRounds:
     """The number of rounds whose eager outputs differ from those of the first round because of the refresh. If steps
     change state, continued rounds (those that begin with the state of the round before) do not count."""
     is_faithful: bool = False
-    "Whether everything that the refresh had written before was still there at the beginning of each round."
+    "Whether, at the beginning of each round, all earlier writes of the refresh were still in place."
     checks: tuple[Check, ...] = ()
     doubt: str | None = None
     "The reason why differences in some results prove nothing; None if every difference counts."
@@ -180,7 +180,7 @@ class ComparedRounds:
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoice:
-    """A kernel launch that a new capture after an event would choose differently. Replays of the old graph stay
+    """A kernel launch for which a new capture after an event would make another choice. Replays of the old graph stay
     correct."""
 
     event: str

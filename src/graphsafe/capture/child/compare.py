@@ -41,8 +41,8 @@ class Difference:
     size: float = 0.0
 
     def exceeds(self, floor: float | None) -> bool:
-        """Return whether the difference exceeds `floor`, the largest one that chance explains; False if `floor` is
-        None."""
+        """Return whether the difference exceeds `floor`, the largest difference that chance explains. Return False if
+        `floor` is None."""
         return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
 
 
@@ -133,8 +133,8 @@ def _unit(values: torch.Tensor, apart: Difference) -> float:
 
 
 def _largest_result(sizes: torch.Tensor) -> float:
-    """Return the largest finite size. A value that fills masked elements, and so is far larger than all others, does
-    not count."""
+    """Return the largest finite size. A value that fills masked elements does not count. Such a value is far larger
+    than all others."""
     finite = sizes[torch.isfinite(sizes)]
     largest = float(finite.max()) if finite.numel() else 0.0
     others = finite[finite < largest]

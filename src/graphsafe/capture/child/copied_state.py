@@ -1,4 +1,4 @@
-"""Copies of state. They serve to put the state back before each round, or before the rounds begin again."""
+"""Copies of state. The state is put back from them before each round, or before the rounds begin again."""
 
 from __future__ import annotations
 

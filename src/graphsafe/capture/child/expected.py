@@ -69,7 +69,7 @@ class Expected:
     start: Mapping[str, torch.Tensor]
     "State as construction left it, for the state that steps change."
     first_step: StepResult | None
-    "The first step, run on the inputs of replay 1; None if the first step is like later ones."
+    "The first step, run on the inputs of replay 1; None if the first step is like later steps."
     events: Sequence[StepResult]
     "The steps after the target's events."
     repeats: bool

@@ -58,7 +58,7 @@ def _device_of(place: str | None, used: set[str], device: torch.device) -> torch
 
 
 def _placed(values: torch.Tensor, device: torch.device) -> Any:
-    """Copy the bytes to a storage that a tensor operation allocates: a simulated device tags such a storage."""
+    """Copy the bytes to a storage. A tensor operation allocates this storage, so that a simulated device tags it."""
     there = torch.empty(values.numel(), dtype=torch.uint8, device=device)
     there.copy_(values)
     return there.untyped_storage()

@@ -1,4 +1,4 @@
-"""Imports modules once, in the process from which the children fork, if no child can see a difference.
+"""Imports modules only once, in the process from which the children fork, if this makes no difference for any child.
 
 A fork copies all memory, but only one thread: the one that forks. So imports are shared only under these conditions:
 they left CUDA untouched, started no process and no thread that a fork would lose, opened no file, and did not change
@@ -40,7 +40,7 @@ _NOT_INITIALIZED = 3
 _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _OWN = frozenset((_NVML, "CUDA_MODULE_LOADING"))
 """Environment variables that may change although the factory does not change them. This module sets the first. Torch
-2.11 sets the second when it starts CUDA, which each child does anyway."""
+2.11 sets the second when it starts CUDA, and each child starts CUDA anyway."""
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
 _SHAREABLE_THREADS = ("jemalloc_bg_thd",)

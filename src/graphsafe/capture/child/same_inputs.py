@@ -1,9 +1,9 @@
 """Gives a step the values that the refresh wrote for the same step in another process.
 
 A refresh may fill a buffer from something that no seed determines: a clock, the position of a generator, or the
-system's random numbers. Two processes then run a step on different values, and a difference of their results would
-prove nothing. So the values that the refresh wrote are stored with the results of a step, and are given to the step
-with which these results are compared.
+system's random numbers. In this case, two processes run a step on different values, and a difference of their results
+would prove nothing. So the values that the refresh wrote are stored with the results of a step, and are given to the
+step with which these results are compared.
 
 This must not hide a fault: a refresh may copy values that the step's Python code has left, and replays do not run this
 code. So a value is given only if the refresh writes different values when it is called twice in the same state.

@@ -133,7 +133,8 @@ class Session:
         return None if state is None else state.offset
 
     def random_positions(self) -> tuple[Any, ...]:
-        """Return a value that differs if other random numbers come next on the host or on a device."""
+        """Return a value that identifies the next random numbers: it differs if other numbers come next on the host or
+        on a device."""
         return bytes(torch.get_rng_state().tolist()), dict(self.device.random_states())
 
     def outputs_of(self, outputs: Any) -> ReachableState:

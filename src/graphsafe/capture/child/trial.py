@@ -45,8 +45,8 @@ class Broken(Exception):
 class TrialResult:
     """The result of the trial.
 
-    `limits` go into the report. `unvaried` are inputs that the trial could not give new values, although outputs may
-    depend on them. `unvaried_host` are the inputs of `unvaried` that are on the host: Python may branch on their
+    `limits` go into the report. `unvaried` are inputs to which the trial could not give new values, although outputs
+    may depend on them. `unvaried_host` are the inputs of `unvaried` that are on the host: Python may branch on their
     values, and a graph freezes the branch.
     """
 
@@ -126,7 +126,8 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """Return proposal number `kind` for replay `k`; None if there is none, or the input is another rank's."""
+        """Return proposal number `kind` for replay `k`. Return None if there is no such proposal, or if the input
+        belongs to another rank."""
 
         if path not in self.original:
             return None
@@ -143,8 +144,8 @@ class _Trial:
         return {path: values for path, values in drawn.items() if values is not None}
 
     def alone(self, path: str) -> tuple[int | None, str]:
-        """Return the number of the first proposal that the step accepts and that changes an output, with an empty
-        string. If there is none, return None and the reason."""
+        """Return two values: the number of the first proposal that the step accepts and that changes an output, and an
+        empty string. If there is none, return None and the reason."""
         why = _FAILS
         kind = self._session.job.unvaried.count(path)
         ranks = self._session.ranks

@@ -85,8 +85,9 @@ class Recording(Replayable, Protocol):
     def pool_bytes(self) -> int | None: ...
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Compare two recordings of one step node by node, and return the values that they froze differently. The
-        places come from `other`, if it is a traced recording. The result is empty if the graphs are the same."""
+        """Compare two recordings of one step node by node, and return the values that differ because each recording
+        froze its own. The places come from `other`, if it is a traced recording. The result is empty if the graphs are
+        the same."""
 
     def opaque_nodes(self) -> int:
         """Return the number of nodes whose arguments the driver does not show."""

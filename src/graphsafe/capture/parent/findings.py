@@ -88,7 +88,7 @@ class _Writer:
         self.add = self.table.add
         entry = seen.answers[Built].entry
         self._entry: tuple[CallSite, ...] = () if entry is None else (entry,)
-        "The step's function, as the place of findings whose line is not known."
+        "The step's function. It is the place of findings whose line is not known."
         self._twin = seen.probes.twin
         self._causes = {cause.path: cause for cause in self._twin.changes}
         "The causes that twin captures found for their differences, by path."
@@ -161,7 +161,7 @@ class _Writer:
                 self._lazy(path, births.get(path, ()))
 
     def _level_of(self, how: str) -> Level:
-        """Return the level of a change of state that did not make two captures differ.
+        """Return the level of a finding about a change of state, if the change did not make two captures differ.
 
         If a number changes without effect on the graph, the finding is at most a note. If memory moves, the finding is
         a warning, because the graph still uses the memory of the capture.

@@ -1,5 +1,5 @@
-"""Joins prediction and proof. A finding of scan in a function that ran is confirmed or refuted by what capture
-observed."""
+"""Joins prediction and proof. A finding of scan in a function that ran is confirmed or refuted by the observations of
+capture."""
 
 from __future__ import annotations
 

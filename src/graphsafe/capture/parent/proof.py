@@ -178,8 +178,8 @@ class Proof:
         self.limits.append(Limit(BAD_REQUEST, wanted, f"this machine has {have}"))
 
     def report(self, predictions: Predictions) -> Report:
-        """Return the report. There always is one: after a fault it has no findings, and after an interruption it lacks
-        scan's findings."""
+        """Return the report. A report always exists: after a fault it has no findings, and after an interruption it
+        lacks scan's findings."""
         ensure_working_directory(self._directory)
         if self._interrupted:
             return self._report(merged(self._findings), ())

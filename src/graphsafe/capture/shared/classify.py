@@ -34,7 +34,7 @@ def tree_of(lines: Sequence[str] | None) -> ast.Module:
 
 _FORMATS = ("__format__", "__repr__", "__str__")
 CODE_OF_CAUSE = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
-"Cause of a `Diagnosis` -> the code of the rule, for causes that alone determine it."
+"Causes of a `Diagnosis` that determine the rule without the event -> the code of the rule."
 _BY_INDEX = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::_to_copy"})
 "Operations that copy the value of a store through an index tensor to the device."
 _EXTENT_CALLS = frozenset({"range", "islice"})
@@ -188,7 +188,7 @@ def _argument(node: ast.expr) -> Argument:
 
 
 def _in_slice(event: StepEvent) -> bool:
-    """Return whether the index that ran is a slice, or has one among its dimensions."""
+    """Return whether the index that ran is a slice, or has a slice among its dimensions."""
     node = node_at(event.frames, event.span)
     index = node.slice if isinstance(node, ast.Subscript) else node
     return any(isinstance(part, ast.Slice) for part in (index.elts if isinstance(index, ast.Tuple) else [index]))

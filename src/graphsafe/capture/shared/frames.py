@@ -222,7 +222,7 @@ def frames_under(thread: int) -> tuple[CallSite, ...]:
 
 def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, ...], Span | None]:
     """Return the user's frames in an exception's traceback, outermost first, and the span that was running in the last
-    of them. Frames above the one that caught the exception are not in the traceback."""
+    of them. The callers of the frame that caught the exception are not in the traceback."""
     found: list[CallSite] = []
     span: Span | None = None
     while traceback is not None:

@@ -100,7 +100,8 @@ class Replay(Probe):
 
     The attribute depends on the inputs of step 1 and is not rewritten later (GS701 proven). In a prediction from
     shapes, `fail` means that the graph reads, but does not write, memory that step 1 created from its inputs. `pass`:
-    there is no difference, or one by design, such as a cache position. `skipped`: step 1 created no attribute.
+    there is no difference, or only an intended difference, such as a cache position. `skipped`: step 1 created no
+    attribute.
     """
     rng: Advances | None = later()
     rounds: int | None = later()

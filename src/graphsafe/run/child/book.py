@@ -66,8 +66,8 @@ _NO_STEP = "no captured step can be distinguished from other work, as for a bloc
 
 class Book:
     def __init__(self, sight: Sight, counters: Counters, tell: Callable[[bool], None], options: Options) -> None:
-        """Make an empty record. `tell` is called when the record has changed, with True if the next replay may end the
-        process."""
+        """Make an empty record. `tell` is called when the record has changed. Its argument is True if the next replay
+        may end the process."""
         self.sight = sight
         self.counters = counters
         self._tell = tell

@@ -127,7 +127,8 @@ class Draws:
     def _replaced(self, registered: Sequence[Registered]) -> tuple[str, Any, str, tuple[CallSite, ...]] | None:
         """Return the attribute that held a registered generator and now holds another one.
 
-        The result is the attribute's text, object and name, and the calls that registered the first generator.
+        The result consists of the attribute's text, object and name, and of the calls that registered the first
+        generator.
         """
         for one in registered if self._drawing else ():
             for text, owner, attribute in one.holders:

@@ -112,7 +112,7 @@ class Key:
         return next(chosen, self.decided)
 
     def fits(self, frames: Sequence[FrameType]) -> bool:
-        """Return whether all values are the captured ones at a replay in `frames`."""
+        """Return whether all values at a replay in `frames` are equal to the captured values."""
         variables = ((one.value, one.now(frames)) for one in self._variables)
         is_same = self._differs(frames) is None and all(now is None or _same(then, now) for then, now in variables)
         return is_same and not any(one.differs(one.present) for one in self.frozen)

@@ -1,8 +1,9 @@
 """Finds writes to memory that graphs read, if nothing orders the write before or after the replay.
 
-Each stream has a clock. It says how much of the work of every other stream is surely done before the stream's next work
-begins. When a stream waits for an event, the clock of the event is merged into the clock of the stream. When the host
-waits, the clock of the event or the stream is merged into the host's clock, which counts for all later work.
+Each stream has a clock. The clock says how much work of every other stream is certainly done before the next work of
+this stream begins. When a stream waits for an event, the clock of the event is merged into the clock of the stream.
+When the host waits, the clock of the event or the stream is merged into the host's clock, which counts for all later
+work.
 """
 
 from __future__ import annotations

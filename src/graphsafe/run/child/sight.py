@@ -103,7 +103,8 @@ class Contents:
     borrowed: Sequence[tuple[Touch, Sequence[Any]]] = ()
     "Tensors of the pool that an earlier capture made and that the graph reads, each with other graphs that use it."
     takes: Callable[[Place], bool] = lambda _: False
-    "Returns whether the graph uses this range of its pool's memory, or would use the range if it were free."
+    """Returns whether the graph uses this range of its pool's memory, or might have got the range if the range had been
+    free."""
     casts: FreedCasts | None = None
     "The memory in autocast's cache that the graph reads, if it is followed."
     passed_over: Callable[[], int] = int

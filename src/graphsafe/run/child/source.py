@@ -199,7 +199,8 @@ def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
 
 
 def given_to(call: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
-    """Return the expressions that a call passes for the parameters `names`, as far as no `*` comes before them."""
+    """Return the expressions that a call passes for the parameters `names`. Positional arguments after a `*` are left
+    out."""
     plain = itertools.takewhile(lambda one: not isinstance(one, ast.Starred), call.args)
     given = dict(zip(names, plain, strict=False))
     return given | {one.arg: one.value for one in call.keywords if one.arg is not None}

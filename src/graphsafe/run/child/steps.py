@@ -1,8 +1,8 @@
 """Finds steps that ran without a graph although the process has captured the same step.
 
 Either the step was captured for other sizes only, or a graph of this size was formerly replayed from the same line. On
-the simulated device, the first operation of its capture identifies a step. On a GPU, the captured function identifies
-it (`calls.py`). In both cases, the shapes of the arguments are the step's sizes.
+the simulated device, a step is identified by the first operation of its capture. On a GPU, a step is identified by the
+captured function (`calls.py`). In both cases, the shapes of the arguments are the step's sizes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Step:
 @dataclass(slots=True)
 class _Eager:
     frames: Stack
-    "The calls that led to the first step of this size. If there are many steps, the calls that led to a later one."
+    """The calls that led to the first step of this size. If there are many such steps, the calls that led to a later
+    step."""
     count: int = 0
     replays: int = 0
     "The number of replays of this step's graphs when a step of this size last ran eagerly."
@@ -167,7 +168,7 @@ class Steps:
     def _without(self, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
         """Count an eager step of a captured size.
 
-        It counts if it runs in the loop that replayed the graph, after many such steps without a replay.
+        The step counts if it runs in the loop that replayed the graph, after many such steps without a replay.
         """
         graphs = seen.captured[shapes]
         replays = sum(map(self._played.replays, graphs))

@@ -1,4 +1,4 @@
-"""Finds lines that capture repeatedly while the program serves, and hardly replay their graphs."""
+"""Finds lines that capture repeatedly while the program serves requests, although their graphs are hardly replayed."""
 
 from __future__ import annotations
 

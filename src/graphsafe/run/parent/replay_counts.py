@@ -14,7 +14,7 @@ from graphsafe.run.parent.seen import SeenGraph, last
 from graphsafe.run.parent.writer import Writer
 
 _CHANCE = 100
-"A graph without replays counts as useless after its step has run this many times per graph of its line."
+"A graph without replays counts as useless if its step has run this many times for each graph of the same line."
 _SELDOM = 0.1
 "If at most this share of a step's runs had no graph, these runs count as intended exceptions."
 

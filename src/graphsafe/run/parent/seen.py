@@ -78,7 +78,7 @@ def _turn(part: Part) -> tuple[bool, int, int]:
 
 
 def _worth(parts: Sequence[Part], children: Mapping[str, Sequence[Part]]) -> list[Part]:
-    """Return the parts of processes that imported torch or started a process that did."""
+    """Return the parts of processes that imported torch, or that started a process which imported torch."""
     return [part for part in parts if part.facts is not None or _worth(children.get(part.token, ()), children)]
 
 

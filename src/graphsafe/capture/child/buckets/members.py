@@ -152,7 +152,7 @@ def _drawn(tensors: Values, built: Mapping[str, str], given: ConstructedState, e
 
 @dataclass(frozen=True)
 class PriorState:
-    """State that exists before the bucket's first step and that its construction did not make."""
+    """State that exists before the bucket's first step although the bucket's construction did not make it."""
 
     born: Mapping[str, Any]
     "Path -> digest of a tensor, or a host value as a string."

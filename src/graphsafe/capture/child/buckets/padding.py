@@ -43,7 +43,7 @@ class Rows:
 
 
 def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> dict[str, Rows]:
-    """Return the rows of each tensor in which exactly one dimension grows with the number of requests."""
+    """Return the rows of each tensor that has exactly one dimension which grows with the number of requests."""
     found = {}
     for name, shape in ours.items():
         other = theirs.get(name)
@@ -70,7 +70,7 @@ def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) 
 
 
 def neighbour(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the index of a bucket that differs from this one only in the number of requests, or None."""
+    """Return the index of another bucket that differs from this bucket only in the number of requests, or None."""
     name = batch_axis(axes)
     if name is None:
         return None

@@ -1,6 +1,6 @@
-"""Watches how operations read and write memory. Marks memory that a step computes from its inputs, and notes which
-marked memory a later step still reads. Another watcher here finds memory that code writes to without overwriting all of
-it first.
+"""Watches how operations read and write memory. Marks memory that a step computes from its inputs, and notes the marked
+memory that a later step still reads. A further watcher in this module finds memory that code writes to without
+overwriting all of it first.
 
 A mark is an attribute of the Python object of a tensor's storage. So views share the mark, and the mark disappears with
 the memory.

@@ -157,8 +157,8 @@ def _date_classes() -> tuple[type, ...]:
 
 
 class _Ahead:
-    """Replaces a function that returns a time. This is an object because Python turns a function in a class into a
-    method."""
+    """Replaces a function that returns a time. This is an object and not a function, because Python would turn a
+    function in a class into a method."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call

@@ -47,7 +47,7 @@ class Executed:
         return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
-        """Return the frames of the last line that ran and stores to this path of state, or nothing.
+        """Return the frames of the last line that ran and that stores to this path of state, or nothing.
 
         An element is looked up by its container and key first. If that finds nothing, it is looked up by its key alone.
         The result then counts only if a single line stores under that key.

@@ -70,7 +70,8 @@ class FilesSeen:
             _sinks.pop()
 
     def variations(self) -> Iterator[tuple[str, tuple[Variation, ...]]]:
-        """Yield each file whose numbers can be changed for a step, with contexts in which they are changed."""
+        """Yield each file whose numbers can be changed for a step, with the contexts in which its numbers are
+        changed."""
         for path in sorted(self.read):
             if path.startswith(_WITH_NUMBERS):
                 yield path, tuple(partial(_numbers_scaled, path, scale) for scale in _SCALES)

@@ -109,8 +109,8 @@ def address_of(tensor: torch.Tensor) -> int:
 
 @dataclass(slots=True)
 class Unnamed:
-    """Memory on the device that a recorded step used but did not make, and that no path of state names. It belongs to a
-    tensor in a queue, in a frame, in C++ or in the cache of autocast."""
+    """Memory on the device that has no name: a recorded step used it but did not make it, and no path of state leads to
+    it. Such memory belongs to a tensor in a queue, in a frame, in C++ or in the cache of autocast."""
 
     is_recording: bool = True
     _names: dict[int, str] = field(default_factory=dict)

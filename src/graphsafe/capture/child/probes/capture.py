@@ -325,7 +325,7 @@ class Replays:
 
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
         """Add a comparison. A difference is a fault if chance does not explain it. If the reference consists of plain
-        eager steps, which may use other kernels, rounding may explain it too."""
+        eager steps, which may use other kernels, rounding may explain the difference too."""
         self.is_exact = self.is_exact and apart.equal
         path, spread = name.removeprefix("state "), self.reference.rounding
         floor = self.reference.noise.bound(path, value, apart)

@@ -154,10 +154,10 @@ class _Ahead(StepAhead):
         return held, None
 
     def _may_go_on_freely(self, reason: str | None) -> bool:
-        """Return whether further steps run once more without putting back state, as in a program. They do so after a
-        failure, because the refresh may have failed only because counts of the steps were put back. They also do so on
-        a simulated device, because there the refresh may take another path that depends on such a count. On a GPU,
-        continued rounds show this."""
+        """Return whether a second series of further steps runs, in which no state is put back, as in a program. They do
+        so after a failure, because the refresh may have failed only because counts of the steps were put back. They
+        also do so on a simulated device, because there the refresh may take another path that depends on such a count.
+        On a GPU, continued rounds show this."""
         session = self._session
         if session.ranks.size > 1 or not self._put_back:
             return False
@@ -266,7 +266,8 @@ class _Ahead(StepAhead):
             self._change("other values in host memory", {str(at): one for at, one in enumerate(self._host_written)})
 
     def _unvaried_host_inputs(self) -> dict[str, torch.Tensor]:
-        """Return the inputs on the host. If there is a refresh, return only arguments that it has left as they were."""
+        """Return the inputs on the host. If there is a refresh, return only arguments that the refresh has not
+        changed."""
         subject = self._session.subject
         # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. If
         # there is a refresh, they are not changed, because a refresh may count in such objects.

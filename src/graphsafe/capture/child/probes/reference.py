@@ -191,8 +191,8 @@ class _Runs:
             self.checks = compared(self.first, plain, self.noise, self.rounding)
 
     def _events(self) -> list[StepResult]:
-        """Run a step after each event, until an event or its step fails. This comes last, since an event may make
-        changes that cannot be undone."""
+        """Run a step after each event, until an event or its step fails. This method is called last, since an event may
+        make changes that cannot be undone."""
         if not self._session.subject.events:
             return []
         series = self._run("before the events")

@@ -117,8 +117,8 @@ def instruments_change(session: Session, reference: Expected, outputs: Mapping[s
 
 
 def is_fine(values: torch.Tensor) -> bool:
-    """Return whether small changes would be visible in these host values: whether some are floats and not whole
-    numbers."""
+    """Return whether small changes would be visible in these host values: some of them must be floats that are not
+    whole numbers."""
     if not values.is_floating_point() and not values.is_complex():
         return False
     with outside_modes():

@@ -1,9 +1,8 @@
 """Predicts a capture from shapes alone: builds and steps the target without weights or values, records the step twice
 and compares the recordings.
 
-The operations alone show whether a capture is refused, and which frozen values differ between two recordings.
-Operations alone do not show whether a replay computes the same as an eager step, so this probe never proves a step
-ready.
+The operations alone show whether a capture is refused, and whether two recordings froze different values. Operations
+alone do not show whether a replay computes the same as an eager step, so this probe never proves a step ready.
 """
 
 from __future__ import annotations

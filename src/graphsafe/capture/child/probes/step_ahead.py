@@ -23,7 +23,7 @@ EARLY = 3
 check whether they have an effect."""
 _SEED = 50_000
 _MOST_BYTES = 64 * 2**20
-"The largest size, in bytes, of host memory that is compared as the source of a copy. Larger memory holds weights."
+"Host memory is compared as the source of a copy only up to this size in bytes. Larger memory holds weights."
 Place = tuple[tuple[CallSite, ...], "Span | None"]
 _LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
 """How a report describes host memory that differs: in the recorded step, and in the further step. A replay copies from
@@ -80,7 +80,8 @@ class StepAhead:
         return {path: one.detach() for path, one in tensors.items() if device.is_on_device(one)}
 
     def _works(self) -> bool:
-        """Return whether the device still works. After a failed assertion in a kernel it cannot be used any more."""
+        """Return whether the device still works. After a failed assertion in a kernel, a device cannot be used any
+        more."""
         try:
             self._session.device.synchronize()
         except RuntimeError:

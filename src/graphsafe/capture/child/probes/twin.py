@@ -43,13 +43,13 @@ from graphsafe.report.probes.twin import Cause, Difference, Twin
 
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7
-"The largest number of captures. It is enough to notice Python code that acts differently in one of eight steps."
+"The largest number of captures. So many are enough to notice Python code that acts differently in one of eight steps."
 _SECONDS = 2.0
 "After the minimum number of captures, no capture starts after this many seconds."
 MAY_BE_CHANCE = ("scalar", "address")
-"Kinds of differences that may come from unwritten bytes between arguments, which keep old contents."
+"Kinds of differences that may be in unwritten bytes between arguments. Such bytes keep old contents."
 _REPEATS = 3
-"Number of replays of each graph on the same inputs. It is more than one, since float atomics do not differ every time."
+"Number of replays of each graph on the same inputs. One is not enough: float atomics do not differ every time."
 _REPEATS_OF_CHANCE = 12
 "Number of replays of each graph if eager steps differ by chance. Three replays often do not show such a difference."
 _MOST_TRIALS = 24

@@ -51,7 +51,8 @@ class Issued:
         self._pending.pop(id(work), None)
 
     def never_waited(self) -> list[Call]:
-        """Return the asynchronous collectives issued since the last call of this method and never waited for."""
+        """Return the asynchronous collectives that were issued since the last call of this method and for which nothing
+        has waited."""
         found = [*self._lost, *(call for _, call in self._pending.values())]
         self._lost.clear()
         self._pending.clear()

@@ -279,7 +279,7 @@ def _take_iterator(walk: ObjectWalk, path: str, value: Any) -> None:
 
 
 def _take_queue(walk: ObjectWalk, path: str, value: Any) -> None:
-    """Note the size, since the elements cannot be put back without waking the threads that wait for them."""
+    """Note only the size. The elements cannot be put back without waking the threads that wait for them."""
     walk.reach.opaque.append(path)
     walk.reach.lengths[path] = value.qsize()
     if holds_tensor(value):

@@ -13,8 +13,8 @@ from graphsafe.capture.child.state.walk import Handler, ObjectWalk
 
 _MOST_OBJECTS = 200
 _keys: dict[int, tuple[Any, str]] = {}
-"""Address of an element -> a weak reference to it, and its key when a walk first saw it. Later the element's values may
-differ between processes, for example because Python counts only eager steps."""
+"""Address of an element -> a weak reference to the element, and the key that it had when a walk first saw it. Later the
+element's values may differ between processes, for example because Python counts only eager steps."""
 
 
 def in_order(elements: Any, handler_of: Callable[[type], Handler | None]) -> tuple[list[Any], bool]:

@@ -42,7 +42,7 @@ class Undo:
     """Puts changed tensors back. It holds them weakly, so that memory that the target drops is freed."""
 
     def __init__(self, device: Device, before: Snapshot) -> None:
-        """Find what has changed since `before`, and put it back for the first time. Raises StateError."""
+        """Find the changes since `before`, and undo them for the first time. Raises StateError."""
         changed = [path for path in before.changed() if path in before.values]
         before.put_back_values(changed)
         copies = copies_of(device, {path: before.tensors[path] for path in changed})

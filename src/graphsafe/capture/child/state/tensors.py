@@ -99,7 +99,7 @@ def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
 
 @cached_per_class
 def is_in_parts(kind: type) -> bool:
-    """Return whether a tensor's class tells which inner tensors its objects consist of."""
+    """Return whether a tensor's class reports the inner tensors of its objects."""
     return any("__tensor_flatten__" in namespace_of(base) for base in bases_of(kind))
 
 

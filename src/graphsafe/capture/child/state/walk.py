@@ -82,7 +82,7 @@ class ObjectWalk:
         self._later.append(items)
 
     def last(self, items: Iterable[Item]) -> None:
-        """Visit these items when nothing else is left, because their names say little."""
+        """Visit these items when nothing else is left, because their names tell a user little."""
         self._last.append(items)
 
     def forget(self, value: Any) -> None:

@@ -43,8 +43,8 @@ def register(**callbacks: Callable[..., None]) -> None:
 
 @contextmanager
 def traced() -> Iterator[None]:
-    """Keep the trace on in this block. Blocks may be nested or run in parallel; the trace goes off after the
-    last one."""
+    """Keep the trace on in this block. Blocks may be nested or run in parallel; the trace is switched off after the
+    last block."""
     global _users, _was_on, _pause
     flag = _flag()
     with _lock:

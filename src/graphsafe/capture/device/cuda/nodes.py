@@ -351,7 +351,7 @@ def graph_in_capture(stream: torch.cuda.Stream) -> int | None:
 
 
 def count_in_capture(stream: torch.cuda.Stream) -> int:
-    """Return the number of nodes that the capture under way on a stream has so far."""
+    """Return the number of nodes so far in the capture that is under way on a stream."""
     graph = graph_in_capture(stream)
     return _count(graph) if graph else 0
 

@@ -1,4 +1,4 @@
-"""Tracks which torch function the user's Python code has called, and the aten op that runs inside it.
+"""Tracks the torch function that the user's Python code has called, and the aten op that runs inside this function.
 
 A function mode sees `tensor.__bool__` and `torch.zeros` by name. A dispatch mode sees every aten op with its arguments.
 Neither mode sees what happens inside an op of a C++ extension, or on the autograd engine's own threads.

@@ -50,7 +50,7 @@ class Scope:
     explicit: bool = False
     "Whether the call itself names the device."
     source: RandomSource | None = None
-    "The source of random numbers of the generator that the call names, or None."
+    "The source of random numbers that belongs to the generator named in the call, or None."
     literal: bool = False
     "Whether the tensor's values come from Python objects."
 

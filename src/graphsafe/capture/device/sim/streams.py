@@ -1,4 +1,4 @@
-"""Streams and events as Python objects, with the order that a capture would see.
+"""Streams and events as Python objects, with the order that they give to captured work.
 
 Each stream of a capture has a clock: for every other stream, it has the number of captured nodes that run before this
 stream's next node. A stream enters a capture by waiting for an event that was recorded in the capture. The stream is

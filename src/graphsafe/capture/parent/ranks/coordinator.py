@@ -119,8 +119,9 @@ class Coordinator:
 
 
 def _first(siblings: _Siblings) -> int | None:
-    """Return the rank that failed first. The order is that of the ranks' own reports, else of their ends or their last
-    sign of life. Errors that other ranks report later (a closed connection) follow from the first failure."""
+    """Return the rank that failed first. The order is given by the times in the ranks' own reports. Without a report,
+    the time of the end or of the last sign of life counts. Errors that other ranks report later (a closed connection)
+    follow from the first failure."""
 
     def when(rank: int) -> float:
         child = siblings.children[rank]

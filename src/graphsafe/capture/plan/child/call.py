@@ -97,7 +97,7 @@ class BreakValues:
     beyond: frozenset[str] = frozenset()
 
     def with_parts(self, parts: Iterable[BreakValues]) -> BreakValues:
-        """Return these values together with those of breaks that have become part of this one."""
+        """Return these values together with the values of breaks that have become part of this break."""
         held = [self, *parts]
         return BreakValues(
             frozenset(name for one in held for name in one.private),
@@ -212,7 +212,8 @@ class Call:
         self._hand_over([])
 
     def _hand_over(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """Copy these pairs and rebound state into the captured tensors, and bind the state to these again."""
+        """Copy these pairs and the rebound state into the captured tensors, and bind the state to the captured tensors
+        again."""
         now = self._slots.tensors()
         rebound = {path: held for path, held in self.held.items() if held is not None and now.get(path) is not held}
         for path, held in rebound.items():

@@ -1,8 +1,8 @@
 """Estimates the cost of a plan in launches, so that plans can be compared without running them.
 
-An operation that runs eagerly costs one launch. A segment costs one launch, and so does each tensor that a break passes
-on, because it is copied. A break itself costs the host half a launch. Of two plans with the same cost, the one with
-fewer pieces is chosen.
+An operation that runs eagerly costs one launch. A segment costs one launch. Each tensor that a break passes on also
+costs one launch, because it is copied. A break itself costs the host half a launch. Of two plans with the same cost,
+the one with fewer pieces is chosen.
 """
 
 from __future__ import annotations
@@ -140,7 +140,8 @@ def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
 
 
 def wider(log: Log, regions: Sequence[Region]) -> set[Region]:
-    """Return wider regions that may cost less. They reach to the next break, or to an end of the break's function."""
+    """Return wider regions that may cost less. Such a region reaches to the next break, or to the beginning or the end
+    of the break's function."""
     found: set[Region] = set()
     visits = log.visits
     for visit in visits:

@@ -75,7 +75,7 @@ class Search:
 
     def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
         """Return the cause's own line. If the cause was derived from other causes, return the lines of those causes. If
-        some of these lines are in the same function, return only them."""
+        some of these lines are in the cause's function, return only these."""
         if not cause.derived:
             return frozenset([cause.line])
         roots = [one.line for one in self.causes if not one.derived]

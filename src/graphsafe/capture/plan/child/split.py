@@ -54,7 +54,7 @@ def _asked(function: Function, cause: Cause) -> list[ast.expr]:
 
 
 class Split:
-    """The functions through which causes pass, with the affected statements split into parts."""
+    """The functions that lead to causes, with the affected statements split into parts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

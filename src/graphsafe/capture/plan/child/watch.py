@@ -202,7 +202,8 @@ class _Watch:
         return frozenset(key for value in values for tensor in flat(value).tensors for key in self._keys(tensor))
 
     def _handing(self) -> None:
-        """Stop logging launches while the break passes on its values, because these copies are not work of the step."""
+        """Stop logging launches while the break passes on its values, because the copies of these values are not work
+        of the step."""
         self._is_handing = True
 
     def _flow(self, value: Any) -> Flow:

@@ -136,7 +136,7 @@ def _lesson_of(child: Child) -> SegmentFailure | None:
 
 
 def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
-    """Return the plan of the step without its own graphs, with a reason that says so."""
+    """Return the plan of the step without its own graphs. The plan's reason says that it is for this step."""
     if plan is None:
         return None
     return replace(plan, reason=f"of the step without {what}" + (f": {plan.reason}" if plan.reason else ""))

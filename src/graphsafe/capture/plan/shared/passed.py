@@ -1,5 +1,5 @@
-"""Finds variables that pass from break to break. No captured code assigns or reads them, so their value, size and
-structure may differ from step to step."""
+"""Finds variables that pass from break to break. No captured code assigns or reads such variables, so their value, size
+and structure may differ from step to step."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Function:
         return self._region(Place(block, index, index + 1))
 
     def node_at(self, line: int) -> ast.stmt | None:
-        """Return the innermost statement that runs this line. If the line is in the head of an `if` or a loop, that is
+        """Return the innermost statement that runs this line. If the line is in the head of an `if` or a loop, return
         the whole statement."""
         block, found = self.body, None
         while block:

@@ -191,7 +191,8 @@ def _assigned(path: str, line: int) -> tuple[tuple[str, ...], frozenset[str]]:
 
 @functools.lru_cache(maxsize=256)
 def _stores(code: CodeType) -> tuple[str, ...]:
-    """Return the variables to which a function stores, once for each storing instruction."""
+    """Return the variables to which a function stores. A variable occurs once for each instruction that stores to
+    it."""
     found: list[str] = []
     for one in dis.get_instructions(code):
         if "STORE_" in one.opname:

@@ -25,7 +25,7 @@ _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
 _ENOUGH = 2
 """The first result must wait this many times.
 
-Once is not enough: the first time, an attribute that keeps the last result also adds a reference.
+Once is not enough, because an attribute that keeps the last result also adds a reference the first time.
 """
 
 

@@ -110,7 +110,7 @@ class Outputs:
     def look(self) -> bool:
         """Count the references to the outputs, with torch functions disabled.
 
-        Return whether this is the first time that the program is found to collect results.
+        Return whether this call is the first that finds the program collecting results.
         """
         if self.held.collected or not self._tensors:
             return False
