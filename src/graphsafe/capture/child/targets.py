@@ -35,7 +35,8 @@ Stage = Literal["import", "build", "step"]
 
 
 class TargetError(Exception):
-    """Raised if the user's code fails in a stage, without a capture. `line` describes the error for stderr."""
+    """Raised if the user's code fails in one of the stages and no capture is the cause. `line` describes the error for
+    stderr."""
 
     def __init__(self, stage: Stage, line: str) -> None:
         super().__init__(line)

@@ -110,8 +110,8 @@ def finding_at(
 
 
 def played_version(rule: Rule, source: Source) -> str:
-    """If the simulated device behaves in a way in which the installed torch does not behave on a GPU, return a sentence
-    about this, else ""."""
+    """If the simulated device shows behaviour that the installed torch does not have on a GPU, return a sentence about
+    it, else ""."""
     if source != "simulate" or not rule.torch:
         return ""
     try:

@@ -42,7 +42,8 @@ class FrozenValues:
     def findings(self, found: Set[str]) -> Iterator[FrozenFinding]:
         """Yield a finding for each cause. Without known causes, yield a finding for each likely reason, or else a
         finding at the operation. `found` has the codes of earlier errors, which may explain the operation: draws on the
-        host, or work outside the graph. The results of such work are at another address in each capture."""
+        host, or work outside the graph. The results of work outside the graph are at another address in each
+        capture."""
         if self._twin.changes:
             yield from map(self._of_cause, self._twin.changes)
             return

@@ -1,7 +1,7 @@
 """Finds the user's lines in a running stack, and the `while` loop that is running there.
 
 A frame of the user is outside of torch, graphsafe and the standard library. A library that the step calls
-(transformers, an engine) counts as the user's code, because these lines are the lines to change.
+(transformers, an engine) counts as the user's code, because a repair has to change such lines.
 
 `for` loops end when their sequence ends. `while` loops may run forever.
 """

@@ -1,8 +1,8 @@
 """Finds the call that does the work of a capture, and counts the same calls outside of captures.
 
 While a capture runs, Python reports each call (`sys.monitoring`, from Python 3.12 on). The step is the outermost call
-of a module that recorded at least half of the graph's nodes. If no module recorded so many, the step is the outermost
-call of a function that did. After the capture, only calls of the step's code are reported.
+of a module that recorded at least half of the graph's nodes. If no module recorded so many nodes, the step is the
+outermost call of a function that recorded at least half. After the capture, only calls of the step's code are reported.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class HostInputs:
     def copied(self, stream: Stream, source: torch.Tensor) -> None:
         """Record that a stream is about to copy from a contiguous pinned tensor.
 
-        The number of this memory is its negated address.
+        This memory gets its negated address as its number.
         """
         storage, begin = source.untyped_storage(), source.data_ptr()
         self.look()

@@ -90,7 +90,7 @@ class Rounds:
     put_back: Sequence[str]
     "State that steps change in place, and integers that the refresh changes. It is put back before each round."
     steps_write: bool = True
-    "Whether steps change state or inputs in place on the device. State then depends not only on the refresh."
+    "Whether steps change state or inputs in place on the device. If so, state does not depend on the refresh alone."
     is_faithful: bool = False
     "Whether putting state back undoes nothing that the refresh wrote, so that each round sees all earlier writes."
     steps: Sequence[StepResult] = ()

@@ -150,7 +150,7 @@ class CudaPieces:
 
 
 def failure_of(error: BaseException) -> CaptureFailure:
-    """Describe the first error of the chain. The error that reaches the user hides it."""
+    """Describe the first error of the chain. The last error, which reaches the user, hides the first one."""
     root, chain = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
     texts = tuple(f"{type(link).__name__}: {first_line(link)}" for link in chain)

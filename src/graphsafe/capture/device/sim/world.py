@@ -182,7 +182,8 @@ class World:
         return replaced((self, "scope", scope))
 
     def via(self, name: str) -> AbstractContextManager[None]:
-        """Name the torch function in this block, unless an outer function is already named."""
+        """Set the name of the running torch function in this block, unless an outer function already has its name
+        set."""
         return self.within(Scope(via=self.scope.via or name))
 
     def event(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> StepEvent:

@@ -86,7 +86,8 @@ def _host_state(answers: Answers) -> Iterator[Cause]:
 def _filled(answers: Answers) -> Iterator[Cause]:
     changed = _changed(answers)
     growing = [change.name for change in changed if change.how == "grows"]
-    # A list that grows in every step also gets its first element in step 1. Later steps do not depend on that.
+    # A list that grows in every step also gets its first element in step 1. Later steps do not depend on this first
+    # element.
     lazy = [path for path in answers[Reference].lazy if not any(is_within(path, name) for name in growing)]
     for change in changed:
         name = change.name

@@ -1,8 +1,8 @@
 """Estimates the cost of a plan in launches, so that plans can be compared without running them.
 
 An operation that runs eagerly costs one launch. A segment costs one launch. Each tensor that a break passes on also
-costs one launch, because it is copied. A break itself costs the host half a launch. Of two plans with the same cost,
-the one with fewer pieces is chosen.
+costs one launch, because it is copied. The host's own work at a break costs half a launch. Of two plans with the same
+cost, the one with fewer pieces is chosen.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def _is_result(record: GraphRecord, tensor: torch.Tensor) -> bool:
 
 def _is_used(callers: Sequence[FrameType]) -> bool:
     """Return whether the calling function uses what a function returns. The result of a task counts as used. The result
-    of a thread does not."""
+    of a thread counts as unused."""
     if not callers:
         return True
     path = callers[0].f_code.co_filename
