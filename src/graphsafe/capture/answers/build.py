@@ -129,7 +129,7 @@ class Ended:
 
     @property
     def by_itself(self) -> bool:
-        """Whether the child reported its end itself. A child that died, or was killed, did not."""
+        """Whether the child reported its end itself. A child that died, or was killed, did not report it."""
         return self.how in ("done", "target", "state")
 
     @property

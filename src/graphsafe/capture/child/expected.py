@@ -67,7 +67,7 @@ class Expected:
     refused: str | None
     "The reason why these are plain eager steps and do not follow the path of a capture."
     start: Mapping[str, torch.Tensor]
-    "State as construction left it, for the state that steps change."
+    "For each piece of state that steps change: its value as construction left it."
     first_step: StepResult | None
     "The first step, run on the inputs of replay 1; None if the first step is like later steps."
     events: Sequence[StepResult]

@@ -132,7 +132,7 @@ def follow(folder: Path) -> None:
     """Import the libraries that the build child imported while it built the target. Raises NotShareable.
 
     NotShareable is also raised if these imports load other modules here than in the build child, or leave the process
-    in another state. They then depend on work that the factory does before them.
+    in another state. In both cases, the imports depend on work that the factory does before them.
     """
     assert _prepared is not None
     reported = decode(read_text(f"{folder}/{IMPORTS}"))

@@ -112,8 +112,8 @@ def _is_namespace(names: dict[Any, Any]) -> bool:
 
 
 def _set_in_slots(holder: Any, ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
-    """Replace clocks that an object has in slots or that a `functools.partial` calls. For each, yield a function that
-    puts it back."""
+    """Replace clocks that an object has in slots or that a `functools.partial` calls. For each replaced clock, yield a
+    function that puts it back."""
     if type(holder) is partial and id(holder.func) in ahead:
         set_state: Callable[[Any], object] = getattr(holder, "__setstate__")  # noqa: B009
         rest = (holder.args, holder.keywords, holder.__dict__)
@@ -128,8 +128,8 @@ def _set_in_slots(holder: Any, ahead: Mapping[int, Any]) -> Iterator[Callable[[]
 
 
 def _set_in_classes(namespaces: list[dict[Any, Any]], ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
-    """Set clocks in the classes that have these variables. For each, yield a function that puts it back. Python caches
-    lookups in classes, so a variable of a class has to be set through the class."""
+    """Set clocks in the classes that have these variables. For each replaced clock, yield a function that puts it back.
+    Python caches lookups in classes, so a variable of a class has to be set through the class."""
     holders = gc.get_referrers(*namespaces) if namespaces else []
     for kind in [one for one in holders if issubclass(type(one), type) and one.__flags__ & _IS_HEAP_TYPE]:
         for name, value in [(name, value) for name, value in vars(kind).items() if id(value) in ahead]:

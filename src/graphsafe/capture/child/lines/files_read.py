@@ -31,7 +31,7 @@ _WITH_NUMBERS = "/proc/"
 such choices."""
 _NUMBER = re.compile(r"\d+")
 _SCALES = (0, 3, 1_000)
-"Numbers in such files are multiplied by each of these."
+"Numbers in such files are multiplied by each of these factors."
 _ASKS = ("stat", "lstat", "access", "listdir", "scandir")
 "The functions of `os` behind `os.path.exists`, `os.path.getmtime`, `pathlib` and `glob`."
 Variation = Callable[[], AbstractContextManager[None]]

@@ -88,7 +88,7 @@ class Rounds:
     """The results of the eager rounds."""
 
     put_back: Sequence[str]
-    "State that steps change in place, and integers that the refresh changes. It is put back before each round."
+    "State that steps change in place, and integers that the refresh changes. Both are put back before each round."
     steps_write: bool = True
     "Whether steps change state or inputs in place on the device. If so, state does not depend on the refresh alone."
     is_faithful: bool = False
@@ -97,7 +97,7 @@ class Rounds:
     skipped: int = 0
     "The number of later rounds that ran only their refresh, because no time was left for their steps."
     last: StepResult | None = None
-    "The round after the skipped ones."
+    "The round after the skipped rounds."
     is_whole: bool = False
     "Whether every round ran and succeeded. Another child can then reach the state after the rounds."
     late: Sequence[StepResult] = ()

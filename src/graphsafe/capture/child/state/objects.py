@@ -63,7 +63,8 @@ def is_users_class(kind: type) -> bool:
 
 
 def holds_state(kind: type) -> bool:
-    """Return whether objects of this class hold state. Classes of the user, optimisers and simple namespaces do."""
+    """Return whether objects of this class hold state. Objects of the user's classes, optimisers and simple namespaces
+    do."""
     if issubclass(kind, (type, types.ModuleType, types.BuiltinFunctionType)):
         return False
     if kind in _DATA:
