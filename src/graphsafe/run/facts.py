@@ -165,7 +165,7 @@ class GeneratorFacts:
 
 @dataclass(eq=False, slots=True)
 class CaptureFacts:
-    """The facts about a capture that are known as they are recorded."""
+    """The facts about a capture that go into the ledger in the form in which they are recorded."""
 
     number: int
     "The number of the capture in the process, from 0."

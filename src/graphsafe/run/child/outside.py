@@ -144,7 +144,7 @@ class Memory:
     @property
     def seeks_heir(self) -> bool:
         """Whether this check should search for a tensor that has the memory now. Only the first checks after the loss
-        do."""
+        search."""
         return self.status != "alive" and self.heir is None and self._asked < _MOST_ASKED
 
     def found_heir(self, heir: str | None) -> None:

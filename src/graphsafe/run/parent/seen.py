@@ -47,8 +47,8 @@ def last(calls: Sequence[CallSite]) -> CallSite | None:
 def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
     """Return the processes, named by the process that started them (`0`, `0.1`, `0.2`).
 
-    Ranks are in the order of ranks. Other processes follow, in the order in which they were started. A process without
-    torch counts only if it started a process with torch.
+    Processes with a rank come first, in the order of their ranks. Other processes follow, in the order in which they
+    were started. A process without torch counts only if it started a process with torch.
     """
     tokens = {part.token for part in parts}
     children = grouped(parts, lambda part: part.parent if part.parent in tokens else "")
