@@ -38,8 +38,7 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.horizon import Departure, Horizon, Under
 
 STEPS, LATER_STEPS = 256, 1024
-"""The number of further steps, if time allows. The larger number applies if a refresh, or state on the host, may change
-the path of later steps."""
+"The number of further steps, if time allows. The larger number applies if a refresh or host state may decide later."
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
 _CPU_SECONDS_FREELY = 1.0

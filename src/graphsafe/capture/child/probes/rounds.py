@@ -122,8 +122,7 @@ class _Compared:
                 elsewhere = moved_tensors(steady, now)
                 fired = () if before.number else self._fired(number, elsewhere, checks)
                 self._result = replace(self._result, moved=elsewhere, after=fired)
-            # If state moved in a round whose results were right, its moves are harmless. So only state that has not
-            # moved yet is watched.
+            # State that moves in every round moves without harm, so only state that has not moved yet is watched.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
     def _is_new(self, step: StepResult, usual: StepResult) -> bool:
