@@ -55,11 +55,11 @@ def capture_all(
     breaks_off: Callable[[], AbstractContextManager[None]] = nullcontext,
     kept: Server | None = None,
 ) -> list[Report]:
-    """Return one report for each request, in order. Raises as `capture_target` does.
+    """Return one report for each request, in order. Raises the same errors as `capture_target`.
 
-    After Ctrl-C the reports of unfinished targets have an `INTERRUPTED` limit. `breaks_off` makes a context manager in
-    which signals raise KeyboardInterrupt; a caller that handles signals passes its own. `kept` is a server from
-    `kept_server`, for a caller that makes several captures in a row.
+    After Ctrl-C the reports of unfinished targets have an `INTERRUPTED` limit. `breaks_off` returns a context manager
+    in which signals raise KeyboardInterrupt. A caller that handles signals itself passes another function. `kept` is a
+    server from `kept_server`, for a caller that makes several captures in a row.
     """
     if importlib.util.find_spec("torch") is None:
         raise RequestError('capture needs PyTorch: pip install "graphsafe[capture]"')

@@ -34,7 +34,7 @@ from graphsafe.capture.child.given import build_given
 
 build = partial(build_given, __file__)
 """
-"The stub has no code of its own, so that no error names a line of this temporary file."
+"The stub defines no function, so that no error names a line of this temporary file."
 _OBJECT, _STORAGES = "given.pickle", "given.pt"
 _MOST_LINES = 100_000
 
@@ -53,8 +53,8 @@ class WrittenTarget:
 
 @contextmanager
 def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Iterator[WrittenTarget]:
-    """Write a callable or a module with its arguments. If no arguments are given, a function is taken as a factory and
-    written as one. Raises RequestError."""
+    """Write a callable or a module with its arguments. A function without arguments is taken for a factory and is
+    written as a factory. Raises RequestError."""
     if importlib.util.find_spec("cloudpickle") is None or importlib.util.find_spec("torch") is None:
         raise RequestError('capturing an object needs PyTorch and cloudpickle: pip install "graphsafe[capture]"')
     if isinstance(what, Step):
@@ -131,7 +131,8 @@ def code_of_file(make: Callable[..., CodeType], parts: tuple[Any, ...], file: st
 
 @contextmanager
 def _unwatched() -> Iterator[None]:
-    """Keep a simulated device of this process from counting graphsafe's own tensor work as the user's."""
+    """If this process has entered a simulated device, keep it from counting graphsafe's own tensor work as the
+    user's."""
     worlds = sys.modules.get("graphsafe.capture.device.sim.world")
     world = None if worlds is None else worlds.active()
     with ExitStack() as stack:

@@ -89,7 +89,7 @@ class CaptureRequest:
     timeline: bool = False
     "Whether to profile a step and a replay on a GPU."
     plan: bool = False
-    "Whether to plan breaks between graphs if the step cannot be captured whole."
+    "Whether to plan breaks between graphs if the step cannot be captured as a whole."
     emit: Path | None = None
     "The file for the code that applies a verified plan."
     emit_for: str | None = None
@@ -100,7 +100,8 @@ class CaptureRequest:
     breaks: bool = False
     "Whether the verdict ready-with-breaks counts as a success. If so, a step that is not ready is planned."
     declared: str | None = None
-    "The support for CUDA graphs that the configuration declares. If it is None, the step's classes decide."
+    """The support for CUDA graphs that the configuration declares. If it is None, the declarations of the step's
+    classes count."""
     name: str | None = None
     "The target's name in the configuration."
     shard: str | None = None

@@ -36,7 +36,8 @@ _NOTABLE = 0.1
 class Change:
     text: str
     worse: bool = False
-    "Whether a verdict is worse, a proof is missing, an error or warning is new, or a finding has a higher level."
+    """Whether something became worse: a verdict is worse, a proof is missing, an error or warning is new, or a finding
+    has a higher level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def _new(verdict: Verdict | None) -> Change:
 
 
 def _gone(text: str, verdict: Verdict | None) -> Change:
-    """Return the change for a part that no longer runs. The change is worse if the part had been proven."""
+    """Return the change for a part that no longer runs. It counts as worse if the part had been proven."""
     return Change(text if verdict is None else f"{text}, was {verdict}", verdict in _PROVEN)
 
 

@@ -1,6 +1,7 @@
 """The output format `concise`, with one line per finding, for editors and grep: `path:line:col: CODE message`.
 
-A warning or a note has its level between the code and the message. Fresh buffers come last, with one line per file.
+For a warning or a note, the level stands between the code and the message. Fresh buffers come last, with one line per
+file.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from graphsafe.report.model import Finding, in_order
 def same_cause(prediction: Finding, seen: Finding) -> bool:
     """Return whether a predicted finding and an observed finding have the same cause.
 
-    This is so if both have the same code on the same line. Different codes on one line also count if both are about
-    host reads, extents or copies. Findings about streams and state (GS6 and GS7) do not belong to a single line: for
-    them, the same code in the same function is enough.
+    They have the same cause if both have the same code on the same line. Different codes on one line also have the same
+    cause if both are about host reads, extents or copies. Findings about streams and state (GS6 and GS7) do not belong
+    to a single line: here, the same code in the same function is enough.
     """
     here, there = prediction.location, seen.location
     in_one_function = (here.path, here.function) == (there.path, there.function)

@@ -55,10 +55,10 @@ def render(
 ) -> str:
     """Render one report, several reports (`graphsafe/reports/1` in JSON) or a ledger in one of `FORMS`.
 
-    Forms that cannot show the processes of a ledger show only its findings. `width` (in columns) and `colour` are for
-    the form `terminal`. `source` returns the code that `terminal` and `html` show. `rules` returns the help texts and
-    is called only for `sarif`. Lone surrogates, which stand for file names that are not UTF-8, are replaced, except in
-    JSON, which can escape them. Raises ValueError for an unknown form.
+    A form that cannot show the processes of a ledger shows only the ledger's findings. `width` (in columns) and
+    `colour` are for the form `terminal`. `source` returns the code that `terminal` and `html` show. `rules` returns the
+    help texts and is called only for `sarif`. Lone surrogates, which stand for file names that are not UTF-8, are
+    replaced, except in JSON, which can escape them. Raises ValueError for an unknown form.
     """
     if form not in FORMS:
         raise ValueError(f"no such form: {form}")

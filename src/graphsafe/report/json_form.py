@@ -56,7 +56,8 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def _lazily(report: Report) -> dict[str, Any]:
-    """Return the same as `as_json`, but convert each finding only when it is written, because there may be many."""
+    """Return the same as `as_json`, but convert each finding only when it is written, because there may be many
+    findings."""
     return {**as_json(replace(report, findings=())), "findings": in_order(report.findings)}
 
 

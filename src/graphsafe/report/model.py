@@ -1,4 +1,4 @@
-"""The report as data classes: the results of `scan` and `capture`, without how they were found.
+"""The report as data classes: the results of `scan` and `capture`, without the way in which they were found.
 
 Every key of the JSON format is a field here, in the order in which it is written. No key is absent, and unknown values
 are None. Lines and columns count from 1, in Unicode code points. An end is exclusive.
@@ -78,7 +78,7 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A fault, or another thing to report, with one cause on one line."""
+    """A fault, or another fact to report, with one cause on one line."""
 
     code: str
     rule: str
@@ -115,7 +115,7 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Something that the report could not find out, vary, see or run."""
+    """A limit of the report: something that graphsafe could not find out, vary, see or run."""
 
     kind: str
     what: str
@@ -306,7 +306,7 @@ class Report:
     executed: tuple[ExecutedFile, ...] | None = None
     "The lines of the project that the captured steps ran. It is None for a scan."
     hot_lines: HotLines | None = None
-    "How many of a scan's hot lines ran in the captures that were given with `--with`."
+    "How many of a scan's hot lines ran in the captures whose reports were given with `--with`."
     reach: Reach | None = None
     "How much code a scan has read. It is None for a capture."
     shard: str | None = None

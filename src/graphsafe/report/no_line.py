@@ -1,7 +1,8 @@
 """Findings whose line is unknown.
 
 They are listed among the limits, with the kind `no-line`: `GS711 outside-memory-lost`, or `GS605
-swallowed-capture-failure (warning)`. All formats count them, so that a report with such a finding does not seem clean.
+swallowed-capture-failure (warning)`. All formats count such findings, so that a report with one of them does not seem
+clean.
 """
 
 from __future__ import annotations

@@ -26,12 +26,12 @@ class PoolBucket:
     held: Held | None
     "The memory that this capture took from the pool."
     alone_bytes: int | None
-    "The size in bytes of the bucket's graph when it is captured in its own pool."
+    "The size in bytes that the bucket's graph has if it is captured in a pool of its own."
 
 
 @dataclass(frozen=True, slots=True)
 class Different:
-    """A bucket whose replay gives other results after another bucket's replay."""
+    """A bucket whose replay gives other results if another bucket was replayed before it."""
 
     axes: Axes
     after: Axes
@@ -59,7 +59,7 @@ class Padded:
     follows: tuple[str, ...] | None
     "The outputs of live requests that depend on the padding. It is None if this is unknown."
     wrong: Mapping[str, tuple[str, ...] | None]
-    "How the rows are filled -> the outputs that differ from an eager step on the live requests alone."
+    "A way of filling the rows -> the outputs that differ from an eager step on the live requests alone."
     nan: tuple[str, ...] | None
     "The outputs that become NaN if the padding rows are NaN."
     error: str | None
@@ -87,7 +87,7 @@ class Pool:
     "The buckets in the order of their captures."
     pool_bytes: int | None
     saved_bytes: int | None
-    "The number of bytes that are saved in comparison with a separate pool for each bucket."
+    "The number of bytes that the shared pool saves, compared with a separate pool for each bucket."
     peak_bytes: int | None
     replays: int
     different: tuple[Different, ...]

@@ -16,16 +16,16 @@ def read(kind: type[Data], data: Any) -> Data:
     """Return `data` as the data class `kind`. Nothing is validated.
 
     Unknown keys are ignored. If a key is missing, or is null although its type excludes None, the field gets its
-    default value, or None without a default. If the structure was different in older versions, the data class has a
-    method `upgraded(data)`.
+    default value. A field without a default gets None. If the structure was different in older versions, the data class
+    has a method `upgraded(data)`.
     """
     found: Data = _read(kind, data)
     return found
 
 
 def members(data: Any, kind: Any = None) -> dict[str, Any]:
-    """Return the fields of a data class, or those that it has from its base `kind`. Unlike `asdict`, this copies
-    nothing inside them."""
+    """Return the fields of a data class with their values, or only the fields that it has from its base `kind`. Unlike
+    `asdict`, this copies nothing inside them."""
     return {one.name: getattr(data, one.name) for one in fields(kind or data)}
 
 

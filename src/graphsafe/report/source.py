@@ -50,7 +50,8 @@ def lines_in(content: bytes) -> Sequence[str] | None:
 
 
 def file_lines(path: str) -> Sequence[str] | None:
-    """Return the same lines as `read_lines`, kept until the file changes, because formats read many lines of few files.
+    """Return the same lines as `read_lines`. They are kept until the file changes, because formats read many lines of
+    few files.
 
     The absolute path, the time and the size identify the state of a file. The language server and `--watch` need this,
     because they keep running when files and the working directory change.
@@ -102,7 +103,7 @@ def lines_inside(folder: Path) -> Lines:
             if named.suffix not in (".py", ".pyi") or not named.is_relative_to(root):
                 return None
             real = named.resolve()
-        except (OSError, ValueError, RuntimeError):  # a null character, or links that form a circle
+        except (OSError, ValueError, RuntimeError):  # the path has a null character, or links form a circle
             return None
         return file_lines(str(real)) if real.is_relative_to(root) and real.suffix in (".py", ".pyi") else None
 

@@ -46,7 +46,8 @@ def code_frame(location: Location, lines: Sequence[str] | None, sheet: Sheet, st
 
 
 def _placed(line: str, location: Location) -> tuple[str, int, int]:
-    """Return the line without tabs, and the columns, in characters, at which the span begins and ends in it."""
+    """Return the line without tabs. Also return the columns, in characters, at which the span begins and ends in this
+    line."""
     raw_end = location.end_column - 1 if location.end_line == location.line else len(line.rstrip())
     starts = []
     text = ""
@@ -210,7 +211,7 @@ def _pointed(place: str, where: str, sheet: Sheet) -> list[str]:
 def _chain(finding: Finding, sheet: Sheet) -> list[str]:
     """Describe how a step reaches the finding.
 
-    A line that only `capture` has seen is not called hot, because a constructor may have run it.
+    If only `capture` has seen a line, the line is not called hot, because a constructor may have run it.
     """
     calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
     further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
@@ -247,7 +248,7 @@ def _files(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
 
 
 def _lines(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
-    """Return a line for each function and code."""
+    """Return an output line for each function and code."""
     return [line for group in _by_function(findings) for line in _line(group, sheet)]
 
 

@@ -57,7 +57,7 @@ def without_commands(text: str, mark: str = "\\") -> str:
 
 def cells(text: str) -> int:
     """Return the number of columns that a printable string takes: two for a wide character, none for a combining
-    one."""
+    character."""
     return len(text) if text.isascii() else sum(map(_cells, text))
 
 
@@ -72,7 +72,7 @@ def wrapped(text: str, width: int, first: str = "", rest: str = "", *, cut: bool
     """Return lines of at most `width` cells.
 
     The first line begins with `first`, and the following lines begin with `rest`. Lines are broken at white space. A
-    word that is too long for a line is cut. With `cut=False`, it is not.
+    word that is too long for a line is cut, unless `cut` is False.
     """
     lines: list[str] = []
     line, empty = first, True
@@ -108,7 +108,7 @@ class Sheet:
 
 
 def chained(parts: Sequence[str], width: int, first: str, rest: str) -> list[str]:
-    """Return `a -> b -> c` on lines of at most `width` cells, broken before arrows if that is enough."""
+    """Return `a -> b -> c` on lines of at most `width` cells. Lines are broken before arrows if possible."""
     lines = wrapped(parts[0], width, first, rest, cut=False)
     for part in parts[1:]:
         if cells(lines[-1]) + len(" -> ") + cells(printable(part)) <= width:

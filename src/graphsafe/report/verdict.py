@@ -1,13 +1,13 @@
 """The verdict: a pure function of the probes.
 
 Findings explain the verdict. Suppressions, selected rules and levels never change it. The fields in `report/probes/`
-describe each key. A missing key is read as null, which means "not known". If a child died by itself (a signal,
-`os._exit`), its probe is `crashed`. If it was killed from outside or could not be run, its probe is `skipped`.
+describe each key. A missing key is read as null, that is, as "not known". If a child died by itself (a signal,
+`os._exit`), its probe is `crashed`. If the child was killed from outside or could not be run, its probe is `skipped`.
 
 `state`, `memory` and `timing` do not affect the verdict. If an unknown operation ran, no comparison proves anything:
-then only a failed capture, or a generator that was left capturing, makes the step not ready. A plan can cut lines out
-of the step. It cannot repair a generator that was left capturing, state that step 1 has filled, or operations whose
-effects are unknown.
+In this case, only a failed capture, or a generator that was left in capture mode, makes the step not ready. A plan can
+cut lines out of the step. It cannot repair a generator that was left in capture mode, state that step 1 has filled, or
+operations whose effects are unknown.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _beyond_plan(probes: Probes) -> tuple[str, ...]:
-    """Return the reasons that make the step not ready even with a plan."""
+    """Return the reasons for which the step is not ready even with a plan."""
     reasons = []
     if probes.construct.left_capturing is True:
         reasons.append("construction left a random generator in capture mode")
@@ -76,7 +76,7 @@ def _beyond_plan(probes: Probes) -> tuple[str, ...]:
 
 
 def _against(probes: Probes) -> tuple[str, ...]:
-    """Return the reasons that make the step as a whole not ready. A plan may cut them out."""
+    """Return the reasons for which the step as a whole is not ready. A plan may cut out the lines that cause them."""
     capture, replay = probes.capture, probes.replay
     if capture.status == "fail" and capture.empty is not True:
         return (f"the capture failed{_error(capture, capture.first_error)}",)
@@ -157,7 +157,7 @@ _FROZE = {
 
 
 def _doubts(probes: Probes) -> tuple[str, ...]:
-    """Return the doubts that prevent the verdict `ready`, although nothing disproves it."""
+    """Return the doubts that rule out the verdict `ready` although nothing disproves it."""
     construct, step, capture, replay, twin = probes.construct, probes.step, probes.capture, probes.replay, probes.twin
     if construct.built is False:
         return (f"the target was not built{_because(construct)}",)
@@ -186,9 +186,7 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
         if probe.status in ("crashed", "timeout"):
             reasons.append(f"{what} {_ended(probe)}")
     if probes.horizon.files_read:
-        reasons.append(
-            f"the step reads or looks for {listed(probes.horizon.files_read, most=3)}: it may decide by that"
-        )
+        reasons.append(f"the step reads or looks for {listed(probes.horizon.files_read, most=3)}: its path may change")
     if replay.rng_law not in ("pass", "skipped", "fail"):
         reasons.append("the random numbers of replays were not checked")
     if replay.first_step in ("crashed", "timeout"):

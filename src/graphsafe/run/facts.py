@@ -1,8 +1,8 @@
 """The facts that a watched process records about itself and its graphs.
 
 The process writes them into its part of the run's ledger, and `graphsafe run` makes findings from them. *Calls* are
-frames of the user's code, outermost first. Unless a field says otherwise, the last one is the line that a fact is
-about, and no calls mean that the line is unknown.
+frames of the user's code, outermost first. Unless a field says otherwise, the last frame is at the line that a fact is
+about. If there are no calls, the line is unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ captured code raised an error, but the device did not. `open`: it never ended.
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A number or a string that was different when the graph was captured."""
+    """A number or a string that had another value when the graph was captured."""
 
     name: str
     captured: str
@@ -158,14 +158,14 @@ class GeneratorFacts:
     reseeded: Calls = ()
     "The line that sets the same seed before each replay."
     between: Calls = ()
-    "If the line that sets the same seed before each replay is unknown: the calls that led to such a replay."
+    "The calls that led to such a replay, if the line that sets the seed is unknown."
     inside: Calls = ()
     "The captured line that seeds a generator."
 
 
 @dataclass(eq=False, slots=True)
 class CaptureFacts:
-    """The facts about a capture that are known as they are recorded."""
+    """The facts about a capture that go into the ledger in the form in which they are recorded."""
 
     number: int
     "The number of the capture in the process, from 0."
@@ -207,7 +207,7 @@ class GraphFacts(CaptureFacts):
     key: Mapping[str, str] = field(default_factory=dict)
     "The frozen arguments, with their values."
     decided: CallSite | None = None
-    "The line that decided to capture, if the last call is in a helper that captures the function which it is given."
+    "The line that decided to capture, if the last call is in a helper that captures any function passed to it."
     gradients: DroppedGradients = field(default_factory=DroppedGradients)
     made: MadeState | None = None
     rotated: Rotated | None = None
@@ -234,7 +234,7 @@ class FailedCapture:
     inner: Calls
     "The calls that led to the first error."
     generator: str | None
-    "The error that drawing a random number raised after the failure, or None."
+    "The error that was raised by drawing a random number after the failure, or None."
     guilty: StepEvent | None
     "The event that broke the capture, if it is known."
     stage: Stage
@@ -285,7 +285,7 @@ class Refill:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedTensor:
-    """A tensor that graphs read. It was computed from a source that the program wrote afterwards."""
+    """A tensor that graphs read. After it was computed, the program wrote to its source."""
 
     what: str
     source: str

@@ -50,7 +50,7 @@ class Options:
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """The numbers of the devices that are given with a number, such as `cuda:1`."""
+        """The numbers in the names of devices, such as 1 for `cuda:1`."""
         return tuple(int(device.partition(":")[2]) for device in self.devices if ":" in device)
 
     @property

@@ -24,7 +24,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The support for CUDA graphs that a class used by the step declares."""
+    """The support for CUDA graphs that a class declares, if the step uses this class."""
 
     level: str | None
     "The declared level; None if the declaration is code that could not be called."
@@ -61,7 +61,7 @@ class Constructed:
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """The inputs that the trial could not give new values, although outputs may depend on them."""
+    """The inputs to which the trial could not give new values, although outputs may depend on them."""
 
     unvaried: tuple[str, ...] | None = None
     "The paths of these inputs; None if the trial of the inputs did not finish."
@@ -129,7 +129,7 @@ class Ended:
 
     @property
     def by_itself(self) -> bool:
-        """Whether the child reported its end itself. A child that died, or was killed, did not."""
+        """Whether the child reported its end itself. A child that died, or was killed, did not report it."""
         return self.how in ("done", "target", "state")
 
     @property

@@ -9,7 +9,7 @@ from graphsafe.report.model import CallSite, Plan, Span
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, as far as it has been made."""
+    """The part of a plan that has been made so far."""
 
     plan: Plan = field(default_factory=Plan)
     too_short: int = 0
@@ -29,7 +29,7 @@ class SegmentFailure:
     span: Span | None = None
     "The part of the statement that failed, if the statement was split into parts."
     whole: bool = False
-    "Whether the whole statement failed before its parts were tried. Such a statement must not be split."
+    "Whether the statement failed as a whole, before its parts were tried. Such a statement must not be split."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Answers of children, except for those of their probes. They describe the reference, an eager step, a capture and what
-follows it, and the target's own graphs."""
+"""Answers of children, except for those of their probes. They describe the reference, an eager step, a capture, the
+replays and events after it, and the target's own graphs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reference:
     asked: tuple[Asked, ...] = ()
     "The places where the step asks whether a capture is under way."
     checks: tuple[Check, ...] = ()
-    "Checks of the path that the step takes during a capture, compared with the path of eager steps."
+    "Checks that compare two paths of the step: the path during a capture, and the path of eager steps."
     refused: str | None = None
     "The reason why the step cannot be run eagerly along the path that it takes during a capture."
     host_counts: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class SeenEvent(StepEvent):
     first_only: bool = False
     "Whether the events happened only in step 1."
     guarded: bool = False
-    "Whether the step leaves out the events if it is told that a capture is under way."
+    "Whether the events do not occur in a step that is told that a capture is under way."
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,8 @@ class TakenPath:
     is_exact: bool
     "Whether all results of these rounds equal those of replays bit for bit."
     is_shown: bool
-    """Whether at least one of these rounds would show a small error in the operations in which this path differs from
-    the usual path."""
+    """Whether these rounds test the operations in which this path differs from the usual path: a small error in them
+    would change the results of at least one round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,9 @@ class ComparedRounds:
     number: int = 0
     varied: int = 0
     """The number of rounds whose eager outputs differ from those of the first round because of the refresh. If steps
-    change state, rounds that begin with the state of the round before do not count."""
+    change state, continued rounds (those that begin with the state of the round before) do not count."""
     is_faithful: bool = False
-    "Whether everything that the refresh had written before was still there at the beginning of each round."
+    "Whether, at the beginning of each round, all earlier writes of the refresh were still in place."
     checks: tuple[Check, ...] = ()
     doubt: str | None = None
     "The reason why differences in some results prove nothing; None if every difference counts."
@@ -182,13 +182,13 @@ class ComparedRounds:
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoice:
-    """A kernel launch that a new capture after an event would choose differently. Replays of the old graph stay
+    """A kernel launch for which a new capture after an event would make another choice. Replays of the old graph stay
     correct."""
 
     event: str
     difference: Difference
     causes: tuple[Cause, ...]
-    "The host values that decide the step's choice, as far as they were found by trial."
+    "The host values on which the step's choice depends, as far as trials have found them."
     frozen_ms: float | None
     "Milliseconds of one replay after the event; None if the device has no clock."
     fresh_ms: float | None
@@ -226,7 +226,7 @@ class LongRun:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A break that the step needs, but that no mark of the target makes."""
+    """A break between graphs that the step needs, but for which the target has no mark."""
 
     code: str
     reason: str
@@ -257,4 +257,4 @@ class OwnGraphs:
     replays: tuple[tuple[CallSite, ...], ...] = ()
     "Call stacks of the target's own replays."
     compiled: bool = False
-    "Whether Inductor makes the target's graphs, even if it skipped them in this run."
+    "Whether Inductor makes the target's graphs. This is also true if Inductor skipped them in this run."

@@ -11,13 +11,14 @@ from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.probes.replay import Check, Outcome
 
 _MOST_UNITS = 256.0
-"Results that differ by more units in the last place are not repeatable: no order of summation explains that."
+"""If repeated results differ by more units in the last place than this, they are not repeatable: no order of summation
+explains such a difference."""
 _MOST_SHARE = 0.05
-"""Results that differ by more than this share of their largest value are not repeatable. (256 units of bfloat16 are as
-large as the value itself.)"""
+"""If repeated results differ by more than this share of their largest value, they are not repeatable. (256 units of
+bfloat16 are as large as the value itself.)"""
 _MARGIN = 4.0
-"""A further run may differ by this many times the largest difference seen, because a few runs show only part of what
-chance and rounding can do."""
+"""A further run may differ by this many times the largest difference seen, because a few runs show only some of the
+differences that chance and rounding can cause."""
 
 _FILL = 256.0
 "A value of several elements counts as a mask's filling if it is at least this many times larger than all others."
@@ -40,8 +41,8 @@ class Difference:
     size: float = 0.0
 
     def exceeds(self, floor: float | None) -> bool:
-        """Return whether the difference exceeds `floor`, the largest one that chance explains; False if `floor` is
-        None."""
+        """Return whether the difference exceeds `floor`, the largest difference that chance explains. Return False if
+        `floor` is None."""
         return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
 
 
@@ -81,15 +82,16 @@ class Spread:
     """The size of differences that chance or rounding alone causes between runs, pooled over all results, steps and
     runs.
 
-    The differences are pooled because chance does not show every time: with float atomics, three runs give the same
-    output in a third of the cases. Results have different sizes and dtypes, so differences are counted in units in the
-    last place of the largest value. A value that fills masked elements does not count, unless it differs itself. One
-    unit of -1e9 is 119, and would hide any difference of logits.
+    The differences are pooled because a few runs may agree by luck: with float atomics, three runs give the same output
+    in a third of the cases. Results have different sizes and dtypes, so differences are counted in units in the last
+    place of the largest value. A value that fills masked elements does not count as the largest, unless it differs
+    itself: one unit of -1e9 is 119, and would hide any difference of logits.
     """
 
     units: float = 0.0
     unbounded: set[str] = field(default_factory=set)
-    "Results whose differences rounding does not explain: integers, shapes, host values, or floats far apart."
+    """Results with differences that rounding cannot explain: integers, shapes, host values, or floats that are far
+    apart."""
 
     def add(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> None:
         apart = difference(left, right)
@@ -112,7 +114,7 @@ class Spread:
             return None
         if values is None or not self.units:
             return 0.0
-        # If small elements differ by chance, larger elements may differ by one unit of their own size.
+        # If small elements differ by chance, larger elements may differ too, by one unit of their own size.
         return _MARGIN * max(self.units, 1.0) * _unit(values, apart)
 
     def is_exceeded(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> bool:
@@ -131,8 +133,8 @@ def _unit(values: torch.Tensor, apart: Difference) -> float:
 
 
 def _largest_result(sizes: torch.Tensor) -> float:
-    """Return the largest finite size. A value that fills masked elements, and so is far larger than all others, does
-    not count."""
+    """Return the largest finite size. A value that fills masked elements does not count. Such a value is far larger
+    than all others."""
     finite = sizes[torch.isfinite(sizes)]
     largest = float(finite.max()) if finite.numel() else 0.0
     others = finite[finite < largest]
@@ -144,7 +146,7 @@ def _largest_result(sizes: torch.Tensor) -> float:
 def worse_check(
     check: Check, replay: int, apart: Difference, floor: float | None, rounding: float | None = None
 ) -> Check:
-    """Return the check after one more comparison. A check keeps only its worst comparison."""
+    """Return the check, updated with one more comparison. A check keeps only its worst comparison."""
     if apart.equal:
         return check
     result = _outcome(apart, floor, rounding)

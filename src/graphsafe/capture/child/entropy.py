@@ -2,7 +2,7 @@
 process.
 
 `numpy.random.default_rng()` and `random.Random()` take their seed from the system. So two builds of a target would have
-different data, and two calls of its refresh with the same number would give different inputs. Replays could then not be
+different data, and two calls of its refresh with the same number would give different inputs. Then replays could not be
 compared with the eager steps of another process.
 
 `os.urandom`, `secrets` and the generator of `tempfile` still ask the system: programs use them for unique names

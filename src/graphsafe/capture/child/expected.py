@@ -43,7 +43,7 @@ class StepResult:
     refreshed: Mapping[str, torch.Tensor] = field(default_factory=dict)
     "Small tensors that the refresh wrote and that steps leave alone, with their values."
     released: Sequence[str] = ()
-    "State that the refresh wrote without overwriting it completely. Later rounds do not put this state back."
+    "State of which the refresh wrote only a part. Later rounds do not put this state back."
     hashed: Sequence[str] = ()
     "State in `state` that changed, but is too large for `values`."
     path: str = ""
@@ -67,9 +67,9 @@ class Expected:
     refused: str | None
     "The reason why these are plain eager steps and do not follow the path of a capture."
     start: Mapping[str, torch.Tensor]
-    "State as construction left it, for the state that steps change."
+    "For each piece of state that steps change: its value as construction left it."
     first_step: StepResult | None
-    "The first step, run on the inputs of replay 1; None if the first step is like later ones."
+    "The first step, run on the inputs of replay 1; None if the first step is like later steps."
     events: Sequence[StepResult]
     "The steps after the target's events."
     repeats: bool

@@ -17,8 +17,8 @@ def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
     """Return the step and its arguments that the other process saved. If it saved a factory, return what the factory
     returns.
 
-    Tensors from the writing process's single GPU are put on `device`. If that process had all tensors on the host,
-    because it had no GPU, all of them are put on `device`: code on the host alone cannot be captured.
+    Tensors that were on the single GPU of the writing process are put on `device`. If that process had no GPU, and so
+    had all tensors on the host, all of them are put on `device`: code on the host alone cannot be captured.
     """
     folder = Path(file).parent
     storages = _storages(folder, device)
@@ -32,7 +32,7 @@ def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
             return typed(wrap_storage=storages[number], dtype=dtype, _internal=True)
 
     with (folder / "given.pickle").open("rb") as opened:
-        # The header holds the search path for the modules that the pickle names, so the header is read first.
+        # The header is read first, because it holds the search path for the modules that the pickle names.
         header = pickle.load(opened)
         sys.path += [entry for entry in header["path"] if entry not in sys.path]
         linecache.cache.update(
@@ -58,7 +58,7 @@ def _device_of(place: str | None, used: set[str], device: torch.device) -> torch
 
 
 def _placed(values: torch.Tensor, device: torch.device) -> Any:
-    """Copy the bytes to a storage that a tensor operation allocates: a simulated device tags such a storage."""
+    """Copy the bytes to a storage. A tensor operation allocates this storage, so that a simulated device tags it."""
     there = torch.empty(values.numel(), dtype=torch.uint8, device=device)
     there.copy_(values)
     return there.untyped_storage()

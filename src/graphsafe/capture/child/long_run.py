@@ -1,9 +1,9 @@
 """Replays many times, to find what grows, slows down, drifts from eager steps or fails late.
 
 Between replays the values of changed tensors are put back, because a cache must not overflow. The bindings of names are
-not put back, because a refresh that leaks memory does so through them. At ten points garbage is collected, memory is
-measured, freed memory is overwritten, and the replay is compared with an eager step. (The overwriting exposes a graph
-that still reads freed memory.) If the same inputs return periodically, the outputs of each replay are compared with
+not put back, because a refresh may leak memory through such bindings. At ten points, graphsafe collects garbage,
+measures memory, overwrites freed memory, and compares the replay with an eager step. (The overwriting exposes a graph
+that still reads freed memory.) If the same inputs recur periodically, the outputs of each replay are compared with
 earlier outputs for the same inputs.
 """
 
@@ -40,10 +40,10 @@ from graphsafe.report.probes.memory import Drift, Growth, Keeping, LateFailure, 
 _POINTS = 10
 _TIMED = 5
 _WATCHED = 20
-"Number of further replays in which the lines that keep memory are looked for."
+"Number of further replays that serve to find the lines that keep memory."
 _MOST_SURPRISES = 50
-"""A replay that differs from an earlier replay is compared with an eager step, at most this many times. A step with
-float atomics has many such replays."""
+"""At most this many replays that differ from an earlier replay are compared with an eager step. A step with float
+atomics has many such replays."""
 _STATM = "/proc/self/statm"
 
 
@@ -77,7 +77,7 @@ class _LongRun:
         self._session = session
         self._recording = recording
         self._inputs_return = session.subject.refresh is None
-        "Whether the same inputs return periodically."
+        "Whether the same inputs recur periodically."
         self._compares_each = self._inputs_return and session.ranks.size == 1
         """Whether each replay is compared. This is False with several ranks, because all ranks would have to agree on
         each eager step."""
@@ -174,7 +174,8 @@ class _LongRun:
         self._begun, self._since = time.perf_counter(), number
 
     def look_for_lines(self, replays: int) -> None:
-        """If more memory is in use than at the first point, run a few more replays to find the lines that keep it."""
+        """If more memory is in use than at the first point, run a few further replays to find the lines that keep
+        memory."""
         first, last = (self._points[at].device_bytes for at in (0, -1))
         if first is None or last is None or last <= first:
             return
@@ -213,7 +214,7 @@ class _LongRun:
             compared=self._compared,
             keeping=self._keeping,
             moved=moved,
-            # State that moved before an earlier check is not the cause: that check found no drift.
+            # State that moved before an earlier check is not the cause, because the earlier check found no drift.
             drifts=tuple(
                 replace(one, moved=tuple(each.path for each in moved if each.replay == one.replay))
                 for one in self._drifts.values()

@@ -1,8 +1,8 @@
-"""Imports modules once, in the process from which the children fork, if no child can see a difference.
+"""Imports modules only once, in the process from which the children fork, if this makes no difference for any child.
 
-A fork copies all memory, but only one thread: the one that forks. So imports are shared only if they left CUDA
-untouched, started no process and no thread that a fork would lose, opened no file, and did not change the state of
-torch's random numbers. Otherwise every child imports for itself.
+A fork copies all memory, but only one thread: the one that forks. So imports are shared only under these conditions:
+they left CUDA untouched, started no process and no thread that a fork would lose, opened no file, and did not change
+the state of torch's random numbers. Otherwise every child imports for itself.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _NOT_INITIALIZED = 3
 "The code of the error CUDA_ERROR_NOT_INITIALIZED."
 _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _OWN = frozenset((_NVML, "CUDA_MODULE_LOADING"))
-"""Environment variables that change without the factory. This module sets the first. Torch 2.11 sets the second when it
-starts CUDA, which each child does anyway."""
+"""Environment variables that may change although the factory does not change them. This module sets the first. Torch
+2.11 sets the second when it starts CUDA, and each child starts CUDA anyway."""
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
 _SHAREABLE_THREADS = ("jemalloc_bg_thd",)
@@ -76,8 +76,8 @@ def prepared(job: Job) -> Prepared | None:
 
 
 def restore_random_state(ready: Prepared) -> None:
-    """Restore the random state from after the import. It has changed since: `rich` draws random numbers, and every fork
-    seeds Python again."""
+    """Restore the random state that the import left. It has changed since then: `rich` draws random numbers, and every
+    fork seeds Python again."""
     python, numpys = ready.random_state
     random.setstate(python)
     if numpys is not None:
@@ -132,7 +132,7 @@ def follow(folder: Path) -> None:
     """Import the libraries that the build child imported while it built the target. Raises NotShareable.
 
     NotShareable is also raised if these imports load other modules here than in the build child, or leave the process
-    in another state. They then depend on work that the factory does before them.
+    in another state. In both cases, the imports depend on work that the factory does before them.
     """
     assert _prepared is not None
     reported = decode(read_text(f"{folder}/{IMPORTS}"))
@@ -145,7 +145,7 @@ def follow(folder: Path) -> None:
                 try:
                     importlib.import_module(name)
                 except BaseException:
-                    continue  # the build child imported it in some other way, which the other children can do too
+                    continue  # the build child got this module in another way, as the other children can
     new = [name for name in list(sys.modules) if name not in before]
     different = [name for name in new if name not in origins or origins[name] != _origin(name)]
     if different:
@@ -293,7 +293,7 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
     """Return the import statements at the beginning of the factory `name`, compiled. If the factory then calls a
     function of the same file with plain arguments, the imports at the beginning of that function follow.
 
-    The list is empty if the functions of the imported module do not come from this source.
+    The list is empty if the module's functions were not compiled from this source.
     """
     try:
         with open(module.__file__, "rb") as file:
@@ -309,14 +309,15 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
 
 
 def _is_source(node: ast.FunctionDef | None, function: Any) -> bool:
-    """Return whether `node` defines the function, without decorators, so that a call runs these statements."""
+    """Return whether `node` defines the function and has no decorators. A call then runs the statements of `node`."""
     if node is None or node.decorator_list or not isinstance(function, FunctionType):
         return False
     return function.__code__.co_firstlineno == node.lineno
 
 
 def _collect(function: ast.FunctionDef, found: list[ast.stmt]) -> str | None:
-    """Add the imports at the function's beginning to `found`. Return the function that the next statement calls."""
+    """Add to `found` the imports with which the function begins. Return the name of the function that the next
+    statement calls, or None."""
     for statement in function.body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             found.append(statement)

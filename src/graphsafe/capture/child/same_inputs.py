@@ -1,12 +1,12 @@
 """Gives a step the values that the refresh wrote for the same step in another process.
 
 A refresh may fill a buffer from something that no seed determines: a clock, the position of a generator, or the
-system's random numbers. Two processes then run a step on different values, and a difference of their results would
-prove nothing. So the values that the refresh wrote are stored with the results of a step, and are given to the step
-with which these results are compared.
+system's random numbers. In this case, two processes run a step on different values, and a difference of their results
+would prove nothing. So the values that the refresh wrote are stored with the results of a step, and are given to the
+step with which these results are compared.
 
-This must not hide a fault: replays do not run the step's Python code, and a refresh may copy values that this code has
-left. So a value is given only if the refresh writes different values when it is called twice in the same state.
+This must not hide a fault: a refresh may copy values that the step's Python code has left, and replays do not run this
+code. So a value is given only if the refresh writes different values when it is called twice in the same state.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class SameInputs:
         "The reason why differing results prove nothing; None if they count."
 
     def give(self, k: int, wanted: Mapping[str, torch.Tensor]) -> None:
-        """Give these values to the step after call `k` of the refresh. A tensor gets its value from here only if chance
-        alone explains why the refresh has written another value."""
+        """Give these values to the step after call `k` of the refresh. A tensor gets its value from `values` only if
+        chance alone explains why the refresh has written another value."""
         if not wanted or self._session.subject.refresh is None or self._session.ranks.size > 1:
             return
         other = self._differing(wanted)

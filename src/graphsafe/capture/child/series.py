@@ -22,7 +22,8 @@ class Series:
     _nudge: int | None = None
     "0 or 1 if parameters and inputs are moved by one unit in the last place, up and down in turn; else None."
     _is_first: bool = False
-    "Whether to note the state that step 1 makes or fills. For later series this would only read all state again."
+    """Whether to note the state that step 1 makes or fills. Later series do not need this, and it would read all state
+    again."""
     warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
     steps: list[StepResult] = field(default_factory=list)
@@ -34,7 +35,8 @@ class Series:
     "State -> digest of its value at the end of the series."
     changed: set[str] = field(default_factory=set)
     stepped: set[str] = field(default_factory=set)
-    "State that a step of the first series bound or wrote. The refresh may have written other state of `changed`."
+    """State that a step of the first series bound or wrote. `changed` may also contain state that only the refresh
+    wrote."""
     refreshed: set[str] = field(default_factory=set)
     "State and inputs that the refresh wrote."
     _like: Series | None = None
@@ -109,7 +111,7 @@ class Series:
         refreshed = given_values(session, like.refreshed if self is like else like.refreshed - like.stepped)
         earlier = reachable_state(session.subject) if self._is_first else ReachableState()
         marks, queues = marks_of(earlier.tensors), earlier.queues
-        del earlier  # it would keep alive tensors that the target drops
+        del earlier  # the variable would keep alive tensors that the target drops
         outputs = session.outputs_of(session.path_step())
         after = session.offset()
         reach = reachable_state(session.subject)

@@ -48,8 +48,8 @@ def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None
         if refused is not None:
             _tell(parent, ServerState(os.getpid(), refused=refused))
         else:
-            # Children collect garbage before they capture. The collection skips frozen objects: imported objects are
-            # many, and none of them is garbage.
+            # Children collect garbage before they capture. The collection skips frozen objects. So the many imported
+            # objects are frozen here; none of them is garbage.
             gc.collect()
             gc.freeze()
             _tell(parent, ServerState(os.getpid(), ready=True))

@@ -40,7 +40,7 @@ from graphsafe.report.text import bucket_name
 REPLAYS = 3
 "Number of replays on new inputs."
 PAIR = REPLAYS + 1
-"The number of the inputs, and of the seed, for two successive steps without seeding in between."
+"The index of the inputs and of the seed that are used for two successive steps without seeding in between."
 CAPTURE_SEED = 7_777
 "The seed at capture. No other step uses it."
 INPUTS = "inputs.pt"
@@ -76,7 +76,7 @@ class Session:
             return
         reach = reach_with_refresh(self.subject)
         reach.seed(value)
-        if len(reach.containers) > _MANY_CONTAINERS:  # a search through so many objects takes too long for each step
+        if len(reach.containers) > _MANY_CONTAINERS:  # searching so many objects in each step takes too long
             self.generators = generators_of(self.subject)
 
     def step(self, wait: bool = True) -> Any:
@@ -133,7 +133,8 @@ class Session:
         return None if state is None else state.offset
 
     def random_positions(self) -> tuple[Any, ...]:
-        """Return a value that differs if other random numbers come next on the host or on a device."""
+        """Return a value that identifies the next random numbers: it differs if other numbers come next on the host or
+        on a device."""
         return bytes(torch.get_rng_state().tolist()), dict(self.device.random_states())
 
     def outputs_of(self, outputs: Any) -> ReachableState:
@@ -155,7 +156,7 @@ class Session:
         return other
 
     def load_sets(self, folder: Path) -> None:
-        """Load the new inputs that the build child found to change the step's results, if it has found them already."""
+        """Load the new inputs that the build child has found to work, if their file already exists."""
         if (folder / INPUTS).exists():
             self.sets = load_values(folder / INPUTS)
 

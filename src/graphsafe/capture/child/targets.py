@@ -29,12 +29,14 @@ _NEXT_STEPS: Mapping[str, str] = {
     "initialize the default process group twice": "; the ranks of --nproc have a group already: ask "
     "`torch.distributed.is_initialized()` first",
 }
-"Part of an error's message -> advice to append, since the message says nothing about graphsafe's options."
+"""Part of an error's message -> the advice that is appended to it, since the message does not mention graphsafe's
+options."""
 Stage = Literal["import", "build", "step"]
 
 
 class TargetError(Exception):
-    """Raised if the user's code fails in a stage, without a capture. `line` describes the error for stderr."""
+    """Raised if the user's code fails in one of the stages and no capture is the cause. `line` describes the error for
+    stderr."""
 
     def __init__(self, stage: Stage, line: str) -> None:
         super().__init__(line)
@@ -65,8 +67,8 @@ def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Ite
     """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names the line of the error. If
     no line of the user's code ran, the TargetError names the place `written`.
 
-    If the user's code forks this process, the forked copy exits when it returns from that code, so that it does not
-    continue graphsafe's work.
+    If the user's code forks this process, the forked copy exits when it returns from that code. Otherwise the copy
+    would continue graphsafe's work.
     """
     process = process_id()
     try:

@@ -1,4 +1,4 @@
-"""The time that is left for further steps. The machine's load should seldom change how many steps there are."""
+"""The time that is left for further steps. The number of steps should seldom depend on the machine's load."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class TimeLeft:
         """Return whether the time is over after `done` steps. `used` is the share of another limit that these steps
         have used.
 
-        A report states a power of two. So when `done` is a power of two, further steps run only if there is time to
-        double their number.
+        A report states a power of two as the number of steps. So when `done` is a power of two, further steps run only
+        if there is time to double their number.
         """
         share = 2 - 1 / done if done and done == power_of_two(done) else 1
         worked, waited = time.process_time() - self._worked, time.monotonic() - self._begun

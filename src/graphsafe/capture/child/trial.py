@@ -22,7 +22,8 @@ Outcome = Mapping[str, str]
 TOGETHER = "all inputs"
 
 _MOST_ALONE = 32
-"Up to this many inputs are tried one by one. If there are more, they are tried together, and in halves if that fails."
+"""Up to this many inputs are tried one by one. If there are more, they are tried together. If the step fails on all of
+them, each half is tried, and so on."""
 
 _NO_CHOICE = "no other legal values are known"
 _BROKE = "the new values that were tried broke the process"
@@ -44,9 +45,9 @@ class Broken(Exception):
 class TrialResult:
     """The result of the trial.
 
-    `limits` go into the report. `unvaried` are inputs that the trial could not give new values, although outputs may
-    depend on them. `unvaried_host` are those of `unvaried` that are on the host: Python may branch on their values, and
-    a graph freezes the branch.
+    `limits` go into the report. `unvaried` are inputs to which the trial could not give new values, although outputs
+    may depend on them. `unvaried_host` are the inputs of `unvaried` that are on the host: Python may branch on their
+    values, and a graph freezes the branch.
     """
 
     limits: list[Limit] = field(default_factory=list)
@@ -101,7 +102,7 @@ def try_inputs(session: Session, snapshot: Snapshot) -> TrialResult:
         if ranks.any(len(new) > 1) and (TOGETHER in session.job.unvaried or not trial.runs(new, TOGETHER)):
             new = {} if TOGETHER in session.job.unvaried else trial.largest_that_runs(new)
             left = sorted(kinds.keys() - new.keys())
-            why = "the step fails on all new inputs together"
+            why = "the step fails if all inputs are new at once"
             tried.limits.append(Limit("not-varied", f"replay {k}: {', '.join(left[:8])}", why))
             tried.unvaried += [path for path in left if k == 1 or path in tried.unvaried]
         sets.append(new)
@@ -125,7 +126,8 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """Return proposal number `kind` for replay `k`; None if there is none, or the input is another rank's."""
+        """Return proposal number `kind` for replay `k`. Return None if there is no such proposal, or if the input
+        belongs to another rank."""
 
         if path not in self.original:
             return None
@@ -142,8 +144,8 @@ class _Trial:
         return {path: values for path, values in drawn.items() if values is not None}
 
     def alone(self, path: str) -> tuple[int | None, str]:
-        """Return the number of the first proposal that the step accepts and that changes an output, with an empty
-        string. If there is none, return None and the reason."""
+        """Return two values: the number of the first proposal that the step accepts and that changes an output, and an
+        empty string. If there is none, return None and the reason."""
         why = _FAILS
         kind = self._session.job.unvaried.count(path)
         ranks = self._session.ranks
@@ -221,8 +223,8 @@ class _Trial:
         self._opaque = None if is_plain or outputs.tensors else kind_of(returned)
         with users_code("step", "the step failed"):
             state = session.device.digests(reachable_state(session.subject).tensors)
-            # An input that the step does not change is not a result of the step. The step may write the same values
-            # again.
+            # An input is a result of the step only if the step writes to it. The step may write the same values again,
+            # so writes are counted.
             written = {path for path, version in _versions(inputs).items() if versions[path] != version}
             changed = {path: digest for path, digest in state.items() if given.get(path) != digest or path in written}
             digests = {**session.device.digests(outputs.tensors), **outputs.hosts, **changed}

@@ -1,12 +1,12 @@
 """Draws new values for a step's inputs. The new values are legal for an input of that kind.
 
 Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (used in masks) stay in place.
-Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative ones (padding) stay in place. Integers
-that are in order, or all different (offsets, positions, slots, block tables), have a meaning together. For them there
-are proposals of several kinds, and the caller finds out which proposal the step accepts. An input whose elements are
-all equal (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the host also gets
-constants far from the old one, because Python may compare it with a threshold. All functions work on copies on the
-host.
+Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative integers (padding) stay in place.
+Integers that are in order, or all different (offsets, positions, slots, block tables), have a meaning together. For
+them there are proposals of several kinds, and the caller finds out which proposal the step accepts. An input whose
+elements are all equal (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the
+host also gets constants far from the old one, because Python may compare it with a threshold. All functions work on
+copies on the host.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Bounds = tuple["float | None", "float | None"]
 _FAR_FLOATS = (0.0, 1.0, -1.0, 10.0, -1000.0, 1000.0)
 _FAR_INTEGERS = (0, 1, 2, 100, -1)
 _CONTRASTS = 3
-"""How many tensors of floats from the ends of the range seen are proposed at last. The tokens that a sampler draws from
-a few logits often stay the same if the logits are redrawn within the range."""
+"""The last proposals for floats are this many tensors whose values come from the ends of the range seen. They are
+needed because a sampler often draws the same tokens from a few logits if the logits are redrawn within the range."""
 
 
 def constants(values: torch.Tensor, generator: torch.Generator, bounds: Bounds, far: bool) -> Iterator[torch.Tensor]:
@@ -94,7 +94,7 @@ def proposals(
     seen = [values]
     more = (_floats(values, generator, bounds, contrast=True) for _ in range(_CONTRASTS) if values.is_floating_point())
     for new in chain(_proposed(values, generator, bounds), constants(values, generator, bounds, far), more):
-        # `torch.equal` treats NaN as unequal, so it would call an unchanged tensor with NaN new.
+        # `torch.equal` treats NaN as unequal, so an unchanged tensor with NaN would count as new.
         if not any(bool(same_elements(new, known).all()) for known in seen):
             seen.append(new)
             yield new
@@ -157,7 +157,7 @@ def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _inner_redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Redraw offsets. The first and the last stay, and the others are redrawn in order between them: `[0, 3, 7, 12]`
+    """Redraw offsets. The first and the last stay. The others are drawn between these two, and sorted: `[0, 3, 7, 12]`
     may become `[0, 5, 6, 12]`."""
     first, last = int(flat[0]), int(flat[-1])
     inner = torch.randint(first, last + 1, (max(flat.numel() - 2, 0),), generator=generator).sort().values
@@ -165,7 +165,7 @@ def _inner_redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tens
 
 
 def _members(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Replace each element by a random element of the tensor, in ascending order."""
+    """Replace each element by a random element of the tensor, and sort the result."""
     return flat[torch.randint(0, flat.numel(), flat.shape, generator=generator)].sort().values
 
 

@@ -1,7 +1,7 @@
 """Gives small random values to parameters that are zero everywhere, as in a newly made head or gate.
 
-After such a layer every output is zero for any inputs, so nothing could be compared. The values of parameters do not
-decide whether a step can be captured. Every child draws the same values for the same path.
+After such a layer every output is zero for any inputs, so nothing could be compared. Whether a step can be captured
+does not depend on the values of parameters. Every child draws the same values for the same path.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def nudge(tensor: torch.Tensor, up: bool) -> None:
 
 
 def poison(tensor: torch.Tensor) -> None:
-    """Fill a tensor with values that no step computes, in place: NaN, or a value near the dtype's largest."""
+    """Fill a tensor, in place, with values that no step computes: NaN, or a value near the dtype's largest."""
     plain = tensor.detach()
     if plain.dtype == torch.bool:
         plain.logical_not_()

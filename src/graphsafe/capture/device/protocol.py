@@ -30,7 +30,7 @@ STOPS: Mapping[str, StepEventKind] = {
     "hidden-sync": "hidden-sync",
     "waits": "wait",
 }
-"""Effects in the op table that stop a capture -> the kind of their event. The simulated device sees the effects
+"""Effects in the op table that stop a capture -> the kind of their event. The simulated device derives the effects
 `random`, `allocates` and `copies` from the tags of tensors instead, except for calls that exist only in Python."""
 
 
@@ -85,8 +85,9 @@ class Recording(Replayable, Protocol):
     def pool_bytes(self) -> int | None: ...
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Compare two recordings of one step node by node, and return the values that they froze differently. The
-        places come from `other`, if it is a traced recording. The result is empty if the graphs are the same."""
+        """Compare two recordings of one step node by node, and return the values that differ because each recording
+        froze its own. The places come from `other`, if it is a traced recording. The result is empty if the graphs are
+        the same."""
 
     def opaque_nodes(self) -> int:
         """Return the number of nodes whose arguments the driver does not show."""
@@ -175,7 +176,7 @@ class Device(Protocol):
         """Report each capture that the user's code makes to `sink`, when it ends, with its error if it failed."""
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-        """Report each replay of a graph by the user's code to `sink`, as the user's frames."""
+        """Call `sink` with the user's frames each time that the user's code replays a graph."""
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
         """Yield a list. After the block, it holds the allocations and releases in the block, in order. The allocator's
@@ -250,8 +251,8 @@ class Device(Protocol):
         return
 
     def reuse_freed(self) -> None:
-        """Overwrite free memory, even if a graph still uses it. This finds more than `churn` but hides the cause of a
-        difference, so it is for runs whose differences are not explained afterwards."""
+        """Overwrite free memory, even if a graph still uses it. This method finds more faults than `churn`, but it
+        hides the cause of a difference. So it is for runs whose differences are not explained afterwards."""
 
     def memory(self) -> DeviceMemory: ...
 

@@ -115,7 +115,7 @@ def races_in(work: Sequence[Work], unordered: Unordered) -> tuple[Race, ...]:
 
 def _overlap(one: Access, other: Access) -> bool:
     """Return whether two accesses whose outer bounds overlap share an element. Two columns of one matrix, for example,
-    do not."""
+    share none."""
     if one.is_dense and other.is_dense:
         return True
     start, end = min(one.address, other.address), max(one.end, other.end)

@@ -1,5 +1,5 @@
-"""Findings about events. After an event, replays may differ from eager steps because memory that they use has moved. Or
-their results stay right, but the launch choices of the capture have become slow."""
+"""Findings about events. After an event, replays may differ from eager steps because the event has moved memory that
+they use. Or the replays stay right, but the launch choices of the capture have become slow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _UNTIMED = "; the values are right, but the simulated device cannot measure time
 
 
 def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
-    """Yield the frames and the texts of each finding. `entry` is the place if the line of the launch is not known."""
+    """Yield the frames and the texts of each finding. `entry` is the finding's place if the line of the launch is not
+    known."""
     for choice in choices:
         one, timed = choice.difference, choice.frozen_ms is not None
         cause = choice.causes[0] if choice.causes else None
@@ -45,9 +46,9 @@ def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[t
 
 
 def stale_events(events: Sequence[Fired], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
-    """Yield the frames and the texts of each finding. `entry` is the place if an event is not the user's own code. An
-    event is not reported if it moved nothing and all results that differ after it already differed before it. An event
-    that happens again is reported once."""
+    """Yield the frames and the texts of each finding. `entry` is the finding's place if an event is not the user's own
+    code. An event is not reported if it moved nothing, and if all results that differ after the event already differed
+    before. An event that happens several times is reported only once."""
     before: set[str] = set()
     told: set[str] = set()
     for event in events:

@@ -39,8 +39,9 @@ def with_chain_that_ran(prediction: Finding, ran: Ran) -> Finding:
 
 
 def _calls_to(path: str, line: int, ran: Ran) -> tuple[CallSite, ...]:
-    """Return the chain of calls that leads to a line. It is followed by name, from the called function to its first
-    caller on a line that ran. The chain is empty if a name is not unique."""
+    """Return the chain of calls that leads to a line. The search goes from the function around the line to its first
+    caller on a line that ran, and so on outwards. Callers are found by the function's name. The chain is empty if a
+    name is not unique."""
     running = [(file, function) for file in sorted(ran) for function in _functions(file) if _runs(function, ran[file])]
     found: list[CallSite] = []
     while (callee := _innermost(path, line, running)) is not None:

@@ -38,11 +38,11 @@ def what_was_frozen(one: Difference) -> str:
     """Return a sentence about two captures and the values that they froze. It is appended to other sentences."""
     op = f"{readable(one.op)}{at_place(one.frames)}"
     if one.what == "count":
-        return f" Here one capture has {one.before}, and a later one {one.after}; they differ from {op} on."
+        return f" Here one capture has {one.before}, and a later one has {one.after}; they differ from {op} on."
     if one.what == "operation":
         before, after = readable(one.before), readable(one.after)
         return f" Here one capture has {before} where a later one has {after}{at_place(one.frames)}."
-    return f" Here one capture froze {one.before} into {op}, and a later one {one.after}."
+    return f" Here one capture froze {one.before} into {op}, and a later one froze {one.after}."
 
 
 def what_departed(departure: Departure) -> str:
@@ -110,8 +110,8 @@ def finding_at(
 
 
 def played_version(rule: Rule, source: Source) -> str:
-    """Return a sentence if the simulated device reproduces behaviour that the installed torch does not have on a GPU,
-    else ""."""
+    """If the simulated device shows behaviour that the installed torch does not have on a GPU, return a sentence about
+    it, else ""."""
     if source != "simulate" or not rule.torch:
         return ""
     try:
@@ -192,8 +192,8 @@ class FindingTable:
 
 
 def lowered(level: Level, seen: DeviceAnswers) -> Level:
-    """Return the level. An error becomes a warning if a replay, or a capture from shapes, has shown that the cause does
-    no harm here."""
+    """Return the level. An error becomes a warning if a replay, or a capture in shapes mode, has shown that the cause
+    does no harm here."""
     capture = seen.probes.capture
     harmless = "inconclusive" if capture.from_shapes and capture.status == "pass" else "ready"
     return "warning" if level == "error" and seen.verdict == harmless else level

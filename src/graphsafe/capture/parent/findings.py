@@ -88,10 +88,10 @@ class _Writer:
         self.add = self.table.add
         entry = seen.answers[Built].entry
         self._entry: tuple[CallSite, ...] = () if entry is None else (entry,)
-        "The step's function, as the place of findings whose line is not known."
+        "The step's function. It is the place of findings whose line is not known."
         self._twin = seen.probes.twin
         self._causes = {cause.path: cause for cause in self._twin.changes}
-        "The causes to which twin captures attribute their differences, by path."
+        "The causes that twin captures found for their differences, by path."
 
     def construction(self) -> None:
         construct = self._probes.construct
@@ -136,7 +136,7 @@ class _Writer:
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
-                # A container that grows in every step also grows in step 1, which is not a lazy initialisation.
+                # A container that grows in every step also grows in step 1. This is not a lazy initialisation.
                 if any(is_within(path, name) for path in lazy) and not any(is_within(name, one) for one in growing):
                     reported.append(name)
                     self._lazy(name, frames)
@@ -148,7 +148,7 @@ class _Writer:
             if name.endswith(".grad") and self._seen.verdict == "ready":
                 continue  # `p.grad = None` in a training step: backward allocates it again, in the graph's own pool
             values = known(before=change.before, after=change.after)
-            # A library may have changed it, called by a line of the user's.
+            # A library that a line of the user calls may have changed it.
             outer = re.split(r"[.\[]", name)[0]
             says = None if frames else f"no line of the user's code is known to change the state in `{outer}`"
             self.add(code, frames, expr=says, value=f"`{name}`", level=level, data={"attribute": name, **values})
@@ -161,10 +161,10 @@ class _Writer:
                 self._lazy(path, births.get(path, ()))
 
     def _level_of(self, how: str) -> Level:
-        """Return the level of a change of state that did not make two captures differ.
+        """Return the level of a finding about a change of state, if the change did not make two captures differ.
 
-        If the graph does not depend on a number that changes, the finding is at most a note. If memory moves, the
-        finding is a warning, because the graph still uses the memory of the capture.
+        If a number changes without effect on the graph, the finding is at most a note. If memory moves, the finding is
+        a warning, because the graph still uses the memory of the capture.
         """
         if how == "cached":
             return "warning"
@@ -186,8 +186,8 @@ class _Writer:
                 self.add(code, frames, **answers)
 
     def horizon(self) -> None:
-        """Add a finding if Python decides differently in a later step. Its place is the cause if there is a single one,
-        else the operation."""
+        """Add a finding if Python makes another decision in a later step than at capture. The finding is at the cause
+        if there is a single cause, else at the operation."""
         departure = self._probes.horizon.departure
         if departure is None or self._twin.status == "fail" or self._is_found_by_long_run(departure):
             return
@@ -205,8 +205,9 @@ class _Writer:
         return rebound_by(departure) in moved
 
     def races(self) -> None:
-        """Add a finding for each pair of unordered nodes that use the same memory, at the node that was captured later.
-        A collective that the step never waits for causes such races too, but it already has a finding."""
+        """Add a finding for each race: a pair of unordered nodes that use the same memory. The finding is at the node
+        that was captured later. A collective that the step never waits for causes such races too, but it already has a
+        finding."""
         unwaited = {waited.frames[-1] for waited in self._answers[Ran].never_waited if waited.frames}
         for race in self._probes.order.races or ():
             if unwaited.intersection([*race.frames[-1:], *race.other_frames[-1:]]):
@@ -228,7 +229,8 @@ class _Writer:
     def _lazy(self, name: str, frames: Sequence[CallSite]) -> None:
         harmless = self._probes.replay.first_step == "pass"
         level: Level = "note" if harmless else "error"
-        # The first line of the step says nothing about the state, so the message names the state itself.
+        # Without a known line, the finding is at the first line of the step. The text of that line says nothing about
+        # the state, so the message names the state itself.
         says = None if frames else name
         self.add("GS701", frames or self._entry, expr=says, value=f"`{name}`", level=level, data={"attribute": name})
 
@@ -243,7 +245,7 @@ class _Writer:
         own = self._answers[OwnGraphs]
         replays = next(iter(own.replays), None)
         if replays is not None:
-            # Instruments would name another cause, because compiled functions run uncompiled under them.
+            # With instruments, compiled functions run uncompiled, so another cause would be found.
             without = WITHOUT_COMPILED if own.compiled else WITHOUT_GRAPHS
             self.add("GS607", replays or self._entry, expr=OWN_GRAPHS, data=says, repair=without)
             return
@@ -266,8 +268,8 @@ class _Writer:
             self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says, how=how)
 
     def _explained(self, frames: Sequence[CallSite], code: str) -> Key | None:
-        """Return the step child's finding on this line: that of the same rule, else one of a rule about captures that
-        fail."""
+        """Return the step child's finding on this line: a finding of the same rule, or else of another rule about
+        captures that fail."""
         if not frames:
             return None
         place = (from_here(frames[-1].path), frames[-1].line)
@@ -275,7 +277,8 @@ class _Writer:
         return next((key for key in there if key[0] == code), there[0] if there else None)
 
     def _explained_without_line(self) -> bool:
-        """Return whether the step child found such a cause while no line of the user's code was running."""
+        """Return whether the step child found a cause of failed captures while no line of the user's code was
+        running."""
         return any(one.code.startswith(_EXPLAINED_BY_LINES) for one in unplaced(self.table.limits))
 
     def escaped(self) -> None:
@@ -314,7 +317,7 @@ class _Writer:
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": reported(wrong[:8])})
 
     def _rounds(self, wrong: list[Check]) -> list[Check]:
-        """Add findings for later rounds that differ. Their place is the refresh, because nothing else runs between
+        """Add findings for later rounds that differ. They are at the refresh, because nothing else runs between
         replays. Return the checks that these findings do not explain."""
         rounds = self._answers[ComparedRounds]
         if rounds.after:
@@ -340,8 +343,8 @@ class _Writer:
             self.add("GS713", frames, **answers)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
-        """Raise a finding to an error if its line changes state that differs after replays, or the host state from
-        which an output is computed. Return whether there is such a finding."""
+        """Raise a finding to an error if its line changes state that differs after replays, or if its line changes host
+        state from which an output is computed. Return whether there is such a finding."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key

@@ -29,7 +29,8 @@ class FrozenValues:
         self._twin = twin
         self._first = twin.differences[0]
         self._changes = {change.name: change for change in changed}
-        # A tensor that grows has other memory too (GS703), but it cannot be written in place.
+        # A tensor that grows also gets other memory, as in GS703. But the repair of GS703, a write in place, is not
+        # possible for it.
         self._growing = {change.name for change in changed if change.how == "grows"}
         self._calls = host_calls
         self._entry = entry
@@ -39,9 +40,10 @@ class FrozenValues:
         self._here = what_was_frozen(first)
 
     def findings(self, found: Set[str]) -> Iterator[FrozenFinding]:
-        """Yield a finding for each cause. Without known causes, yield one for each likely reason, or else one at the
-        operation. `found` has the codes of earlier errors, which may explain the operation: draws on the host, or
-        work outside the graph, whose results each capture has at another address."""
+        """Yield a finding for each cause. Without known causes, yield a finding for each likely reason, or else a
+        finding at the operation. `found` has the codes of earlier errors, which may explain the operation: draws on the
+        host, or work outside the graph. The results of work outside the graph are at another address in each
+        capture."""
         if self._twin.changes:
             yield from map(self._of_cause, self._twin.changes)
             return
@@ -64,8 +66,8 @@ class FrozenValues:
         return "GS402" if path in self._growing else _code_of(cause), frames, words
 
     def _of_calls(self) -> Iterator[FrozenFinding]:
-        """Yield the calls whose value differs each time. If the cause is a clock and no call is known, yield changes of
-        state that cannot be read."""
+        """Yield findings for the calls whose value differs each time. If the cause is a clock and no call is known,
+        yield findings for changes of state that cannot be read."""
         calls = [call for call in self._calls if call.kind == self._wanted]
         code = "GS504" if self._wanted == "random" else "GS702"
         for call in calls:
@@ -77,7 +79,8 @@ class FrozenValues:
             yield "GS702", change.frames, {"level": "error", "data": data, "here": self._here}
 
     def _of_growth(self) -> Iterator[FrozenFinding]:
-        """Yield the lines that keep a tensor of each step alive. The next step's tensor then has another address."""
+        """Yield findings for lines that keep a tensor of each step alive, so that the next step's tensor has another
+        address."""
         for change in self._changes.values():
             if change.how == "grows" and _is_line(change.frames, self._first.frames):
                 data = {"attribute": change.name, **known(before=change.before, after=change.after)}

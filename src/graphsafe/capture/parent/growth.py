@@ -26,7 +26,8 @@ _HOST_NOISE = 8 << 20
 "Number of bytes by which host memory may grow because of Python and the driver alone."
 _KEEPS = "Memory that is kept from replay to replay is never freed. It runs out eventually, far from the cause."
 _SLOWER = 1.5
-"A step slows down if its time rises steadily, and at the end is more than this many times the time at the beginning."
+"""Steps slow down if their time rises steadily, and if the last steps take more than this many times as long as the
+first."""
 _NOTHING_SEEN = Growth(replays=0, compared=0)
 
 
@@ -101,7 +102,7 @@ def said_of(seen: DeviceAnswers, book: Rulebook) -> list[Finding | Limit]:
         because = f"Here `{moved.path}` is at another address after replay {moved.replay} of {growth.replays}."
         because += f" From replay {first.replay} on, {first.output} differs from eager steps."
         words, data = {"expr": moved.path}, {"attribute": moved.path, **reported(first)}
-        # Of the user's code, only the refresh runs between replays.
+        # Between replays, only the refresh runs user code.
         rule, how = (book.rules["GS707"], "input-rebound") if run.refresh else (book.rules["GS703"], "rebound")
         said.append(finding_at(frame, rule, how, "error", words, because, data, seen.device, seen.source))
     if growth.leaks:

@@ -56,8 +56,8 @@ def fits(memory: DeviceMemory, count: int) -> bool:
 
 def not_built(children: Sequence[Child]) -> str | None:
     """Return why the factory failed in one of these children, or None. The factory has succeeded in the build child,
-    which ran alone. So several builds may exclude each other, because each needs the same port, name in shared memory
-    or lock."""
+    which ran alone. So the reason may be that builds exclude each other: each needs the same port, lock or name in
+    shared memory."""
     failures = [child.answers.get(TargetFailure) for child in children]
     lines = [one.line for one in failures if one is not None and one.stage == "build"]
     return f"beside another build, {lines[0]}" if lines else None

@@ -1,5 +1,5 @@
-"""Joins prediction and proof. A finding of scan in a function that ran is confirmed or refuted by what capture
-observed."""
+"""Joins prediction and proof. A finding of scan in a function that ran is confirmed or refuted by the observations of
+capture."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from graphsafe.scan.sources.source import MAX_BYTES, Unreadable, read
 from graphsafe.scan.sources.suppress import Comment, comments
 
 _SEEN_BY_REPLAY = ("GS608",)
-"""Rules whose faults always show in a comparison of replays with eager steps. If the step is ready, the prediction is
-refuted."""
+"""Rules whose faults always show in a comparison of replays with eager steps. If the step is ready, a prediction of
+such a rule is refuted."""
 
 _SEEN_BY_STEP = ("GS1", "GS2", "GS3", "GS401", "GS402", "GS701", "GS702", "GS703")
 """Families of rules whose faults always show in a step that runs. If capture does not see such a fault, the prediction
@@ -120,7 +120,7 @@ def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ..
 
 
 def of_project(lines: Mapping[str, set[int]], target: str) -> dict[str, set[int]]:
-    """Return the lines of files that belong to the project: files below the working directory, and files below the
+    """Return the lines of files that belong to the project. These files are below the working directory, or below the
     folder from which the target's file is imported. Installed libraries do not belong to it."""
     file = Path(target.rpartition(":")[0])
     folder = import_folder(file) if file.suffix == ".py" else Path()

@@ -1,4 +1,4 @@
-"""Chooses the line to blame if Python decides differently in a later step than at capture."""
+"""Chooses the line to blame if Python makes another decision in a later step than at capture."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class BlamedLine:
         return None if self.frames or self.expr else "departed"
 
     def is_reported(self, frames: Sequence[CallSite], found: Mapping[Key, Finding]) -> bool:
-        """Return whether other findings already name the cause: a line that makes state grow, or a decision that
-        depends on a value of the device."""
+        """Return whether other findings already name the cause. Such a cause is a line that makes state grow, or a
+        decision that depends on a value of the device."""
         if self.code == "GS402":
             return (self.code, from_here(frames[-1].path), frames[-1].line) in found
         known = self.frames or self.data.get("among") or self.data.get("attribute")

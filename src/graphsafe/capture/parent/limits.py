@@ -17,7 +17,7 @@ from graphsafe.report.verdict import judge
 _FILE_READ = "each step reads this file, or checks whether it exists; a graph keeps the decision of the capture"
 _HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
 _NAMED = {"simulated": "cannot predict", "not-varied": "could not be varied"}
-"Kind of a limit -> the words with which a doubt names the same thing."
+"Kind of a limit -> the words that the verdict's doubt uses for the same subject."
 
 
 def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> Iterator[Limit]:
@@ -59,6 +59,7 @@ def doubts_of(seen: DeviceAnswers, known: Sequence[Limit], called: str) -> Itera
 
 
 def is_given(doubt: str, known: Sequence[Limit]) -> bool:
-    """Return whether a limit gives this reason: in its own words, or by the name of the same operation or input."""
+    """Return whether a limit already gives this reason, either in its own words or by naming the same operation or
+    input."""
     named = [limit.what for limit in known if limit.kind in _NAMED and _NAMED[limit.kind] in doubt]
     return any(text in doubt for text in (*named, *(limit.why for limit in known)))

@@ -101,7 +101,7 @@ def _functions(tree: ast.Module) -> str:
 
 
 def _computes_names(node: ast.AST) -> bool:
-    """Return whether a module with this node may have names that none of its statements shows."""
+    """Return whether a module with this node may have names that do not appear in its statements."""
     if isinstance(node, ast.ImportFrom):
         return node.names[0].name == "*"
     if isinstance(node, ast.Attribute):

@@ -132,9 +132,9 @@ def with_reference(replay: Replay, answers: Answers) -> Replay:
 
 
 def with_events(replay: Replay, answers: Answers, expected: int, why: str) -> Replay:
-    """Return the probe with the replays after events. If there are fewer than `expected`, or fewer than the reference's
-    steps after events, an undecided check is added, and `why` is the reason. Checks after an event that happens again
-    are added only if they do not pass."""
+    """Return the probe with the replays after events. If there are fewer of them than `expected`, or fewer than the
+    reference's steps after events, an undecided check is added with the reason `why`. If an event happens a second
+    time, the checks after it are added only if they do not pass."""
     fired = answers[FiredEvents].events
     if len(fired) < max(expected, answers[Reference].events):
         replay = replace(replay, reason=why)
@@ -153,8 +153,8 @@ def with_rounds(probes: Probes, rounds: ComparedRounds) -> Probes:
     reported."""
     replay = replace(probes.replay, rounds=rounds.number)
     if not replay.varied and replay.rng_law == "skipped":
-        # A refresh may change the inputs only in every twentieth round. Without random numbers, nothing else differs
-        # between rounds that begin with the same state.
+        # A refresh may change the inputs only in every twentieth round. The step draws no random numbers, and rounds
+        # begin with the same state, so only the refresh can make their results differ.
         replay = replace(replay, varied=rounds.varied)
     if rounds.error is not None:
         return replace(probes, replay=replace(replay, status="fail", first_error=rounds.error))
@@ -170,11 +170,12 @@ def with_rounds(probes: Probes, rounds: ComparedRounds) -> Probes:
 
 
 def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
-    """Return the probes without those other paths of further steps that rounds of the refresh have tested.
+    """Return the probes without the departures from the captured path that rounds of the refresh have tested.
 
-    Eager rounds run the step's Python code, so a step that takes another path there is compared with a replay, which
-    repeats the captured path. If the results are equal, the captured path is right for both. An example is a penalty
-    that eager steps leave out if its factor is one. Twin captures that differ for the same reason then prove nothing.
+    Eager rounds run the step's Python code. So if a step takes another path in a round, it is compared with a replay,
+    which repeats the captured path. If the results are equal, the captured path is right for both. An example is a
+    penalty that eager steps leave out if its factor is one. If twin captures differ for the same reason, the difference
+    proves no fault.
     """
     horizon, twin = probes.horizon, probes.twin
     if horizon.departure is None:
@@ -196,8 +197,8 @@ def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
 
 
 def _tested(rounds: ComparedRounds, others: Set[str]) -> list[TakenPath]:
-    """Return the paths of rounds whose results equal the replays'. If the results of the usual path are equal bit for
-    bit, rounding explains no difference on another path."""
+    """Return the paths of the rounds whose results equal those of replays. If the results on the usual path are equal
+    bit for bit, rounding cannot explain a difference on another path."""
     is_exact = all(one.is_exact for one in rounds.paths if one.path not in others)
     return [one for one in rounds.paths if one.is_exact or not is_exact]
 

@@ -104,7 +104,7 @@ class Proof:
         self._compare_with_declared()
 
     def _ranks(self, size: int, folder: Path) -> list[Rank]:
-        """Return ranks that decide together. Each has the environment that a launcher gave it."""
+        """Return the ranks, which make decisions together. Each rank has the environment that a launcher gave it."""
         coordinator = Coordinator(size)
         variables = self._request.variables or [variables_of(number, size) for number in range(size)]
         return [Rank(number, coordinator, folder, variables[number]) for number in range(size)]
@@ -178,8 +178,8 @@ class Proof:
         self.limits.append(Limit(BAD_REQUEST, wanted, f"this machine has {have}"))
 
     def report(self, predictions: Predictions) -> Report:
-        """Return the report. There always is one: after a fault it has no findings, and after an interruption it lacks
-        scan's findings."""
+        """Return the report. A report always exists: after a fault it has no findings, and after an interruption it
+        lacks scan's findings."""
         ensure_working_directory(self._directory)
         if self._interrupted:
             return self._report(merged(self._findings), ())
@@ -205,7 +205,7 @@ class Proof:
 
     @property
     def _are_lines_known(self) -> bool:
-        """Whether a run says which lines ran. A step that fails does not."""
+        """Whether a run says which lines ran. If its step failed, a run does not say this."""
         return any(Ran in seen.answers for seen in self._seen)
 
     def _report(self, findings: Sequence[Finding], limits: Sequence[Limit]) -> Report:

@@ -56,7 +56,7 @@ from graphsafe.report.verdict import verdict
 
 _TRIES = "try "
 _MOST_BUILDS = 4
-"The largest number of build children. Each later one leaves out the inputs whose new values broke a process."
+"The largest number of build children. A later child does not vary the inputs whose new values broke a process."
 _OF_TWIN = {BAD_REQUEST: "plan"}
 """Kind of a limit -> its kind if it comes from the run without the target's own graphs. A wrong request in that run is
 not the user's mistake."""
@@ -162,7 +162,7 @@ class Run:
         return f"{self.rank.named('of')} on {self.device}".lstrip()
 
     def _wrong(self, line: str, child: Child) -> None:
-        """Add the reason why the request is wrong. If there are several ranks, only the first one to fail adds it."""
+        """Add the reason why the request is wrong. Of several ranks, only the rank that failed first adds it."""
         if any(limit.kind == BAD_REQUEST for limit in self.limits):
             return
         bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
@@ -285,7 +285,7 @@ class Run:
     def _after(self) -> None:
         capture, replay = self._probes.capture, self._probes.replay
         died = capture.status == "crashed" and capture.phase == "capture"
-        # A difference that twin captures explain needs no further explanation.
+        # If twin captures explain a difference, it needs no further explanation.
         unexplained = replay.status == "fail" and not self._probes.twin.explains
         wrong = capture.status == "pass" and (capture.empty or unexplained)
         if self.rank.any(bool(capture.status == "fail" or died or wrong)):
@@ -303,7 +303,7 @@ class Run:
             self._probes = replace(self._probes, timeline=self._timeline(captured))
 
     def _timeline(self, captured: bool) -> Timeline:
-        """Return the timeline of the step, if it was asked for and the step runs."""
+        """Return the timeline of the step, if the user has asked for it and if the step runs."""
         if not self.request.timeline:
             return Timeline(reason=_NO_TIMELINE)
         if not self.rank.all(bool(self._probes.step.ran)):
@@ -334,8 +334,8 @@ class Run:
             self.limits.append(Limit("rounds", self.request.called, f"further rounds were not compared: {end.why}"))
 
     def _blame_target(self) -> None:
-        """Report a failure of the reference as a limit. Report it as a wrong request if there is no verdict without the
-        reference, and the step never asked whether a capture is under way."""
+        """Report a failure of the reference as a limit. If the verdict needs the reference, and the step never asked
+        whether a capture is under way, report the failure as a wrong request."""
         child, answers = self._children["reference"], self._answers[Reference]
         why = child.ended.why if child.ended.how == "target" else answers.event_failed
         if why is None or ran_out_of_memory(why):
@@ -371,7 +371,7 @@ class Run:
         self._marks = Marks(needless=self._answers[Ran].marks) if ready else planning.marks
 
     def _plan_without_own_graphs(self, own: OwnGraphs) -> None:
-        """Plan the step without its own graphs. The verdict remains that of the step with its graphs."""
+        """Plan the step without its own graphs. The verdict still describes the step with its graphs."""
         folder = self.folder / "plain"
         folder.mkdir()
         planned = replace(self.request, plan=True)

@@ -1,2 +1,2 @@
-"""Plans a step that cannot be captured whole. Some statements run eagerly (the breaks), and the code between them is
-captured (the segments)."""
+"""Plans a step that cannot be captured as a whole. Some statements run eagerly (the breaks), and the code between them
+is captured (the segments)."""

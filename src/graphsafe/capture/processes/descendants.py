@@ -28,7 +28,7 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of descendants that lose their parent, in any session."""
+    """Let this process become the parent of descendants that lose their parent, in any session."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -1,5 +1,5 @@
 """Keeps references to the functions that a child needs for its answer, because the user's code may replace them later.
-Also detects whether the target has changed the process so that graphsafe cannot work in it.
+Also detects whether the target has changed the process in a way that stops graphsafe's own code.
 
 A target that patches `open`, `json`, `os.replace` or `sys.stdout` changes its own process, but the child must still be
 able to answer. Import this module before the user's code.
@@ -44,7 +44,7 @@ def write_bytes(path: str, data: bytes, *, append: bool = False) -> None:
 
 def read_text(path: str, most: int = MAX_ANSWER) -> str:
     """Read a text file of at most `most` bytes. Raises OSError, also if the path is not a regular file: the target can
-    replace the child's files by a FIFO, or by a link to a device without an end.
+    replace the child's files by a FIFO, or by a link to an endless device.
 
     `files.read_regular` makes the same checks, but with functions of `os` that the target may have replaced.
     """
@@ -74,7 +74,7 @@ if sys.platform != "win32":
     import resource
 
 CHANGED = 71
-"The exit status of a child whose target has changed the process so that graphsafe cannot work in it."
+"The exit status of a child in whose process graphsafe cannot work, because the target has changed the process."
 CHANGES = "the target changed"
 "The beginning of the line that such a child prints."
 

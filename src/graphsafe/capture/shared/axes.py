@@ -1,4 +1,4 @@
-"""Reads bucket axes by the names that engines give them: the number of requests, and the number of tokens of each
+"""Recognises bucket axes by the names that engines use: the number of requests, and the number of tokens of each
 request."""
 
 from __future__ import annotations

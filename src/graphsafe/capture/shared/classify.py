@@ -34,7 +34,7 @@ def tree_of(lines: Sequence[str] | None) -> ast.Module:
 
 _FORMATS = ("__format__", "__repr__", "__str__")
 CODE_OF_CAUSE = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
-"Cause of a `Diagnosis` -> the code of the rule, for causes that alone determine it."
+"Causes of a `Diagnosis` that determine the rule without the event -> the code of the rule."
 _BY_INDEX = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::_to_copy"})
 "Operations that copy the value of a store through an index tensor to the device."
 _EXTENT_CALLS = frozenset({"range", "islice"})
@@ -94,7 +94,7 @@ def how_of(event: StepEvent, code: str) -> str | None:
 
 
 def code_of_failure(event: StepEvent, ops: OpTable) -> str:
-    """Return the rule for an event that made a capture fail. It is GS607 if the operation is not known to break
+    """Return the rule for an event that made a capture fail. Return GS607 if the operation is not known to break
     captures."""
     known = ops.aten(event.op) or ops.python(event.via or "")
     plain = event.kind == "hidden-sync" and (known is None or not any(effect.rule for effect in known.effects))
@@ -121,7 +121,8 @@ def _read(event: StepEvent, method: str, ops: OpTable) -> str:
 
 
 def _of_torch_function(event: StepEvent, ops: OpTable) -> str | None:
-    """Return the rule for a call of a function of torch that is known to wait. The read inside it is not the user's."""
+    """Return the rule for a call of a function of torch that is known to wait. The user's code does not contain the
+    read inside this function."""
     name = event.called or ""
     entry = ops.python(name)
     kinds = {"read": _READING, "extent": _READING[:2]}.get(event.kind, _READING[:1])
@@ -131,7 +132,7 @@ def _of_torch_function(event: StepEvent, ops: OpTable) -> str | None:
 
 @functools.cache
 def _libraries() -> Libraries:
-    return load_rulebook().libraries  # the rulebook's own, since a project's packs do not describe torch
+    return load_rulebook().libraries  # without a project's packs, since they do not describe torch
 
 
 def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
@@ -153,8 +154,8 @@ def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | Non
 
 
 def _code_in(entries: Sequence[tuple[str, Op | None]], kinds: Sequence[str], event: StepEvent) -> str | None:
-    """Return the rule of the first effect of these kinds, which are tried in their order. An effect of a parameter
-    counts only if the call may give a tensor for it."""
+    """Return the rule of the first effect of these kinds, which are tried in their order. If an effect occurs only with
+    a tensor for some parameter, it counts only if the call may pass a tensor there."""
     node = node_at(event.frames, event.span)
     found: list[Effect] = []
     for name, entry in entries:
@@ -187,15 +188,15 @@ def _argument(node: ast.expr) -> Argument:
 
 
 def _in_slice(event: StepEvent) -> bool:
-    """Return whether the index that ran is a slice, or has one among its dimensions."""
+    """Return whether the index that ran is a slice, or has a slice among its dimensions."""
     node = node_at(event.frames, event.span)
     index = node.slice if isinstance(node, ast.Subscript) else node
     return any(isinstance(part, ast.Slice) for part in (index.elts if isinstance(index, ast.Tuple) else [index]))
 
 
 def _moves_literal(event: StepEvent, method: str) -> bool:
-    """Return whether the expression that ran is `torch.tensor(...).to(...)` or the like, perhaps with a name for the
-    literal."""
+    """Return whether the expression that ran is `torch.tensor(...).to(...)` or the like. The literal may also be in a
+    variable."""
     node = node_at(event.frames, event.span)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False

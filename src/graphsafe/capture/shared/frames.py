@@ -1,7 +1,7 @@
 """Finds the user's lines in a running stack, and the `while` loop that is running there.
 
 A frame of the user is outside of torch, graphsafe and the standard library. A library that the step calls
-(transformers, an engine) counts as the user's code, because its lines are the ones to change.
+(transformers, an engine) counts as the user's code, because a repair has to change such lines.
 
 `for` loops end when their sequence ends. `while` loops may run forever.
 """
@@ -32,8 +32,8 @@ _MOST_DECORATOR_LINES = 40
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 "Beginnings of the names of instructions that test the truth of a value."
 _KEEPS = ("COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG", "STORE_")
-"""Beginnings of the names of instructions that produce no value, so that they may be between an instruction that makes
-a value and its test."""
+"""Beginnings of the names of instructions that produce no value. They may stand between the instruction that makes a
+value and the test of this value."""
 _CHANGING = {
     re.compile(r"\b0x[0-9a-fA-F]{6,16}\b"): "0x...",
     re.compile(r"(?<=[/\\])tmp[a-z0-9_]{8}\b"): "tmp...",
@@ -211,8 +211,8 @@ def stack_level() -> int:
 
 
 def frames_under(thread: int) -> tuple[CallSite, ...]:
-    """Return the user's frames of the running stack. If `thread` is another thread, its frames come first: it is
-    waiting for autograd's threads, which run its work."""
+    """Return the user's frames of the running stack. If `thread` is another thread, its frames come first: this thread
+    belongs to autograd and runs the work of `thread`, which waits for it."""
     frames, _ = user_frames(sys._getframe(1))
     if threading.get_ident() == thread:
         return frames
@@ -222,7 +222,7 @@ def frames_under(thread: int) -> tuple[CallSite, ...]:
 
 def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, ...], Span | None]:
     """Return the user's frames in an exception's traceback, outermost first, and the span that was running in the last
-    of them. Frames above the one that caught the exception are not in the traceback."""
+    of them. The callers of the frame that caught the exception are not in the traceback."""
     found: list[CallSite] = []
     span: Span | None = None
     while traceback is not None:
@@ -276,8 +276,8 @@ def error_frames(error: BaseException | None, root: BaseException | None = None)
 
 
 _JUMPS = frozenset(op for op in (*dis.hasjrel, *dis.hasjabs) if not dis.opname[op].endswith("_NO_INTERRUPT"))
-"""The instructions that may go back to the beginning of a loop. Jumps without an interrupt wait for a generator, or
-leave an exception handler."""
+"""The instructions that may jump back to the beginning of a loop. Jumps of the kind `NO_INTERRUPT` are left out: they
+wait for a generator, or leave an exception handler."""
 Way = tuple[tuple[CodeType, int], ...]
 """Code objects, each with the instruction that it is running. The first is the innermost code object; the last contains
 the running loop."""

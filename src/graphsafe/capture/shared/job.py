@@ -35,7 +35,7 @@ WAITS_FOR_RANKS = "wait for the other ranks"
 REFERENCE, EAGER_ROUNDS = "reference", "eager-rounds"
 "The children for whose files other children wait."
 OWN_INPUTS = "the step's own inputs"
-"While a build child runs the step on the step's own inputs, its phase is `try` and this string."
+"While a build child runs the step on the step's own inputs, its phase is `try` followed by this string."
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Channel:
 
     @contextmanager
     def shared_file(self, name: str) -> Iterator[str]:
-        """Yield the path to which a file for other children is written. The others see the file only when it is
+        """Yield the path to which the caller writes a file for other children. The others see the file only when it is
         complete."""
         self._exit_in_fork()
         yield f"{self.folder}/{name}.part"
@@ -171,7 +171,7 @@ class Channel:
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 
     def _exit_in_fork(self) -> None:
-        """Exit if this process is a fork of the child that the target made: a fork must not write a second answer."""
+        """If the target has forked the child, exit in the fork, because a fork must not write a second answer."""
         if process_id() != self._process:
             leave(0)
 

@@ -8,7 +8,8 @@ from types import CodeType
 from typing import Any
 
 _TOOLS = (4, 3, 5)
-"The tool numbers that Python does not reserve, and the one for optimizers, which is not used in practice."
+"""The tool numbers that graphsafe tries: two that Python does not reserve, and the number for optimizers, which is not
+used in practice."""
 TAKEN = "other tools have taken the numbers of `sys.monitoring`"
 TOO_OLD = "on a GPU that is seen from Python 3.12 on"
 

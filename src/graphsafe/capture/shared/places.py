@@ -44,8 +44,8 @@ def line_text(line: CallSite) -> str:
 
 
 def at_line(frames: Sequence[CallSite]) -> str:
-    """Return ` at model.py:12` for the line to blame, which is that of the last frame. The result is empty if there are
-    no frames."""
+    """Return ` at model.py:12` for the line that caused an event, which is the line of the last frame. The result is
+    empty if there are no frames."""
     return f" at {line_text(frames[-1])}" if frames else ""
 
 

@@ -1,5 +1,5 @@
-"""Replaces attributes of modules, classes and objects for some time. With this, it also watches replays of graphs that
-the user's own code has captured."""
+"""Replaces attributes of modules, classes and objects for some time. In this way, it also watches replays of graphs
+that the user's own code has captured."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tracing(call: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
 
 
 def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-    """Report each replay to `sink`, as the user's frames. `graph` is the class of graphs; all code that uses graphs
+    """Call `sink` with the user's frames at each replay. `graph` is the class of graphs; all code that uses graphs
     calls its method `replay`."""
     replay = graph.replay
 

@@ -1,6 +1,6 @@
 """The output format for GitHub Actions: workflow commands, which GitHub shows as annotations, and a job's summary.
 
-GitHub shows only ten annotations for each level and step, so the last line and the summary say how many there are.
+GitHub shows only ten annotations for each level and step, so the last line and the summary give the number of findings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of a comparison: the changes in words, and both timelines, one above the other and in the same scale."""
+"""The page of a comparison: the changes in words, and both timelines, one above the other and at the same scale."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def _plan(plan: Plan) -> str:
 
 
 def _probes(data: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a table with one row for each probe, then the tables of the probes, folded because they may be long."""
+    """Return a table with one row for each probe, then the tables of the probes. The latter are folded, because they
+    may be long."""
     rows, tables = [], []
     for name, probe in Probes.of(data):
         status = f'<span class="{probe.status}">{probe.status}</span>'

@@ -19,8 +19,8 @@ _ZOOMS = (("fit", "z1"), ("4 times", "z4"), ("16 times", "z16"), ("64 times", "z
 def timeline_html(picture: Picture, title: str = "Timeline", scales: tuple[float, float] | None = None) -> str:
     """Return a picture of the lanes, or "" if there are none.
 
-    `scales` are the lengths that the whole width shows: first for lanes in time, then for lanes in operations. By
-    default, the width ends with the last bar.
+    `scales` are two lengths that correspond to the whole width: the first for lanes in time, the second for lanes in
+    operations. By default, the width ends with the last bar.
     """
     if not picture.lanes:
         return ""
@@ -60,8 +60,8 @@ def _bar(bar: Bar, of: float) -> str:
 
 
 def _share(part: float, of: float) -> float:
-    """Return the width in the picture that stands for `part` of `of`. An edited report may contain any number, so the
-    result is limited to the picture's width."""
+    """Return the width in the picture that stands for the share `part / of`. An edited report may contain any number,
+    so the result is limited to the picture's width."""
     share = part / of * _WIDTH if of > 0 else 0.0
     return min(max(share, 0.0), _WIDTH) if math.isfinite(share) else 0.0
 

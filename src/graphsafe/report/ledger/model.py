@@ -127,7 +127,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The share of time in which the GPUs of a process ran no kernel of any process."""
+    """The share of time in which the GPUs of a process were idle: they ran no kernel of this or any other process."""
 
     share: float
     seconds: float
@@ -188,7 +188,7 @@ class Ledger:
     def is_whole(self, process: Process) -> bool:
         """Return whether a process was watched until its end.
 
-        If not, it may have captured graphs that the ledger does not contain.
+        If a process was not, it may have captured graphs that the ledger does not contain.
         """
         kinds = (CUT_OFF, "internal", "still-running")
         return not any(one.kind in kinds and one.what == f"process {process.name}" for one in self.limits)

@@ -1,4 +1,5 @@
-"""The part above a ledger's findings on a terminal: each process, its graphs, and how they were used."""
+"""The part of a ledger that a terminal shows above the findings: each process, its graphs, and the use of the
+graphs."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Construct(Probe):
     built: bool | None = None
     "Whether the factory returned an object that can be stepped."
     left_capturing: bool | None = None
-    """Whether, after the factory has returned, a generator refuses to draw as if a capture were running.
+    """Whether a generator refuses to draw after the factory has returned, as if a capture were still running.
 
     Only devices with a CUDA context are checked.
     """

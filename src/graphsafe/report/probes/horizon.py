@@ -51,8 +51,8 @@ class Horizon(Probe):
     "The number of further steps that ran the same operations."
     departure: Departure | None = None
     other_paths: int | None = later()
-    """The number of other paths that further steps took. Replays were compared with steps on these paths, in rounds of
-    the refresh, and the results are equal, so the paths do not make the probe fail."""
+    """The number of other paths that further steps took and that rounds of the refresh have tested. In these rounds,
+    steps on these paths gave the same results as replays, so the paths do not make the probe fail."""
     paths: tuple[Departure, ...] = unreported(())
     "The first departure of each other path that further steps took and that rounds can test."
     last: Departure | None = unreported()
@@ -62,7 +62,7 @@ class Horizon(Probe):
     files_read: tuple[str, ...] | None = later(())
     """Files that later steps read, and files whose existence every later step checks.
 
-    They rule out `ready`: Python may make decisions that depend on their contents, and capture cannot change the files.
+    Such files rule out `ready`: Python's decisions may depend on their contents, and capture cannot change the files.
     """
 
     def text(self) -> str:

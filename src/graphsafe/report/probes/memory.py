@@ -1,4 +1,4 @@
-"""The memory of a step and of its graph: how much it is, and which lines took it."""
+"""The memory of a step and of its graph: the amount, and the lines that took it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HeldLine:
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     "The line, or null if no Python line was running."
     bytes: int
-    "The bytes of this line that were in use when the most memory was in use."
+    "The bytes of this line that were in use at the peak of all memory in use."
     allocated: int
     count: int
     kept: int

@@ -12,7 +12,7 @@ from graphsafe.report.text import count
 
 Outcome = Literal["equal", "rounding", "different"]
 NO_REFERENCE = "no reference"
-"The reason that is given if replays were not compared because the reference child returned no result."
+"The reason for a missing comparison if the reference child returned no result."
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Check:
     """One output or piece of state that was compared at several steps, with the worst result.
 
     `floor` is how much eager runs differ by chance. `rounding` is how much the result changes if inputs change by one
-    unit in the last place. It is null if this was not measured.
+    unit in the last place; it is null if this was not measured.
     """
 
     name: str
@@ -80,18 +80,18 @@ class Replay(Probe):
     varied: int | None = None
     """The number of replays in which the changed inputs changed the reference's outputs or state.
 
-    If there is no such replay, this is the number of rounds of the refresh in which they changed.
+    If there is no such replay, this is the number of rounds of the refresh in which the outputs or the state changed.
     """
     unvaried: tuple[str, ...] | None = None
-    """The inputs that could not be given new values and on which the outputs may depend.
+    """The inputs to which no new values could be given although the outputs may depend on them.
 
     They rule out `ready` unless the twin captures agree.
     """
     unvaried_host: tuple[str, ...] | None = None
     """The inputs of `unvaried` that are on the host.
 
-    They always rule out `ready`: Python may decide by their values, and twin captures with the same values prove
-    nothing about such decisions.
+    They always rule out `ready`: Python may choose its path by their values, and twin captures with the same values
+    prove nothing about such a choice.
     """
     rng_law: Literal["pass", "fail", "skipped"] | None = None
     "`skipped`: the step draws no random numbers. null: it could not be checked."
@@ -100,7 +100,8 @@ class Replay(Probe):
 
     The attribute depends on the inputs of step 1 and is not rewritten later (GS701 proven). In a prediction from
     shapes, `fail` means that the graph reads, but does not write, memory that step 1 created from its inputs. `pass`:
-    there is no difference, or one by design, such as a cache position. `skipped`: step 1 created no attribute.
+    there is no difference, or only an intended difference, such as a cache position. `skipped`: step 1 created no
+    attribute.
     """
     rng: Advances | None = later()
     rounds: int | None = later()

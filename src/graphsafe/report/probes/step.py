@@ -23,7 +23,7 @@ class Left:
     """A whole compiled graph, or a part of one, that Inductor runs without a CUDA graph."""
 
     part: bool
-    """Whether this is one partition of a compiled graph. The other partitions are then in CUDA graphs."""
+    """Whether this is only one partition of a compiled graph. The other partitions are then in CUDA graphs."""
     reason: str
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     frames: tuple[CallSite, ...] = unreported(())

@@ -116,7 +116,8 @@ class Timeline(Probe):
 
 
 def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
-    """Group the gaps by cause and line. Return the cause, line, time and number of each group, the longest first."""
+    """Group the gaps by cause and line. Return each group with its cause, its line, its total time and its number of
+    gaps, the longest group first."""
     found = grouped(gaps, lambda gap: (gap.cause, gap.place or "not known"))
     rows = [(GAP_TEXTS[cause], place, sum(one.us for one in same), len(same)) for (cause, place), same in found.items()]
     return sorted(rows, key=lambda row: (-row[2], row[1], row[0]))[:_MOST_ROWS]
@@ -125,8 +126,8 @@ def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
 def waits_by_line(waits: Sequence[Operation]) -> list[tuple[str, ...]]:
     """Group the waits by line and call.
 
-    Return for each group, the longest first: the line, the call, the number of waits, their time, and how long the
-    device worked meanwhile.
+    For each group, the longest first, return the line, the call, the number of waits, their total time, and how long
+    the device worked during them.
     """
     rows = []
     for (place, name), same in grouped(waits, lambda wait: (wait.place or "not known", wait.name)).items():

@@ -18,7 +18,7 @@ class Timing(Probe):
     "The range that contains the times of eight of ten eager steps."
     graph_spread_ms: tuple[float, float] | None = later()
     shared: bool | None = later()
-    "Whether another target used the device meanwhile."
+    "Whether another target used the device while times were measured."
     seconds: float | None = later()
     "The duration of the proof in seconds."
     children: Mapping[str, float] | None = later()

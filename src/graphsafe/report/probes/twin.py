@@ -47,7 +47,8 @@ class Cause:
 class Twin(Probe):
     """`fail`: the graphs differ, or the step could not be captured again.
 
-    Python then decides differently at each capture, and a replay keeps the decisions of its capture.
+    In this case, Python does not make the same decisions at each capture, and a replay keeps the decisions of its
+    capture.
     """
 
     captures: int | None = None
@@ -67,8 +68,8 @@ class Twin(Probe):
     def explains(self) -> bool:
         """Whether the difference explains wrong replays.
 
-        If only addresses differ and no cause is known, the difference may itself be an effect of work outside the
-        graph.
+        If only addresses differ and no cause is known, the difference does not count, because work outside the graph
+        may have caused it.
         """
         return self.status == "fail" and bool(
             self.causes or any(one.what != "address" for one in self.differences or ())

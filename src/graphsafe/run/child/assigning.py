@@ -1,4 +1,5 @@
-"""Finds the line that assigned an attribute after given calls, if only one line of the program can have done so."""
+"""Finds the line that assigned an attribute after given calls, if only one line of the program can have made this
+assignment."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ def _assigned(tree: ast.Module, attribute: str) -> Iterator[tuple[ast.expr, int]
 def _is_before(path: str, line: int, function: Any, is_own: bool, done: Sequence[CallSite]) -> bool:
     """Return whether a line ran before the calls `done`.
 
-    It did if it is above a call in the same function. A constructor also ran before, unless `done` contains a call in
-    it.
+    A line ran before them if it is above one of the calls in the same function. A line of a constructor also ran before
+    them, unless `done` contains a call in this constructor.
     """
     ran = [one.line for one in done if one.path == path and innermost(path, one.line, *_FUNCTIONS) is function]
     if not ran:

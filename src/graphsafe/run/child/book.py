@@ -53,7 +53,7 @@ Result = TypeVar("Result")
 _FIRST = 16
 "The memory of a graph is checked before each of its first 16 replays."
 _SEARCHED = 4
-"The names of earlier results are searched before the replays 2 to 5 of a graph."
+"The search for names of earlier results runs before the replays 2 to 5 of a graph."
 _MOST_STACKS = 4
 "At most this many different call stacks of replays are kept for a graph."
 _MOST_REPLAYERS = 16
@@ -66,8 +66,8 @@ _NO_STEP = "no captured step can be distinguished from other work, as for a bloc
 
 class Book:
     def __init__(self, sight: Sight, counters: Counters, tell: Callable[[bool], None], options: Options) -> None:
-        """Make an empty record. `tell` is called when the record has changed, with True if the next replay may end the
-        process."""
+        """Make an empty record. `tell` is called when the record has changed. Its argument is True if the next replay
+        may end the process."""
         self.sight = sight
         self.counters = counters
         self._tell = tell
@@ -179,8 +179,8 @@ class Book:
             self.failed.add(graph, record, error, frame, stage)
 
     def replaying(self, record: GraphRecord) -> None:
-        """Check the memory that a graph uses, before a replay. On a real GPU, the memory is checked before the first
-        replays; later checks are so rare that they take little time."""
+        """Check the memory that a graph uses, before a replay. On a real GPU, the memory is checked before each of the
+        first replays. Later checks are so rare that they take little time."""
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
             self.replayed_by(record)
@@ -208,9 +208,8 @@ class Book:
             record.next_look = ended + _PATIENCE * (ended - begun)
 
     def _returned(self, record: GraphRecord) -> CallSite | None:
-        """Return the line that keeps such results of a graph: their memory is outside the pool, and each replay updates
-        it. On a GPU, memory that kernels use is left out: the arguments of a kernel do not say which memory it
-        writes."""
+        """Return the line that keeps results of a graph whose memory is outside the pool and is updated by each replay.
+        On a GPU, memory that kernels use is left out: the arguments of a kernel do not say which memory it writes."""
         updates = ("write", "both") if self.sight.evidence == "predicted" else ("write",)
         updated = [use.memory for use in record.uses if use.access in updates and use.certain]
         storages = frozenset(memory.number for memory in updated if memory.is_there)
@@ -226,7 +225,7 @@ class Book:
             self._tell(False)
 
     def changing_thread(self, record: GraphRecord) -> None:
-        """Record that a graph is about to be replayed by another thread than at its previous replay."""
+        """Record that another thread than at the previous replay is about to replay a graph."""
         self.replayed_by(record)
         if self._turns.is_wanted(record):
             with torch._C.DisableTorchFunction():
@@ -234,7 +233,7 @@ class Book:
                     self._tell(False)
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
-        """Look, before an eager step, for gradients that a graph writes but the optimizer does not have."""
+        """Before an eager step, look for gradients that a graph writes but that the optimizer does not find."""
         for record in self.graphs:
             watched = record.gradients if record.dropped is None else None
             if watched and watched.stepping(optimizer, self.replays(record.number)):

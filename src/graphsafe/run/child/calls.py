@@ -1,8 +1,8 @@
 """Finds the call that does the work of a capture, and counts the same calls outside of captures.
 
-While a capture runs, Python reports each call (`sys.monitoring`, from Python 3.12 on). The step is the outermost module
-call that recorded at least half of the graph's nodes. If no module call did, the step is the outermost such function
-call. After the capture, only calls of the step's code are reported.
+While a capture runs, Python reports each call (`sys.monitoring`, from Python 3.12 on). The step is the outermost call
+of a module that recorded at least half of the graph's nodes. If no module recorded so many nodes, the step is the
+outermost call of a function that recorded at least half. After the capture, only calls of the step's code are reported.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Calls:
                 region.started(sys._getframe(1))
             elif code in self._watched:
                 self._eager(code, sys._getframe(1))
-        except Exception as error:  # the fault is graphsafe's: the program must go on
+        except Exception as error:  # an error of graphsafe must not stop the program
             self._fail(error)
 
     def _ended(self, code: CodeType, *_: Any) -> None:

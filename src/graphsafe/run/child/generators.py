@@ -30,7 +30,8 @@ _REGISTERED = "_graphsafe_registered"
 _UNNAMED = "a registered generator"
 _DEFAULT = "the device's default generator"
 _ENOUGH = 8
-"If a graph draws the same numbers in this many replays in a row, the program seeds its generator before each replay."
+"""If a graph draws the same numbers in this many replays in a row, graphsafe concludes that the program seeds the
+generator before each replay."""
 State = tuple[int, int]
 "A generator's seed and offset."
 
@@ -126,7 +127,8 @@ class Draws:
     def _replaced(self, registered: Sequence[Registered]) -> tuple[str, Any, str, tuple[CallSite, ...]] | None:
         """Return the attribute that held a registered generator and now holds another one.
 
-        The result is the attribute's text, object and name, and the calls that registered the first generator.
+        The result consists of the attribute's text, object and name, and of the calls that registered the first
+        generator.
         """
         for one in registered if self._drawing else ():
             for text, owner, attribute in one.holders:
@@ -155,8 +157,8 @@ def _default() -> list[torch._C.Generator]:
 def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
     """Return the line that seeds a generator between replays.
 
-    It is a line of a loop around the replay, a line of a function that runs in that loop, or a line of a function that
-    is called there.
+    The line is in a loop around the replay, in a function that is running in that loop, or in a function that such code
+    calls.
     """
     trees = [tree_of_code(one.f_code) for one in frames]
     loops = [outer_loop(tree, one.f_lineno) for tree, one in zip(trees, frames, strict=True)]

@@ -1,8 +1,8 @@
-"""Finds gradients that a graph writes and no optimizer reads, because the program drops them between replays.
+"""Finds gradients that a graph writes but that no optimizer reads, because the program drops them between replays.
 
-`optimizer.zero_grad()` sets each `weight.grad` to None. If a graph contains the backward pass, but neither `zero_grad`
-nor the optimizer's step, its replays write to the gradient tensors of the capture. The eager step then finds no
-gradients and does nothing.
+`optimizer.zero_grad()` sets each `weight.grad` to None. Suppose that a graph contains the backward pass, but neither
+`zero_grad` nor the optimizer's step. Its replays then write to the gradient tensors of the capture. The optimizer's
+eager step then finds no gradients and does nothing.
 """
 
 from __future__ import annotations

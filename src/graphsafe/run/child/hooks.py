@@ -57,7 +57,7 @@ def _wrapped(owner: Any, name: str, hook: Callable[..., Any], book: Book) -> Any
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return hook(original, book, *args, **kwargs)
 
-    if hook is _replay:  # without a call in between, because programs replay often
+    if hook is _replay:  # saves a call in each replay, because programs replay often
         wrapper = _replay(original, book)
     wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
     wrapper.__name__, wrapper.__qualname__ = name, f"{owner.__name__}.{name}"
@@ -83,8 +83,8 @@ def _capture_begin(original: Any, book: Book, graph: Any, *args: Any, **kwargs: 
 
 def _capture_end(original: Any, book: Book, graph: Any) -> Any:
     record = graph.__dict__.get(_RECORD)
-    # In `__exit__` of `torch.cuda.graph`, the exception being handled is the error of the `with` body. `capture_end`
-    # then raises only a second error, which says that the capture failed.
+    # If `torch.cuda.graph` calls this method in its `__exit__`, the exception being handled is the error of the `with`
+    # body. `capture_end` then raises only a second error, which says that the capture failed.
     raised = sys.exc_info()[1]
     if record is not None and record.handled == id(raised):
         raised = None

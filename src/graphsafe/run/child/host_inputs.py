@@ -1,8 +1,8 @@
 """Finds writes to pinned host memory while a replay or an eager asynchronous copy may still read the memory.
 
 PyTorch does not see writes by NumPy or by a thread of a library. So the contents are compared before each wait of the
-host and before each replay. If they have changed between two comparisons, the host wrote without a wait. Memory that a
-device also writes, such as the target of a copy to the host, is not watched.
+host and before each replay. If the contents have changed between two comparisons, the host wrote without a wait. Memory
+that a device also writes, such as the target of a copy to the host, is not watched.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class HostInputs:
     def copied(self, stream: Stream, source: torch.Tensor) -> None:
         """Record that a stream is about to copy from a contiguous pinned tensor.
 
-        The number of this memory is its negated address.
+        This memory gets its negated address as its number.
         """
         storage, begin = source.untyped_storage(), source.data_ptr()
         self.look()

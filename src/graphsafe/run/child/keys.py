@@ -3,8 +3,8 @@
 Such a program chooses its graphs by a key that is too coarse. Three kinds of values are compared: the arguments of the
 capturing function that captured statements read; arguments with the same names in its callers; and values of objects,
 globals and closures that captured code used. If the capturing function is called with another value, a replay inside
-the call uses the old value. The same is true for a replay inside another method of the same object, if the method takes
-the argument and ignores it.
+the call uses the old value. A replay inside another method of the same object also uses the old value, if this method
+takes the argument and ignores it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Key:
         return next(chosen, self.decided)
 
     def fits(self, frames: Sequence[FrameType]) -> bool:
-        """Return whether all values are the captured ones at a replay in `frames`."""
+        """Return whether all values at a replay in `frames` are equal to the captured values."""
         variables = ((one.value, one.now(frames)) for one in self._variables)
         is_same = self._differs(frames) is None and all(now is None or _same(then, now) for then, now in variables)
         return is_same and not any(one.differs(one.present) for one in self.frozen)
@@ -173,10 +173,10 @@ class Key:
         return owner is not None and locals_of(frame).get("self") is owner
 
     def _method_differs(self, frames: Sequence[FrameType]) -> Changed | None:
-        """Return an argument of the nearest running method of the capturing object that differs from the capture, or
-        None.
+        """Find the nearest running method of the capturing object. Return one of its arguments whose value differs from
+        the captured one, or None.
 
-        An integer may be a size that is padded to the captured one, so it differs only if it is larger.
+        An integer may be a size that is padded to the captured one, so it counts as different only if it is larger.
         """
         values = (pair for one in self._values.values() for pair in one.items())
         captured = {name: value for name, value in values if value is not None}

@@ -18,9 +18,9 @@ class Lending:
     """The tensors in a pool that one graph makes and a later graph of the pool reads. Call the methods with torch
     functions disabled.
 
-    If the program frees such a tensor, a capture after that gives its memory to another graph of the pool. Replays of
+    If the program frees such a tensor, a later capture may give its memory to another graph of the pool. Replays of
     that graph then overwrite data that the reading graph needs. This does no harm as long as a graph that makes the
-    tensor is replayed in between. So the order of the replays decides (`parent/lost_memory.py`).
+    tensor is replayed in between. So `parent/lost_memory.py` looks at the order of the replays.
     """
 
     def __init__(self, sight: Sight) -> None:
@@ -67,8 +67,8 @@ class Memories:
     def __init__(self, sight: Sight, replays: Callable[[int], int], tell: Callable[[bool], None]) -> None:
         """Start without memory.
 
-        `replays` returns how often a graph was replayed. `tell` is called when memory was lost, with True if the next
-        replay may end the process.
+        `replays` returns how often a graph was replayed. `tell` is called when memory was lost. Its argument is True if
+        the next replay may end the process.
         """
         self._sight = sight
         self._replays = replays

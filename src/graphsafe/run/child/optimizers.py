@@ -1,8 +1,9 @@
-"""Finds the values that the captured step of an optimizer froze, and the state that the step first made in the capture.
+"""Finds the values that the captured step of an optimizer froze, and the state that the step made for the first time in
+the capture.
 
-A schedule writes a new learning rate into `optimizer.param_groups`, but replays do not read it there, unless it is a
-tensor. A weight that the program freezes or thaws after the capture is trained as before. Steps are recorded only while
-a capture runs, so that eager steps cost nothing.
+A schedule writes a new learning rate into `optimizer.param_groups`, but replays do not read the rate there, unless it
+is a tensor. A weight that the program freezes or thaws after the capture is trained as before. Steps are recorded only
+while a capture runs, so that eager steps cost nothing.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class OptimizerOption:
 class TrainedWeights:
     """The weights that the captured step of an optimizer trains, because they required a gradient.
 
-    Captured code may set `requires_grad` itself, which a replay does not repeat. So a change counts only if the weights
-    were as in the captured step at an earlier replay.
+    Captured code may set `requires_grad` itself, which a replay does not repeat. So a change counts only if, at an
+    earlier replay, the weights were still as in the captured step.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> None:

@@ -17,7 +17,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, storage_number
 
 _MOST_ASKED = 4
-"After a loss, at most this many checks search the process's tensors for one that uses the lost memory now."
+"After a loss, at most this many checks search the process for a tensor that uses the lost memory now."
 
 
 class Memory:
@@ -144,7 +144,7 @@ class Memory:
     @property
     def seeks_heir(self) -> bool:
         """Whether this check should search for a tensor that has the memory now. Only the first checks after the loss
-        do."""
+        search."""
         return self.status != "alive" and self.heir is None and self._asked < _MOST_ASKED
 
     def found_heir(self, heir: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The data that are recorded about a graph and a use of memory while the program runs."""
+"""The data that are recorded about graphs and their uses of memory while the program runs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class GraphRecord(CaptureFacts):
     handled: int
     "The `id` of the exception that was being handled when the capture began."
     contents: Contents = field(default_factory=Contents)
-    "The contents of the graph, without its touches: a touch would keep a storage alive."
+    "The contents of the graph, without the objects of class `Touch`, which would keep storages alive."
     uses: list[Use] = field(default_factory=list)
     lent: list[Lent] = field(default_factory=list)
     may_take: list[Lent] = field(default_factory=list)

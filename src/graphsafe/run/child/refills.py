@@ -1,8 +1,9 @@
 """Finds writes to memory that graphs read, if nothing orders the write before or after the replay.
 
-Each stream has a clock. It says how much of the work of every other stream is surely done before the stream's next work
-begins. When a stream waits for an event, the clock of the event is merged into the clock of the stream. When the host
-waits, the clock of the event or the stream is merged into the host's clock, which counts for all later work.
+Each stream has a clock. The clock says how much work of every other stream is certainly done before the next work of
+this stream begins. When a stream waits for an event, the clock of the event is merged into the clock of the stream.
+When the host waits, the clock of the event or the stream is merged into the host's clock, which counts for all later
+work.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class Refills:
         self._events.pop(event, None)
 
     def wrote(self, stream: Stream, storages: Iterable[int], frames: Frames | None = None) -> None:
-        """Record that an eager operation wrote to storages. The user's running line wrote, unless `frames` is given."""
+        """Record that an eager operation wrote to storages. The writer is the user's running line, unless `frames` is
+        given."""
         used = self._used.intersection(storages)
         if used:
             self._work[stream] += 1
@@ -135,8 +137,8 @@ class Refills:
                 self._reads[storage] = work
 
     def found(self) -> list[Unordered]:
-        """Return the pairs of a write and a replay (or a copy) that use one storage without an order. There is one pair
-        for each pair of lines."""
+        """Return the pairs of a write and a replay (or a copy) that use the same storage and have no order. There is
+        one pair for each pair of lines."""
         return list(self._found.values())
 
     def _write(self, storage: int, work: _Work) -> None:

@@ -1,10 +1,10 @@
 """Finds buffers whose names the program exchanges: `self.front, self.back = self.back, self.front`.
 
 If captured code exchanges the names, Python does so once, at the capture, and each replay uses the buffers of the
-capture. So a second replay in a row begins with the same values as the first one, unless the program writes to the
-buffers in between. If the program exchanges the names between replays, a replay still reads and writes the buffers that
-had the names at the capture. In both cases a program is correct if it has a graph for each order of the buffers and
-replays these graphs in turn.
+capture. So of two replays in a row, the second begins with the same values as the first, unless the program writes to
+the buffers in between. If the program exchanges the names between replays, a replay still reads and writes the buffers
+that had the names at the capture. In both cases a program is correct if it has a graph for each order of the buffers
+and replays these graphs in turn.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Rotation:
         known = {name.text: name for names in (after or {}).values() for name in names}
         self.names = [known[text] for text in sorted(moved) if old[text] in places]
         self._last: tuple[tuple[int | None, int | None], ...] | None = None
-        # Exchanging buffers that the graph only reads, or only writes, may be intended: it may compute the mean of
-        # them.
+        # An exchange of buffers that the graph only reads, or only writes, may do no harm: the graph may compute the
+        # mean of the buffers.
         roles = set(self._used.values())
         self._captured = {text: number for text, number in new.items() if number in self._used and len(roles) > 1}
         self._known = known if self._captured else {}
@@ -66,8 +66,8 @@ class Rotation:
         return self.when is not None
 
     def _exchanged(self) -> list[Name]:
-        """Return the names that have exchanged their memory since the capture, if the graph uses it in different
-        ways."""
+        """Return the names that have exchanged their memory since the capture, if the graph uses the memory of each
+        name in another way."""
         numbers = ((text, number, self._known[text].now()) for text, number in self._captured.items())
         present = {text: (number, storage_number(now)) for text, number, now in numbers if now is not None}
         moved = {text: pair for text, pair in present.items() if pair[0] != pair[1] and pair[1] in self._used}

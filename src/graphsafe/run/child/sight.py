@@ -51,7 +51,7 @@ class LetGo:
     lost_after: int | None = None
     "The number of replays before the first replay at which the object held another tensor."
     is_meant: bool = False
-    "Whether the program may know that the graph reads the old tensor."
+    "Whether the program may intend that the graph reads the old tensor."
     instead: CallSite | None = None
     "The line that made the tensor that the object holds now, if it ran after the capture."
 
@@ -103,7 +103,8 @@ class Contents:
     borrowed: Sequence[tuple[Touch, Sequence[Any]]] = ()
     "Tensors of the pool that an earlier capture made and that the graph reads, each with other graphs that use it."
     takes: Callable[[Place], bool] = lambda _: False
-    "Returns whether the graph uses this range of its pool's memory, or would use the range if it were free."
+    """Returns whether the graph uses this range of its pool's memory, or might have got the range if the range had been
+    free."""
     casts: FreedCasts | None = None
     "The memory in autocast's cache that the graph reads, if it is followed."
     passed_over: Callable[[], int] = int

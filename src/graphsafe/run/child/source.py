@@ -154,7 +154,8 @@ def _begins_capture(statement: ast.stmt) -> bool:
 
 
 def caller_that_decides(frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the line that gives the function to capture, if the capturing function has it as a parameter.
+    """Return the line that passes the function to capture, if the capturing function is a helper with a parameter for
+    it.
 
     Such a helper, with `out = fn(*args)`, is shared by all graphs of a program. `frames` are the frames from the
     capturing function outwards. None means that the capturing function itself decides.
@@ -198,7 +199,8 @@ def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
 
 
 def given_to(call: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
-    """Return the expressions that a call passes for the parameters `names`, as far as no `*` comes before them."""
+    """Return the expressions that a call passes for the parameters `names`. Positional arguments after a `*` are left
+    out."""
     plain = itertools.takewhile(lambda one: not isinstance(one, ast.Starred), call.args)
     given = dict(zip(names, plain, strict=False))
     return given | {one.arg: one.value for one in call.keywords if one.arg is not None}
@@ -231,7 +233,7 @@ def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
 def is_choice(code: CodeType, captured: int, replayed: int) -> bool:
     """Return whether a function decides at the line `captured` that it needs a new graph.
 
-    The line then is inside an `if` or a handler, and the line `replayed` is not.
+    In this case, the line is inside an `if` or a handler, and the line `replayed` is not.
     """
     function = function_of(code)
     nodes = () if function is None else ast.walk(function)
@@ -271,8 +273,8 @@ def _named_functions(stack: Sequence[CallSite]) -> set[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=1024)
 def _calls_what_it_was_given(path: str, line: int) -> bool:
-    """Return whether a line in a loop calls a variable that the loop does not assign, of an enclosing function or the
-    module. A line that chooses one of two calls does not count."""
+    """Return whether a line in a loop calls a variable that the loop does not assign. The variable belongs to an
+    enclosing function or to the module. A line that chooses one of two calls does not count."""
     around = holding(path, line)
     scopes: Sequence[ast.AST] = [one for one in around if isinstance(one, _FUNCTIONS)] or [file_tree(path)]
     given = {one.arg for scope in scopes for one in ast.walk(scope) if isinstance(one, ast.arg)}

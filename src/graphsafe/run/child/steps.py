@@ -1,8 +1,8 @@
 """Finds steps that ran without a graph although the process has captured the same step.
 
 Either the step was captured for other sizes only, or a graph of this size was formerly replayed from the same line. On
-the simulated device, a step is identified by the first operation of its capture; on a GPU, by the captured function
-(`calls.py`). In both cases, the shapes of the arguments are the step's sizes.
+the simulated device, a step is identified by the first operation of its capture. On a GPU, a step is identified by the
+captured function (`calls.py`). In both cases, the shapes of the arguments are the step's sizes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_SHAPES = 10_000
 _ENOUGH = 8
 """A graph counts as turned off after this many eager steps of its size without a replay in between.
 
-After this many eager steps of a size that was not captured, the calls that lead to them are read again.
+After this many eager steps of a size that was not captured, the calls that lead to these steps are recorded anew.
 """
 
 
@@ -62,7 +62,8 @@ class Step:
 @dataclass(slots=True)
 class _Eager:
     frames: Stack
-    "The calls that led to the first step of this size. If there are many steps, the calls that led to a later one."
+    """The calls that led to the first step of this size. If there are many such steps, the calls that led to a later
+    step."""
     count: int = 0
     replays: int = 0
     "The number of replays of this step's graphs when a step of this size last ran eagerly."
@@ -147,7 +148,7 @@ class Steps:
         if known is not None:
             known.count += 1
             known.replays = self._replays(seen)
-            if known.count == _ENOUGH:  # the first ones may have been a warm-up
+            if known.count == _ENOUGH:  # the first steps may have been a warm-up
                 known.frames = _own(frames(), seen.frames)
 
     def _replays(self, seen: _Seen) -> int:
@@ -167,7 +168,7 @@ class Steps:
     def _without(self, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
         """Count an eager step of a captured size.
 
-        It counts if it runs in the loop that replayed the graph, after many such steps without a replay.
+        The step counts if it runs in the loop that replayed the graph, after many such steps without a replay.
         """
         graphs = seen.captured[shapes]
         replays = sum(map(self._played.replays, graphs))
@@ -190,7 +191,7 @@ class Steps:
         """Return the facts about each captured step: the sizes at which it ran eagerly, and the captured sizes."""
         found = []
         for seen in {id(one): one for one in self._seen.values()}.values():
-            known = dict(seen.captured)  # copied, because another thread may capture meanwhile
+            known = dict(seen.captured)  # a copy, because another thread may capture meanwhile
             axes = _axes(known)
             sized = [
                 (_size(shapes, known, axes), one) for shapes, one in list(seen.eager.items()) if shapes not in known
@@ -254,7 +255,7 @@ def _axis_of_sizes(
 ) -> Sequence[tuple[int, int]]:
     """Return the first of these dimensions in which an eager step differs from a captured one.
 
-    If they differ in none, return the first dimension. The result is empty if `axes` is empty.
+    If no eager step differs in any of them, return the first dimension. The result is empty if `axes` is empty.
     """
     first = next(iter(captured))
     others = [shapes for shapes in eager if _size(shapes, captured, axes) is not None]
@@ -263,7 +264,8 @@ def _axis_of_sizes(
 
 
 def _size(shapes: Shapes, captured: Collection[Shapes], axes: Sequence[tuple[int, int]]) -> int | None:
-    """Return the size of an eager step if it differs from a captured step only in this size; otherwise return None."""
+    """Return the size of an eager step if the step differs from a captured step only in this size; otherwise return
+    None."""
     for known in captured:
         other = _differing(shapes, known) if _alike(shapes, known) else set()
         values = {(known[at][axis], shapes[at][axis]) for at, axis in other}

@@ -102,7 +102,7 @@ class Watch:
         self._writer: threading.Thread | None = None
         self._changed = threading.Event()
         self._writing = threading.RLock()
-        "Held while a part is written. It is reentrant, because a signal handler may write during a write."
+        "A lock for writing a part. It is reentrant, because a signal handler may write during a write."
         self._ended = False
         self._rank: int | None = None
         self._is_finalized = False
@@ -157,7 +157,7 @@ class Watch:
     def end(self) -> None:
         """Write the final state at the end of the process, after an unhandled exception too."""
         self._ended = True
-        gc.collect()  # so that no lost memory is reported for a graph that only garbage refers to
+        gc.collect()  # otherwise lost memory would be reported for graphs to which only garbage refers
         self.book.look_at_all()
         # In a process of `multiprocessing`, the exception that ends the process is still being handled here.
         raised = sys.exc_info()[1] or getattr(sys, "last_value", None)

@@ -12,7 +12,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any  # not at run time: the import would take longer than the rest of this file
+    from typing import Any  # not imported at run time: the import would take longer than the rest of this file
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 

@@ -11,7 +11,7 @@ _LITTLE = 0.1
 _MOST = 8
 "At most this many further sizes are proposed."
 _MOST_TRIED = 64
-"Further sizes are chosen among this many of the most frequent sizes."
+"Further sizes are chosen from the most frequent sizes, at most this many."
 
 
 @dataclass(frozen=True, slots=True)

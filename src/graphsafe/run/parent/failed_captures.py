@@ -26,7 +26,7 @@ def failed_captures(writer: Writer) -> None:
     """Add findings for failed captures.
 
     One is for the cause, one for the handler that swallowed the error, and one for a random generator that was left in
-    capture mode. If the error ended the process, it was not swallowed and left no such generator.
+    capture mode. If the error ended the process, no handler swallowed it, and it left no such generator.
     """
     has_ended = writer.process.facts.ended
     for failed in writer.process.facts.failed:

@@ -11,9 +11,9 @@ from graphsafe.run.part import POOL
 
 
 def races(writer: Writer) -> None:
-    """Add a finding at each line with an operation that races with an earlier captured one.
+    """Add a finding at each line with an operation that races with an operation that was captured earlier.
 
-    If it races with several, the finding names the first one.
+    If it races with several operations, the finding names the first one.
     """
     for graph in writer.process.graphs:
         for race, *more in grouped(graph.facts.races, lambda one: last(one.frames)).values():

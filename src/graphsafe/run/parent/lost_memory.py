@@ -67,7 +67,8 @@ def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
     """Yield the uses of freed tensors of a pool that another graph of the pool overwrites, each with the number of
     replays at which the tensor was overwritten.
 
-    One such replay may be a warm-up. So there must be several, each after another replay of the overwriting graph.
+    One such replay may be a warm-up. So several such replays are required, each after another replay of the overwriting
+    graph.
     """
     for graph in writer.process.graphs:
         for one in graph.facts.lent:
@@ -79,7 +80,7 @@ def _overwritten(writer: Writer) -> Iterator[tuple[SeenGraph, OutsideUse, int]]:
 
 
 def _replays_after(runs: Sequence[tuple[int, int]], graph: int, lent: LentUse) -> list[int]:
-    """Return the numbers of a graph's replays that came after a tensor was overwritten and before it was made again."""
+    """Return how often a graph was replayed while a tensor was overwritten, one number for each run of replays."""
     found = []
     is_overwritten = False
     for number, times in runs:
@@ -93,8 +94,8 @@ def _replays_after(runs: Sequence[tuple[int, int]], graph: int, lent: LentUse) -
 
 
 def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:
-    """Describe the calls that led to the capture and to the loss of the memory, each only if there are several
-    calls."""
+    """Describe the calls that led to the capture, and the calls that led to the loss of the memory. A single call is
+    left out."""
     told = (("The graph was captured", captured), ("The memory was lost", lost))
     return " ".join(f"{what} through {listed(calls, most=6)}." for what, calls in told if len(calls) > 1)
 

@@ -44,7 +44,7 @@ _UNWATCHED = (
     "are `python -I`, -E and -S, which ignore PYTHONPATH or sitecustomize"
 )
 _ALWAYS = {
-    "graphs that C++ code captures or replays": "the Python methods of torch.cuda.CUDAGraph are watched",
+    "graphs that C++ code captures or replays": "only the Python methods of torch.cuda.CUDAGraph are watched",
     "memory that no tensor of the program holds": "it cannot be followed: memory of other allocators, workspaces",
 }
 "Part of a run that is never seen -> the reason."

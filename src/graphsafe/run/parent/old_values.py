@@ -1,4 +1,4 @@
-"""Findings about values, names and tensors that a graph took over at its capture, and that are different now."""
+"""Findings about values, names and tensors that a graph froze at its capture and that have changed since then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphsafe.run.parent.writer import Writer, named
 
 
 def old_arguments(writer: Writer) -> None:
-    """Add findings for replays at which the program has another value than the one that the graph froze."""
+    """Add findings for replays at which the program has another value than the value that the graph froze."""
     told = [(one, one.facts.stale) for one in writer.process.graphs if one.facts.stale is not None and one.facts.frames]
     for (graph, stale), *_ in grouped(told, lambda pair: (last(pair[0].facts.frames), pair[1].name)).values():
         replay = f"the replay at {line_text(stale.frames[-1])}" if stale.frames else "a replay"
@@ -77,7 +77,7 @@ def outdated_tensors(writer: Writer) -> None:
     for same in grouped(writer.process.facts.device.outdated, lambda one: last(one.frames)).values():
         source, what = same[0].source, listed(dict.fromkeys(f"`{one.what}`" for one in same), most=3)
         replays = max(one.replays for one in same)
-        value = f"{count(replays, 'replay')} read {what}, computed from the old values and not again"
+        value = f"{count(replays, 'replay')} read {what}, not recomputed from the new values"
         data = {"what": [one.what for one in same], "source": source, "replays_since": replays}
         words = {"expr": f"a write to `{source}`", "value": value}
         frame = last(same[0].frames)

@@ -32,7 +32,7 @@ def generators(writer: Writer) -> None:
             "new one with a new graph and capture again",
         }
         if not one.is_line_known:
-            text["why"] += " The line that replaced it is not known. This is the first replay after that."
+            text["why"] += " The line that replaced it is not known. This is the first replay after the replacement."
         writer.about(graph, "GS502", one.frames[-1], {}, {"generator": one.name}, text=text)
     seeds = [(graph, how, frames) for graph, one in told for how, frames in _seeds(one) if frames]
     for (graph, how, frames), *_ in grouped(seeds, lambda one: (one[1], last(one[2]))).values():
@@ -54,7 +54,8 @@ def generators(writer: Writer) -> None:
 
 
 def _seeds(one: GeneratorFacts) -> tuple[tuple[str, Calls], ...]:
-    """Return the lines at which a seed is set: a known line before each replay, an unknown line, or captured code."""
+    """Return the lines at which a seed is set: a known line before each replay, an unknown line before each replay, or
+    a captured line."""
     return ("reseeded", one.reseeded), ("between", one.between), ("inside", one.inside)
 
 

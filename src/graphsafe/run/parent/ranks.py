@@ -126,8 +126,8 @@ def _runs(process: SeenProcess, counted: Collection[int]) -> list[Run]:
 def first_difference(one: Sequence[Run], other: Sequence[Run]) -> tuple[int, int, int] | None:
     """Return the number of the first replay that differs, from 1, and its two graphs.
 
-    If one order is the beginning of the other, there is no difference: the program may have ended while one rank was
-    ahead.
+    If one order is the beginning of the other, this counts as no difference, because the program may have ended while
+    one rank was ahead.
     """
     rest = [(run for run in runs if run[1]) for runs in (one, other)]
     mine, theirs = next(rest[0], None), next(rest[1], None)

@@ -1,4 +1,4 @@
-"""Finds lines that capture repeatedly while the program serves, and hardly replay their graphs."""
+"""Finds lines that capture repeatedly while the program serves requests, although their graphs are hardly replayed."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Recapture:
 
 
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
-    """Return the lines that capture again and again, and replay each graph only before the next capture.
+    """Return the lines that capture again and again, if each graph is replayed only before the next capture.
 
-    In addition, most earlier graphs must have been dropped or replaced after few replays, or there must be hardly more
-    replays than captures. If captures differ only in one tensor of equal size, their graphs may also be replayed later.
-    Each capture must then come after the first replay of the previous graph.
+    There is a second condition: most earlier graphs were dropped or replaced after few replays, or there were hardly
+    more replays than captures. If captures differ only in one tensor of equal size, their graphs may also be replayed
+    later. In this case, each capture must come after the first replay of the previous graph.
     """
     known = [one for one in graphs if one.facts.nodes and one.facts.frames]
     lines = grouped(known, lambda one: one.facts.frames).values()

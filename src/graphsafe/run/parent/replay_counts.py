@@ -14,7 +14,7 @@ from graphsafe.run.parent.seen import SeenGraph, last
 from graphsafe.run.parent.writer import Writer
 
 _CHANCE = 100
-"A graph without replays counts as useless after its step has run this many times per graph of its line."
+"A graph without replays counts as useless if its step has run this many times for each graph of the same line."
 _SELDOM = 0.1
 "If at most this share of a step's runs had no graph, these runs count as intended exceptions."
 
@@ -64,9 +64,9 @@ def _never_replayed(writer: Writer, graphs: Iterable[SeenGraph]) -> None:
 def _awaits_its_turn(writer: Writer, graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
     """Return whether a graph without replays may still be needed.
 
-    This is so if other graphs do the same work (they have the same calls or the same nodes) and were replayed, but
-    the work has run rarely so far. In addition, at most one input of this graph's size may have been given to
-    another graph.
+    It may be needed if other graphs for the same work (with the same calls or the same nodes) were replayed, but this
+    work has run rarely so far. There is a second condition: of the inputs that have this graph's size, the program gave
+    at most one to another graph.
     """
     calls, nodes = graph.facts.frames, graph.facts.nodes
     like = [one for one in siblings if one.facts.frames == calls or one.facts.nodes == nodes]

@@ -47,8 +47,8 @@ def last(calls: Sequence[CallSite]) -> CallSite | None:
 def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
     """Return the processes, named by the process that started them (`0`, `0.1`, `0.2`).
 
-    Ranks are in the order of ranks. Other processes follow, in the order in which they were started. A process without
-    torch counts only if it started a process with torch.
+    Processes with a rank come first, in the order of their ranks. Other processes follow, in the order in which they
+    were started. A process without torch counts only if it started a process with torch.
     """
     tokens = {part.token for part in parts}
     children = grouped(parts, lambda part: part.parent if part.parent in tokens else "")
@@ -70,14 +70,15 @@ def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
 def _turn(part: Part) -> tuple[bool, int, int]:
     """Return a key that sorts the processes that one process has started.
 
-    Process ids grow with each start. The time at which a process begins to run Python is no reliable key.
+    Ranks come first, in their order. Other processes are sorted by their process ids, which grow with each start. The
+    time at which a process begins to run Python is no reliable key.
     """
     rank, number = None if part.facts is None else part.facts.rank, part.token.partition("-")[0]
     return rank is None, rank or 0, int(number) if number.isdecimal() else 0
 
 
 def _worth(parts: Sequence[Part], children: Mapping[str, Sequence[Part]]) -> list[Part]:
-    """Return the parts of processes that imported torch or started a process that did."""
+    """Return the parts of processes that imported torch, or that started a process which imported torch."""
     return [part for part in parts if part.facts is not None or _worth(children.get(part.token, ()), children)]
 
 

@@ -1,8 +1,8 @@
 """Reads the support for CUDA graphs that the classes of a step declare. Each engine has its own form of declaration.
 
 vLLM's attention metadata builders have `_cudagraph_support`, which is read through `get_cudagraph_support`. SGLang's
-attention backends support graphs if they implement the methods that prepare a capture; in their base class these
-methods raise. Other classes have a flag that is true or false.
+attention backends support graphs if they implement the methods that prepare a capture. In the base class of these
+backends, the methods raise. Other classes have a flag that is true or false.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def _vllm(kind: type, value: Any) -> Declaration | None:
 
 
 def _asked(kind: type, value: Any) -> Any:
-    """Call the class method that declares support, with the configuration that the object `value` has. Return the
-    declared level, or None if there is no such method or the call fails."""
+    """Call the class method that declares support, with the configuration that is stored in the object `value`. Return
+    the declared level, or None if there is no such method or the call fails."""
     _, method = _stored(kind, _VLLM_METHOD)
     if not isinstance(method, classmethod):
         return None
@@ -125,7 +125,8 @@ def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
 
 
 def _line_in(file: str, qualname: str, name: str) -> int | None:
-    """Return the line of an attribute in the body of a class, or of the class itself if `name` is empty."""
+    """Return the line that assigns an attribute in the body of a class. If `name` is empty, return the line of the
+    class itself."""
     tree: ast.AST = tree_of(file_lines(file))
     for part in qualname.replace("<locals>.", "").split("."):
         found = next((node for node in ast.walk(tree) if _is_called(node, part)), None)

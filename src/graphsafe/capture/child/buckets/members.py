@@ -67,7 +67,8 @@ class Member:
     "Whether the state after construction is the same here as in the reference."
     hosts: Mapping[str, Any] = field(default_factory=dict)
     inherits: bool = False
-    "Whether the bucket found state that other buckets left and that its own steps do not change (see `PriorState`)."
+    """Whether the bucket found state that other buckets left and that still exists after its own warm-up (see
+    `PriorState`)."""
 
     @staticmethod
     def of(session: Session, axes: Mapping[str, Any], folder: Path, earlier: Sequence[Member] = ()) -> Member:
@@ -83,8 +84,9 @@ class Member:
         alike = alike and all(reach.hosts.get(path, text) == text for path, text in given.hosts.items())
         fresh: Values | None = expected.steps[0].outputs
         if random != given.random:
-            # A model that the buckets share is drawn only once, so later buckets draw other numbers for their own
-            # tensors than they do alone. This is no fault, so these tensors get the values of the reference.
+            # The random weights of a model that the buckets share are drawn only once. So a later bucket draws other
+            # numbers for its own tensors than it does alone. This is no fault, so these tensors get the values of the
+            # reference.
             drawn = _drawn(reach.tensors, built, given, earlier)
             for path in drawn & given.values.keys():
                 session.device.store(reach.tensors[path], given.values[path])
@@ -135,8 +137,8 @@ class Member:
 
 
 def _drawn(tensors: Values, built: Mapping[str, str], given: ConstructedState, earlier: Sequence[Member]) -> set[str]:
-    """Return the tensors that may hold random numbers and are not as in the reference. Tensors that an earlier bucket
-    reaches too are shared, so this bucket has not drawn them."""
+    """Return the tensors that may hold random numbers and whose values differ from those of the reference. Tensors that
+    an earlier bucket also reaches are shared; this bucket has not drawn their numbers, so they are left out."""
     own = {
         path
         for path, tensor in tensors.items()
@@ -150,7 +152,7 @@ def _drawn(tensors: Values, built: Mapping[str, str], given: ConstructedState, e
 
 @dataclass(frozen=True)
 class PriorState:
-    """State that exists before the bucket's first step and that its construction did not make."""
+    """State that exists before the bucket's first step although the bucket's construction did not make it."""
 
     born: Mapping[str, Any]
     "Path -> digest of a tensor, or a host value as a string."
@@ -174,7 +176,7 @@ class PriorState:
 
     def decides(self, member: Member) -> bool:
         """Return whether some of this state still exists after the bucket's own warm-up. Such state, for instance a
-        plan that another bucket made, decides what a step does."""
+        plan that another bucket made, changes the work of a step."""
         now, reach = _state(member)
         stayed = any(now.get(path) == value for path, value in self.born.items())
         hit = any(path in reach.caches and reach.caches[path][1] == size for path, size in self.caches.items())

@@ -2,11 +2,11 @@
 requests.
 
 The padding rows are filled in several ways: with the values that engines use, and with leftovers of an earlier batch.
-`stale` fills them with rows of another batch, which remain there if a refresh writes only the live rows; integers get
-the largest value that the input has had. `zeros` and `dummy` (a repeated request) are the values with which engines
-fill padding. `nan` stands for memory that was never written. Each filling is replayed twice, because a padding row that
-writes into a cache affects only the next step. If results depend on the filling, an eager step on the live requests
-alone shows which filling gives the right results.
+`stale` fills them with rows of another batch, as when a refresh writes only the live rows; integers get the largest
+value that the input has had. `zeros` and `dummy` (a repeated request) are the values with which engines fill padding.
+`nan` stands for memory that was never written. Each filling is replayed twice, because a padding row that writes into a
+cache affects only the next step. If results depend on the filling, an eager step on the live requests alone shows which
+filling gives the right results.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ class Rows:
     "Number of rows for each request in this dimension."
 
     def at(self, first: int, end: int | None) -> tuple[slice, ...]:
-        """Return the index of the rows of the requests from `first` up to `end`, excluded; None means the last one."""
+        """Return the index of the rows of the requests from `first` up to `end`. The request `end` is excluded; None
+        includes the last request."""
         rows = slice(first * self.each, None if end is None else end * self.each)
         return (*[slice(None)] * self.dimension, rows)
 
 
 def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> dict[str, Rows]:
-    """Return the rows of each tensor in which exactly one dimension grows with the number of requests."""
+    """Return the rows of each tensor that has exactly one dimension which grows with the number of requests."""
     found = {}
     for name, shape in ours.items():
         other = theirs.get(name)
@@ -69,7 +70,7 @@ def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) 
 
 
 def neighbour(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the index of a bucket that differs from this one only in the number of requests, or None."""
+    """Return the index of another bucket that differs from this bucket only in the number of requests, or None."""
     name = batch_axis(axes)
     if name is None:
         return None
@@ -83,7 +84,8 @@ def _beside(axes: Mapping[str, Any], other: Mapping[str, Any], name: str) -> boo
 
 STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
 FILLS = (ZEROS, DUMMY, STALE, NAN)
-"The fillings in the order in which they are tried. An index or a NaN may break the process, so these come late."
+"""The fillings in the order in which they are tried. An index or a NaN may break the process, so `stale` and `nan` come
+last."""
 _ROUNDING = Spread(units=64.0)
 "The tolerance for a step on fewer rows. Its kernels may differ from those of a step on all rows."
 
@@ -140,7 +142,7 @@ class _Rows:
 
     def answer(self) -> Padded:
         nan = self._results.get(NAN)
-        # The error may come from the filling, for example from an index that no live row has.
+        # The filling may have caused the error, for example by an index that no live row has.
         breaks_with_others = self.error is not None and DUMMY in self._results
         return Padded(
             self.member.axes,

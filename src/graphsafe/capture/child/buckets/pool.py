@@ -107,13 +107,13 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
 def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
     """Return the buckets whose first replay differs from that of a fresh process.
 
-    In that case another bucket left a plan or a table in a module's variable or in a function's cache, or changed a
-    number that this bucket reads. Steps may share state on the device by design. So a bucket is checked only if its
-    state after construction differs from that in the fresh process, or if it found state that no step changes
+    Such a bucket used a plan or a table that another bucket left in a module's variable or in a function's cache, or a
+    number that another bucket changed. Steps may share state on the device by design. So a bucket is checked only if
+    its state after construction differs from that in the fresh process, or if it found state that no step changes
     (`PriorState`).
 
-    Nothing is reported if even the first bucket's state after construction differs from its reference: then some
-    parameters do not depend on the seed.
+    If even the first bucket's state after construction differs from its reference, some parameters do not depend on the
+    seed, and nothing is reported.
     """
     first = members[0]
     if not first.built_alike:

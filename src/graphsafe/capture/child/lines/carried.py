@@ -1,6 +1,6 @@
-"""Watches how operations read and write memory. Marks memory that a step computes from its inputs, and notes which
-marked memory a later step still reads. Distinguishes memory that code overwrites completely from memory of which code
-reads or keeps a part.
+"""Watches how operations read and write memory. Marks memory that a step computes from its inputs, and notes the marked
+memory that a later step still reads. A further watcher in this module finds memory that code writes to without
+overwriting all of it first.
 
 A mark is an attribute of the Python object of a tensor's storage. So views share the mark, and the mark disappears with
 the memory.
@@ -54,7 +54,7 @@ class FromInputs(_Watching):
         follows = not _takes_form_alone(func) and any(hasattr(storage, _MARK) for storage in read)
         for key, storage in (written | results).items():
             if follows:
-                setattr(storage, _MARK, key not in given)  # True for memory that the step allocates
+                setattr(storage, _MARK, key not in given)  # true for memory that the step allocates
             elif overwrites and hasattr(storage, _MARK):
                 delattr(storage, _MARK)
 
@@ -82,8 +82,8 @@ class StillRead(_Watching):
 
 
 class PartsKept(OperationMode):  # type: ignore[no-untyped-call]
-    """Notes the tensors that code writes to, but that may keep earlier values: the first access is not a write of the
-    whole memory."""
+    """Finds the tensors that code writes to, but that may keep earlier values, because the first access is not a write
+    of the whole memory."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -27,8 +27,9 @@ A_DAY = 90_061.0
 "Seconds by which clocks are set ahead: a day, an hour, a minute and a second, to change the time of day too."
 _PART, _PARTS, _STRIDE = 973_894.07, 33, 29
 LATER = tuple(round(at * _STRIDE % _PARTS * _PART, 2) for at in range(1, _PARTS))
-"""Further numbers of seconds by which clocks are set ahead, up to a year. They are spread over every usual period (a
-tenth of a second to a year), and so are the first ten of them, because slow steps have no time for more."""
+"""Further numbers of seconds by which clocks are set ahead, up to a year. They are spread over every usual period, from
+a tenth of a second to a year. The first ten numbers are spread in this way too, because slow steps have time only for
+these."""
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
 "Functions that turn a number of seconds into another form. Without an argument, they use the current time."
@@ -58,8 +59,8 @@ class Shift:
 
 @contextmanager
 def clocks_ahead(seconds: float, ends_timers: bool = True) -> Iterator[Shift]:
-    """Set the clocks of `time` and `datetime` ahead in this block. Pending timers fire before the block runs, and long
-    waits of threads end, if `ends_timers` is set."""
+    """Set the clocks of `time` and `datetime` ahead in this block. If `ends_timers` is set, pending timers fire before
+    the block runs, and long waits of threads end."""
     put_back: list[Callable[[], object]] = []
     shift = Shift(seconds)
     replacements = _functions_ahead(shift)
@@ -111,15 +112,15 @@ def _is_namespace(names: dict[Any, Any]) -> bool:
 
 
 def _set_in_slots(holder: Any, ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
-    """Replace clocks that an object has in slots or that a `functools.partial` calls. For each, yield a function that
-    puts it back."""
+    """Replace clocks that an object has in slots or that a `functools.partial` calls. For each replaced clock, yield a
+    function that puts it back."""
     if type(holder) is partial and id(holder.func) in ahead:
         set_state: Callable[[Any], object] = getattr(holder, "__setstate__")  # noqa: B009
         rest = (holder.args, holder.keywords, holder.__dict__)
         yield partial(set_state, (holder.func, *rest))
         set_state((ahead[id(holder.func)], *rest))
     for _, slot in layout_of(type(holder)).slots:
-        with suppress(AttributeError):  # nothing is in this slot
+        with suppress(AttributeError):  # this slot is empty
             value = slot.__get__(holder)
             if id(value) in ahead:
                 slot.__set__(holder, ahead[id(value)])
@@ -127,8 +128,8 @@ def _set_in_slots(holder: Any, ahead: Mapping[int, Any]) -> Iterator[Callable[[]
 
 
 def _set_in_classes(namespaces: list[dict[Any, Any]], ahead: Mapping[int, Any]) -> Iterator[Callable[[], object]]:
-    """Set clocks in the classes that have these variables. For each, yield a function that puts it back. Python caches
-    lookups in classes, so a variable of a class has to be set through the class."""
+    """Set clocks in the classes that have these variables. For each replaced clock, yield a function that puts it back.
+    Python caches lookups in classes, so a variable of a class has to be set through the class."""
     holders = gc.get_referrers(*namespaces) if namespaces else []
     for kind in [one for one in holders if issubclass(type(one), type) and one.__flags__ & _IS_HEAP_TYPE]:
         for name, value in [(name, value) for name, value in vars(kind).items() if id(value) in ahead]:
@@ -141,7 +142,7 @@ _IS_HEAP_TYPE = 1 << 9
 
 
 def _end_timers() -> None:
-    """Call the functions of the user's pending timers, which would have fired by the new time."""
+    """Call the functions of the user's pending timers, because by the new time these timers would have fired."""
     for timer in threading.enumerate():
         if isinstance(timer, threading.Timer):
             timer.cancel()
@@ -156,8 +157,8 @@ def _date_classes() -> tuple[type, ...]:
 
 
 class _Ahead:
-    """Replaces a function that returns a time. This is an object because Python turns a function in a class into a
-    method."""
+    """Replaces a function that returns a time. This is an object and not a function, because Python would turn a
+    function in a class into a method."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call

@@ -25,8 +25,8 @@ _NAMESPACES = frozenset({".__dict__", "vars()", "globals()"})
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The target of a store. `name` starts with a dot for an attribute or its elements (`.weight`), and has none for a
-    variable (`weight`). `key` is the element as a path writes it (`['a']`), if it is a constant."""
+    """The target of a store. `name` is `weight` for a variable, and `.weight` for an attribute or its elements. `key`
+    is the key of an element in the form of a path (`['a']`), if the key is a constant."""
 
     name: str | None
     key: str | None = None
@@ -47,7 +47,7 @@ class Executed:
         return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
-        """Return the frames of the last line that ran and stores to this path of state, or nothing.
+        """Return the frames of the last line that ran and that stores to this path of state, or nothing.
 
         An element is looked up by its container and key first. If that finds nothing, it is looked up by its key alone.
         The result then counts only if a single line stores under that key.

@@ -1,5 +1,5 @@
-"""Finds the files that the user's code reads in a step, and those whose existence or state it checks in every step.
-Other programs may write these files, and files in `/proc` change by themselves.
+"""Finds the files that the user's code reads in a step, and the files whose existence or state the code checks in every
+step. Other programs may write these files, and files in `/proc` change by themselves.
 
 Numbers in files of `/proc` can be changed for a step. Nothing else is changed: a step that is told that a file is
 missing might download it, for example.
@@ -27,10 +27,11 @@ _SOURCE = (".py", ".pyc", os.devnull)
 "Files that the interpreter reads for itself, and the null device."
 _OF_SYSTEM = ("/proc/", "/sys/", "/dev/")
 _WITH_NUMBERS = "/proc/"
-"Files in these folders hold named numbers by which code may decide. Changing all numbers tests such decisions."
+"""Files in these folders hold named numbers, and code may choose its path by one of them. Changing all numbers tests
+such choices."""
 _NUMBER = re.compile(r"\d+")
 _SCALES = (0, 3, 1_000)
-"Numbers in such files are multiplied by each of these."
+"Numbers in such files are multiplied by each of these factors."
 _ASKS = ("stat", "lstat", "access", "listdir", "scandir")
 "The functions of `os` behind `os.path.exists`, `os.path.getmtime`, `pathlib` and `glob`."
 Variation = Callable[[], AbstractContextManager[None]]
@@ -43,7 +44,7 @@ class FilesSeen:
 
     read: set[str] = field(default_factory=set)
     asked: set[str] | None = None
-    "None before the first step."
+    "The files that every step so far has checked; None before the first step."
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -69,13 +70,14 @@ class FilesSeen:
             _sinks.pop()
 
     def variations(self) -> Iterator[tuple[str, tuple[Variation, ...]]]:
-        """Yield each file whose numbers can be changed for a step, with contexts in which they are changed."""
+        """Yield each file whose numbers can be changed for a step, with the contexts in which its numbers are
+        changed."""
         for path in sorted(self.read):
             if path.startswith(_WITH_NUMBERS):
                 yield path, tuple(partial(_numbers_scaled, path, scale) for scale in _SCALES)
 
     def leave_out(self, path: str) -> None:
-        """Forget a file that decides nothing."""
+        """Forget a file on which no step depends."""
         self.read.discard(path)
 
     def shown(self) -> tuple[str, ...]:
@@ -100,10 +102,10 @@ def _opened(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def _name(path: Any) -> str | None:
-    """Return the path of a file that decides something; None for sources and for libraries."""
+    """Return the path of a file on which a step may depend; None for sources and for libraries."""
     try:
         name = os.fspath(path)
-    except TypeError:  # the number of an open file
+    except TypeError:  # the path is the number of an open file
         return None
     if not isinstance(name, str) or name.endswith(_SOURCE):
         return None

@@ -1,8 +1,8 @@
 """Finds calls in a step that return a different value each time: host clocks and sources of random numbers.
 
 A profile function receives the called C function itself, so the name under which the user imported it does not matter.
-NumPy's own functions are not reported to it, so the functions of `numpy.random` are wrapped. The calls explain a
-finding; `probes/twin.py` decides whether their results reach the graph.
+Python does not report NumPy's functions to a profile function, so the functions of `numpy.random` are wrapped. The
+calls explain a finding; `probes/twin.py` decides whether their results reach the graph.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads the settings of PyTorch that decide which kernel an operation uses. A graph keeps the kernel of its capture.
 
-TF32 in place of float32 changes the results of matrix products by a thousandth (H100, torch 2.11). Neither the
-operation nor its arguments show this setting.
+With TF32 in place of float32, for example, the results of matrix products change by a thousandth (H100, torch 2.11).
+Neither the operation nor its arguments show this setting.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Records a step's operations with all that a capture would fix: names, shapes, numbers, lasting addresses."""
+"""Records a step's operations with everything that a capture would fix: names, shapes, numbers and lasting
+addresses."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Operation:
     shapes: tuple[str, ...]
     memory: tuple[str, ...]
     """For a tensor whose memory is older than the steps: its path, and its offset in that memory. Memory on the host
-    has an entry only as the source of a copy, since a replay reads that source again."""
+    has an entry only if it is the source of a copy, since a replay reads that source again."""
     view: tuple[str, ...] = ()
     """For a view: the layout and memory of its results. A view runs nothing on the device, but later calls use its
     results."""
@@ -86,7 +87,8 @@ def _layout(tensor: torch.Tensor) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _layout_text(dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...], is_conj: bool, is_neg: bool) -> str:
-    """Return the dtype and shape, and all else that decides which elements of its memory a kernel reads, and how."""
+    """Return the dtype, the shape, and everything else that determines which elements of the memory a kernel reads, and
+    how."""
     text = f"{dtype} {list(shape)}"
     dense = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -107,8 +109,8 @@ def address_of(tensor: torch.Tensor) -> int:
 
 @dataclass(slots=True)
 class Unnamed:
-    """Memory on the device that a recorded step used but did not make, and that no path of state names. It belongs to a
-    tensor in a queue, in a frame, in C++ or in the cache of autocast."""
+    """Memory on the device that has no name: a recorded step used it but did not make it, and no path of state leads to
+    it. Such memory belongs to a tensor in a queue, in a frame, in C++ or in the cache of autocast."""
 
     is_recording: bool = True
     _names: dict[int, str] = field(default_factory=dict)

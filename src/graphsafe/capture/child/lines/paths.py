@@ -15,8 +15,8 @@ from graphsafe.capture.device.structures import by_schema, is_written, tensors_i
 
 
 def calls_of(operations: Iterable[Operation], varying: Collection[int]) -> list[str]:
-    """Return each operation as a string that is the same in every process. The strings leave out memory and texts. For
-    operations whose indices are in `varying`, they also leave out the numbers."""
+    """Return each operation as a string that is the same in every process. The strings do not contain memory and texts.
+    For operations whose indices are in `varying`, they do not contain numbers either."""
     return [
         repr((one.name, () if at in varying else [n for n in one.numbers if NUMBER.match(n)], one.shapes))
         for at, one in enumerate(operations)
@@ -68,7 +68,7 @@ class PathSeen(OperationsSeen):  # type: ignore[no-untyped-call]
             if flow.at in part or not found.isdisjoint(flow.reads):
                 found |= flow.made | flow.written
             else:
-                found -= flow.made  # memory that was freed and is used again
+                found -= flow.made  # this memory was freed and is used again
         return found
 
 

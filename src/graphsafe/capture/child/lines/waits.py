@@ -20,7 +20,7 @@ _sleep, _wait = time.sleep, threading.Condition.wait
 
 @contextmanager
 def long_waits_noted() -> Iterator[None]:
-    """Let `end_long_waits` end the waits that threads begin in this block: those of `time.sleep`, and those of events,
+    """Let `end_long_waits` end the waits that threads begin in this block: calls of `time.sleep`, and waits for events,
     conditions and queues with a timeout."""
 
     def wait(condition: threading.Condition, timeout: float | None = None) -> bool:

@@ -1,8 +1,8 @@
 """Builds the target without its own CUDA graphs, and finds the functions that the target has marked.
 
 `make_graphed_callables` is replaced by a function that returns its argument, and compiled functions run uncompiled.
-Both promise the same results as the original function. A mark says that a function runs eagerly between graphs, or as a
-graph of its own.
+In both cases, the results must be those of the original function. A mark says that a function runs eagerly between
+graphs, or as a graph of its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def mark_of(function: Any) -> Mark | None:
 
 
 def eager_marks() -> tuple[Mark, ...]:
-    """Return the functions that the target marks with `no_graph` of breakable-cuda-graphs, if it has imported that."""
+    """Return the functions that the target marks with `no_graph` of breakable-cuda-graphs. There are none if the target
+    has not imported that package."""
     package = sys.modules.get(_PACKAGE)
     if package is None or package.__file__ is None:
         return ()

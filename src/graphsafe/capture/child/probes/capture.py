@@ -95,7 +95,7 @@ def copy_reference_state(session: Session, built: Mapping[str, torch.Tensor]) ->
     if not wait_for_file(session, GIVEN):
         return []
     given: ConstructedState = load_values(session.channel.folder / GIVEN)
-    # The data of a refresh may differ between builds too, but the step does not read it.
+    # The data of a refresh may differ between builds too, but the step does not read such data.
     found = {**tensors_of_refresh(session.subject), **built}
     digests = session.device.digests(found)
     differing = [name for name in found if digests[name] != given.digests.get(name)]
@@ -118,8 +118,8 @@ def reference_of(session: Session) -> Expected | None:
 
 
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:
-    """Return the tensors that construction left, with the reference's values, and the reference. Return None if there
-    is no usable reference. This is for children that replay something other than the plain capture."""
+    """Give the tensors that construction left the reference's values. Return these tensors and the reference, or None
+    if there is no usable reference. Children that replay something other than the plain capture call this function."""
     built = reachable_state(session.subject).tensors
     unmatched = copy_reference_state(session, built)
     reference = reference_of(session)
@@ -127,9 +127,9 @@ def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expec
 
 
 def replayed(session: Session) -> Replays | None:
-    """Capture the step and replay it as the capture child does, except for the comparison of a first step. Return None
-    if there is no usable reference or recording. Afterwards nothing keeps alive the tensors of construction, so the
-    target may free them."""
+    """Capture the step and replay it as the capture child does, but without the comparison of the first step. Return
+    None if there is no usable reference or recording. Afterwards graphsafe keeps no tensor of construction alive, so
+    the target may free them."""
     given = given_reference(session)
     if given is None:
         return None
@@ -170,10 +170,10 @@ class Replays:
     recording: Replayable
     reference: Expected
     restart: Callable[[], None] = lambda: None
-    """Puts back the state of construction, except for memory. A plain graph reads only memory, so nothing is put back
-    for it."""
+    """Puts back the state that construction left, except for memory. A plain graph reads only memory, so its replays
+    need no such function."""
     on_result: Callable[[Replay], None] = lambda replay: None
-    "This function is called with the probe each time that there is a new result."
+    "A function that is called with the probe `replay` at each new result."
     result: Replay = field(default_factory=Replay)
     "The probe `replay`, once replays have run."
     error: Exception | None = None
@@ -253,8 +253,8 @@ class Replays:
             self.on_result(self.result)
 
     def once(self, k: int, inputs: int, then: Callable[[], None] = lambda: None) -> tuple[Check, ...]:
-        """Replay on the inputs numbered `inputs`, and compare with step `k` of the reference. `then` is called when the
-        inputs are set."""
+        """Replay on the inputs numbered `inputs`, and compare with step `k` of the reference. `then` is called between
+        the setting of the inputs and the replay."""
         self.is_exact = True
         self._put_inputs(k, inputs)
         then()
@@ -301,7 +301,7 @@ class Replays:
             if digests.get(path) == digest:
                 self._checks.setdefault(f"state {path}", Check(f"state {path}"))
             elif path in expected.hashed and self._may_round(tensors.get(path)):
-                self.is_exact = False  # its values were not saved, so rounding may be the reason
+                self.is_exact = False  # its values were not saved, so rounding may be the cause
             else:
                 value = expected.values.get(path)
                 self._add(f"state {path}", k, self._apart(tensors.get(path), value), value)
@@ -325,7 +325,7 @@ class Replays:
 
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
         """Add a comparison. A difference is a fault if chance does not explain it. If the reference consists of plain
-        eager steps, which may use other kernels, rounding may explain it too."""
+        eager steps, which may use other kernels, rounding may explain the difference too."""
         self.is_exact = self.is_exact and apart.equal
         path, spread = name.removeprefix("state "), self.reference.rounding
         floor = self.reference.noise.bound(path, value, apart)
@@ -337,7 +337,8 @@ class Replays:
         self._checks[name] = worse_check(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:
-        """Return a check for each output and each tensor of state that differs, and one check for all other state."""
+        """Return a check for each output, a check for each tensor of state that differs, and one check for all other
+        state."""
         same = {name for name, check in self._checks.items() if name.startswith("state ") and check.equal}
         reported = tuple(check for name, check in self._checks.items() if name not in same)
         return (*reported, Check(f"state ({len(same)} tensors)")) if same else reported
@@ -364,7 +365,8 @@ class Replays:
         return "pass" if advances.eager_differ == advances.replays_differ else "fail", advances
 
     def _first_step(self, built: Mapping[str, torch.Tensor], expected: StepResult) -> Literal["pass", "fail"]:
-        """Compare a replay from the state of construction with the first eager step. This comes last."""
+        """Compare a replay from the state that construction left with the first eager step. This must be the last
+        comparison."""
         session = self.session
         with users_code("step", "the state could not be restored"):
             for path, value in self.reference.start.items():

@@ -41,7 +41,7 @@ def run(job: Job, channel: Channel) -> None:
                 _vary(session, snapshot, _filled(filled))
             channel.send(session.device.memory(), own())
     except TargetError as error:
-        # A constructor that leaves a capture open often fails later, on another line, because the capture is open.
+        # If a constructor leaves a capture open, it often fails on a later line because of that.
         if attempts and error.stage != "step":
             channel.send(Construct("fail", built=False, captures=tuple(attempts)))
         raise
@@ -92,7 +92,7 @@ def construct(session: Session, attempts: Sequence[Attempt], threads: set[thread
 
 
 def _filled(paths: list[str]) -> list[Limit]:
-    """Return the limit that names the zero parameters that were given values (at most eight of them)."""
+    """Return the limit for parameters that were zero and were given values. It names at most eight of them."""
     if not paths:
         return []
     more = f" and {len(paths) - 8} more" if len(paths) > 8 else ""

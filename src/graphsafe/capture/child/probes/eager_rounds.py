@@ -2,9 +2,9 @@
 step or a replay.
 
 A refresh may act differently for the first time in the tenth round: it loads new weights, for example, or uses another
-page of a cache. Host state that the step's Python code changes may decide in which round this happens, and replays do
-not change that state. So replays are compared with eager steps in many more rounds than new inputs alone would need.
-The eager rounds and the replays run in two children. Before the rounds, both children do exactly the same.
+page of a cache. The round in which this happens may depend on host state that the step's Python code changes, and
+replays do not change that state. So replays are compared with eager steps in many more rounds than new inputs alone
+would need. The eager rounds and the replays run in two children. Up to the rounds, both children do exactly the same.
 
 In the first rounds, state that steps change on the device is put back before each round, so that positions do not run
 out of their buffers. Integers that the refresh changes are put back too; other values stay as the refresh leaves them.
@@ -65,11 +65,11 @@ LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
 "Numbers of the inputs for rounds that let the device fall behind the host."
 INPUTS_GOING_ON = range(LATE_INPUTS.stop, LATE_INPUTS.stop + MOST_GOING_ON)
 _CPU_SECONDS = {"predicted": 2.0, "measured": 6.0}
-"""Evidence of the device -> number of seconds of CPU time after which no further round starts. On a GPU, a refresh may
-act differently only in later rounds, and children that share the GPU wait for it. Refreshes without a step then have
-the same time again."""
+"""Evidence of the device -> number of seconds of CPU time after which no further round starts. A GPU gets more time,
+because a refresh may act differently only in later rounds, and because children that share the GPU wait for each other.
+Refreshes without a step have the same time once more."""
 _WATCHED = 1.5
-"Watched rounds have this many times as much CPU time."
+"Watched rounds may use this many times as much CPU time."
 _SECONDS = 20.0
 "No further round starts after this many seconds in total."
 _MOST_BYTES = 256 * 2**20
@@ -79,8 +79,8 @@ _STATE_BYTES = 2**20
 _FEW = 16
 "If a round fails before this many rounds have run, the rounds begin again, and no state is put back between them."
 _HASH_EVERY = 16
-"""In every round whose number is a multiple of this one, larger tensors that the steps write are compared by their
-hashes. Rounds on other paths of further steps always compare these hashes."""
+"""In every round whose number is a multiple of this number, larger tensors that the steps write are compared by their
+hashes. Rounds on one of the other paths that further steps took always compare these hashes."""
 
 
 @dataclass
@@ -88,16 +88,16 @@ class Rounds:
     """The results of the eager rounds."""
 
     put_back: Sequence[str]
-    "State that steps change in place, and integers that the refresh changes. It is put back before each round."
+    "State that steps change in place, and integers that the refresh changes. Both are put back before each round."
     steps_write: bool = True
-    "Whether steps change state or inputs in place on the device. State then depends not only on the refresh."
+    "Whether steps change state or inputs in place on the device. If so, state does not depend on the refresh alone."
     is_faithful: bool = False
-    "Whether all that the refresh wrote stays when state is put back, so that each round sees all earlier writes."
+    "Whether putting state back undoes nothing that the refresh wrote, so that each round sees all earlier writes."
     steps: Sequence[StepResult] = ()
     skipped: int = 0
     "The number of later rounds that ran only their refresh, because no time was left for their steps."
     last: StepResult | None = None
-    "The round after the skipped ones."
+    "The round after the skipped rounds."
     is_whole: bool = False
     "Whether every round ran and succeeded. Another child can then reach the state after the rounds."
     late: Sequence[StepResult] = ()
@@ -107,10 +107,10 @@ class Rounds:
 def late_rounds(
     session: Session, kept: DeviceStateCopy, put: Callable[[int], None], run: Callable[[], Any]
 ) -> list[StepResult]:
-    """Run rounds in which the device falls behind the host; only the program's own code waits. In half of them the
-    device is busy during the refresh, in the other half only during the step. The device itself copies the results
-    in order, and puts its state back before each round, so that a difference follows from the delay alone. `put` sets
-    the inputs. Return nothing if the device cannot run behind the host."""
+    """Run rounds in which the device falls behind the host. In half of them the device is busy during the refresh, in
+    the other half only during the step. graphsafe does not wait for the device: the device copies the results in order,
+    and puts its state back before each round. So only the delay can cause a difference. `put` sets the inputs. Return
+    nothing if the device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
         kept.put_back(in_order=True)
@@ -167,7 +167,7 @@ class _Eager:
 
     @property
     def _left_alone(self) -> Set[str]:
-        """The tensors that the refresh writes and steps do not."""
+        """The tensors that the refresh writes and that steps do not write."""
         return self.reference.refreshed - self.written
 
     def late(self, kept: DeviceStateCopy) -> list[StepResult]:
@@ -210,7 +210,7 @@ class _Eager:
         self, inputs: Iterator[int], refresh: Callable[[int], Sequence[str] | None], watches: bool
     ) -> tuple[list[StepResult], bool]:
         """Run rounds until one fails, or until time or memory runs out. If time or memory runs out, the number of
-        rounds is cut to a power of two. Return the rounds, and whether no round failed or was cut."""
+        rounds is cut to a power of two. Return the rounds, and whether all rounds ran, succeeded and were kept."""
         session, steps = self.session, list[StepResult]()
         time_left, held = TimeLeft(self._cpu_seconds, _SECONDS), 0
         try:
@@ -245,7 +245,7 @@ class _Eager:
         return skipped, None
 
     def round(self, number: int, refresh: Callable[[int], Sequence[str] | None], watches: bool) -> StepResult | None:
-        """Run one round. Return None if it fails; this proves no fault, since a real program might have reset a
+        """Run one round. Return None if it fails. A failure proves no fault, since a real program might have reset a
         position earlier."""
         session, watch = self.session, self.watch if watches else None
         try:
@@ -321,7 +321,8 @@ def run(job: Job, channel: Channel) -> None:
         rounds.steps, rounds.is_whole = eager.rounds(inputs, kept.refresh, watches)
         can_begin_again = len(rounds.steps) < _FEW and rounds.put_back and session.ranks.size == 1
         if eager.is_failed and can_begin_again and beginning.is_back():
-            # The refresh may have failed because counts that steps keep were put back. A program puts nothing back.
+            # The refresh may have failed because graphsafe put back counts that steps keep. A program puts nothing
+            # back.
             freely = DeviceStateCopy(session, ())
             others = inputs_of_rounds(session, freely)
             steps, is_whole = eager.rounds(others, freely.refresh, watches)
@@ -329,7 +330,7 @@ def run(job: Job, channel: Channel) -> None:
                 kept, inputs, rounds = freely, others, Rounds([], steps=steps, is_whole=is_whole)
         rounds.is_faithful = not kept.is_refreshed
         rounds.steps_write = bool(eager.written)
-        # Several ranks would have to agree before each refresh.
+        # This is done without ranks only, because several ranks would have to agree before each refresh.
         if rounds.is_whole and len(rounds.steps) < MOST_ROUNDS and session.ranks.size == 1:
             rounds.skipped, rounds.last = eager.skipping(inputs, watches)
             rounds.is_whole = rounds.last is not None

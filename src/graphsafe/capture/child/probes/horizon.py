@@ -1,6 +1,6 @@
 """Runs many more eager steps, to see whether Python still launches the operations that a capture fixed.
 
-A counter, a schedule, an iterator or a clock may make Python decide differently a hundred steps later. Steps are
+Because of a counter, a schedule, an iterator or a clock, Python may take another path a hundred steps later. Steps are
 compared by their operations, with shapes and numbers. Computed values are not compared, so each step runs only once.
 State on the device is put back after each step, so that positions do not run out of their buffers. Host state keeps
 changing.
@@ -42,14 +42,14 @@ LATER_STEPS = 1024
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
 _CPU_SECONDS_FREELY = 1.0
-"The same for steps that put no state back."
+"The limit of CPU time for steps that put no state back."
 _CLOCK_STEPS = 2
 _LATER_CLOCKS = (1.0, 3.0)
-"Seconds of CPU time, and of total time, after which the clocks are set no further ahead."
+"After this many seconds of CPU time, or of total time, clocks are set ahead by no further amounts."
 _MOST_PATHS = 64
 "At most this many other paths of further steps are recorded. A step with more paths depends on a changing number."
 _MANY_PATHS = 8
-"If more paths than this follow each other and none repeats, rounds cannot test the paths that will follow."
+"If steps take more new paths than this and no path repeats, rounds cannot test the paths that later steps will take."
 _MOST_PROPOSALS = 8
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
@@ -73,7 +73,7 @@ class _Ahead(StepAhead):
         self._turns: list[tuple[Operation, ...]] = []
         "The paths of further steps in order, without immediate repetition; () stands for the captured path."
         self._drifts = False
-        "Whether there were many paths, each one that no earlier step took. More new paths are then expected."
+        "Whether there were many paths and none of them repeated. Later steps are then expected to take more new paths."
 
     def run(self) -> Horizon:
         session = self._session
@@ -128,11 +128,12 @@ class _Ahead(StepAhead):
             self._change_host_values()
         if self._departure is not None:
             return self._departed(held)
-        # The number of steps that fit into the time differs from run to run, but the report must not.
+        # The number of steps that fit into the time differs from run to run, but the number in the report should not.
         return self._ended(power_of_two(held) if reason is None else held, reason)
 
     def _further(self, cpu_seconds: float) -> tuple[int, str | None]:
-        """Run further steps, until one departs. Return their number, and the error of one that failed."""
+        """Run further steps until a step departs or fails. Return the number of steps before it, and the error if it
+        failed."""
         time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
         self._turns = []
         for number in range(1, self._most + 1):
@@ -154,9 +155,10 @@ class _Ahead(StepAhead):
         return held, None
 
     def _may_go_on_freely(self, reason: str | None) -> bool:
-        """Return whether further steps run once more without putting back state, as in a program. They do so after a
-        failure, because the refresh may have failed only because counts of the steps were put back. They also do so on
-        a simulated device, where the refresh may decide by such a count. On a GPU, continued rounds show this."""
+        """Return whether a second series of further steps runs, in which no state is put back, as in a program. They do
+        so after a failure, because the refresh may have failed only because counts of the steps were put back. They
+        also do so on a simulated device, because there the refresh may take another path that depends on such a count.
+        On a GPU, continued rounds show this."""
         session = self._session
         if session.ranks.size > 1 or not self._put_back:
             return False
@@ -174,8 +176,8 @@ class _Ahead(StepAhead):
         return self._works()
 
     def _works_from(self, early: Bindings) -> bool:
-        """Put the host's state back to that of the first steps, after a step that failed. Then clocks and values on the
-        host can still be changed. Return whether the step does the same as before."""
+        """Put back the host's state of the first steps, after a step that failed. Then clocks and values on the host
+        can still be changed. Return whether the step does the same as before."""
         if self._session.subject.refresh is not None:
             self._number = EARLY  # the refresh may have come to the end of its data
         try:
@@ -209,7 +211,7 @@ class _Ahead(StepAhead):
         return self._texts(operation for operation, _ in self._expected)
 
     def _texts(self, path: Iterable[Operation]) -> Set[str]:
-        """Return the settings of kernels, the sources of random numbers and other texts among the arguments. The
+        """Return the strings among the arguments, such as settings of kernels and sources of random numbers. The
         simulated device computes the same with other settings, so its rounds do not test them."""
         return {one for operation in path for one in operation.numbers if not NUMBER.match(one)}
 
@@ -243,7 +245,7 @@ class _Ahead(StepAhead):
         return Horizon("fail", steps=steps, departure=first, paths=paths, last=last, varying=varying)
 
     def _change_files(self) -> None:
-        """Change numbers that the step reads from files. Leave out the files that decide nothing."""
+        """Change numbers that the step reads from files. Leave out each file whose numbers do not change the step."""
         for path, variations in self.files.variations():
             is_steady = True
             for varied in variations:
@@ -265,10 +267,11 @@ class _Ahead(StepAhead):
             self._change("other values in host memory", {str(at): one for at, one in enumerate(self._host_written)})
 
     def _unvaried_host_inputs(self) -> dict[str, torch.Tensor]:
-        """Return the inputs on the host. If there is a refresh, return only arguments that it has left as they were."""
+        """Return the inputs on the host. If there is a refresh, return only arguments that the refresh has not
+        changed."""
         subject = self._session.subject
-        # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. A
-        # refresh may count in such objects.
+        # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. If
+        # there is a refresh, they are not changed, because a refresh may count in such objects.
         found = with_objects(subject) if subject.refresh is None else inputs_of(subject)
         on_host = {path: one for path, one in found.items() if not self._session.is_on_gpu(one)}
         if subject.refresh is None:

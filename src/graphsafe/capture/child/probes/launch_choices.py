@@ -1,9 +1,9 @@
 """Captures the step again after each event, to find launch choices that the first graph froze.
 
-A length that only the host knows may decide which kernel, grid or number of parts a step uses. Replays then give the
-right values at every length, and only their time shows that the choice was made for another length (vllm#51119). So
-both graphs are replayed in turn on the same state. If the device has no clock, the report names another choice without
-its cost.
+The kernel, the grid or the number of parts that a step uses may depend on a length that only the host knows. Replays
+then give the right values at every length, and only their time shows that the choice was made for another length
+(vllm#51119). So the first graph and a new graph are replayed in turn on the same state and timed. If the device has no
+clock, the report names the other choice without its cost.
 
 This probe runs in a separate child, after all replays were found to be right, so that its captures cannot disturb their
 comparison.
@@ -49,7 +49,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _choice(session: Session, twins: Twins, recording: Recording, event: str) -> LaunchChoice | None:
-    """Capture now, compare with the first graph, and put the state back. Return None if no choice costs time."""
+    """Capture the step now, compare the graph with the first graph, and put the state back. Return None if no frozen
+    choice costs time."""
     session.channel.phase(f"capture after event {event}")
     start, state = PreCaptureState(session), Snapshot(session.device, session.subject, clear_caches=False)
     again = twins.record(CAPTURE_SEED)

@@ -93,7 +93,7 @@ def run(job: Job, channel: Channel) -> None:
         if isinstance(recording, CaptureFailure):
             channel.send(Memory(peak_bytes=peak), Timing(eager_ms=eager.median))
             return
-        # If the device only predicts, its pool cannot be read. The step child then predicts the pool's size.
+        # The pool of a simulated device cannot be read. The step child then predicts the pool's size.
         pool = None if session.device.evidence == "predicted" else pool_memory_held(taken)
         channel.phase("time replays")
         graph = times_of(session, recording.replay, state)

@@ -1,4 +1,5 @@
-"""Runs further eager steps before a last capture, which is then compared with an early one; see `twin.py`.
+"""Runs further eager steps before a last capture. The last capture is then compared with an early capture; see
+`twin.py`.
 
 A limit that depends on a count of steps may have no effect in the first captures, but change the results a hundred
 steps later. If the target has a refresh, its rounds compare the values of that many steps, and nothing runs here.

@@ -35,8 +35,8 @@ from graphsafe.report.probes.replay import Check
 _GIVEN_BYTES = 256 << 20
 "If all values after construction take more bytes than this, only values that differ between builds are shared."
 _AGAIN = 3
-"""Number of times that the same steps are run again. With so many runs, it is unlikely that the results of float
-atomics agree in all of them by chance."""
+"""Number of times that the same steps are run again. Float atomics are unlikely to give the same results by chance in
+so many runs."""
 _SLOW_RUN = 10.0
 "If one run takes more than this many seconds, the steps are run only one more time."
 _NUDGES = 2
@@ -169,7 +169,8 @@ class _Runs:
             try:
                 series.run(name, vary)
             except TargetError as error:
-                # The first run succeeded, so the step depends on something that is not put back, such as a file.
+                # The first run succeeded, so this failure shows that the step depends on something that is not put
+                # back, such as a file.
                 raise StateError(f"with its state restored {error.line}") from error
         return series
 
@@ -190,8 +191,8 @@ class _Runs:
             self.checks = compared(self.first, plain, self.noise, self.rounding)
 
     def _events(self) -> list[StepResult]:
-        """Run a step after each event, until an event or its step fails. This comes last, since an event may make
-        changes that cannot be undone."""
+        """Run a step after each event, until an event or its step fails. This method is called last, since an event may
+        make changes that cannot be undone."""
         if not self._session.subject.events:
             return []
         series = self._run("before the events")
@@ -201,8 +202,8 @@ class _Runs:
         return series.steps[done:]
 
     def _first_step(self) -> tuple[list[str], StepResult | None]:
-        """Run the first step on the inputs of replay 1. Return the state that step 1 computes from its inputs and later
-        steps keep, with the results of this first step."""
+        """Run the first step on the inputs of replay 1. Return the state that step 1 computes from its inputs and that
+        later steps keep. Also return the results of this first step."""
         first, session = self.first, self._session
         if not session.ranks.any(bool(first.born or first.filled)):
             return [], None
@@ -229,7 +230,7 @@ class _Runs:
             for path, value in first.born.items()
             if path in follows and follows[path] != value and first.settled.get(path) == value
         ]
-        # The values in a cache cannot be compared. The outputs show whether they matter.
+        # The values in a cache cannot be compared. The outputs show whether these values matter.
         kept = after.caches
         self.lazy_caches = [path for path, size in first.filled.items() if path in kept and kept[path][1] == size]
         if not session.ranks.any(bool(lazy or self.lazy_caches)):
@@ -260,8 +261,8 @@ def compared(path: Series, plain: Series, noise: Spread, rounding: Spread) -> li
     def add(name: str, step: int, apart: Difference, value: torch.Tensor | None) -> None:
         plain_name = name.removeprefix("state ")
         floor = noise.bound(plain_name, value, apart)
-        # A value that changes without bound if inputs move by one unit in the last place (an argmax) cannot show a
-        # difference between the two paths.
+        # Some values, such as an argmax, may change by any amount if inputs move by one unit in the last place. Such a
+        # value cannot show a difference between the two paths.
         moved = None if value is None else rounding.bound(plain_name, value, apart)
         floor = None if plain_name in rounding.unbounded else floor
         checks[name] = worse_check(checks.get(name, _check(name)), step, apart, floor, moved)
@@ -295,8 +296,8 @@ def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
 
 
 def _moved(first: Series, second: Series, at: int, noise: Spread, inputs: frozenset[str]) -> bool:
-    """Return whether new inputs changed an output or state of a step more than chance does. State that only the
-    refresh writes does not count. An input that the step writes counts as state, for example `out`."""
+    """Return whether new inputs changed an output or state of a step by more than chance alone does. State that only
+    the refresh writes does not count. An input that the step writes counts as state, for example `out`."""
     varied, control = first.steps[at], second.steps[at]
     before = first.steps[at - 1].state if at else first.warm
     left_alone = {path for path, digest in varied.given.items() if before.get(path) == digest}

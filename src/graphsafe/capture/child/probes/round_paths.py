@@ -1,8 +1,9 @@
-"""Notes which path each eager round takes, and which results depend on the operations that differ on this path.
+"""Notes the path that each eager round takes, and the results that depend on the operations in which this path differs
+from the usual path.
 
 Further steps (`horizon.py`) may take other paths than the captured one. Rounds prove that such a path computes the same
-as the captured one only if an eager round takes it, and if its results can show a difference. The largest of several
-numbers, for example, often stays the same.
+as the captured one under two conditions: an eager round takes the path, and the round's results can show a difference.
+A maximum, for example, often stays the same although its inputs differ.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class _Round:
 
 
 class PathWatch:
-    """Records the paths of rounds. A step that is to be recorded runs inside the context `watched()`."""
+    """Records the paths of rounds. Only steps inside the context `watched()` are recorded."""
 
     def __init__(self, session: Session) -> None:
         horizon = read_answers(session.channel.folder, "step")[Horizon]
@@ -116,8 +117,8 @@ def instruments_change(session: Session, reference: Expected, outputs: Mapping[s
 
 
 def is_fine(values: torch.Tensor) -> bool:
-    """Return whether small changes would be visible in these host values: whether some are floats and not whole
-    numbers."""
+    """Return whether small changes would be visible in these host values: some of them must be floats that are not
+    whole numbers."""
     if not values.is_floating_point() and not values.is_complex():
         return False
     with outside_modes():

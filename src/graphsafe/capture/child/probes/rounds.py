@@ -34,7 +34,7 @@ from graphsafe.report.probes.probe import Error
 from graphsafe.report.probes.replay import Check
 
 _SMALL = 1e-3
-"A first difference of at most this share of the largest element may come from chance."
+"If the first difference is at most this share of the largest element, it may come from chance."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -84,7 +84,7 @@ class _Compared:
                 before = self._result.number
                 self._compare(steps, inputs_of_continued_rounds(kept), kept)
                 if not rounds.steps_write and not varied:
-                    # These rounds differ only because of the refresh.
+                    # Steps write nothing here, so these rounds differ only because of the refresh.
                     self._result = replace(self._result, varied=_varied(steps[: self._result.number - before]))
         except TargetError as error:
             failure = Error(f"after replays {error.line}", frames=error_frames(error.__cause__))
@@ -132,7 +132,8 @@ class _Compared:
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
     def _is_new(self, step: StepResult, usual: StepResult) -> bool:
-        """Return whether a step takes a path that no earlier round took. If its results differ, that is not chance."""
+        """Return whether a step takes a path that no earlier round took. If so, chance does not explain a difference in
+        its results."""
         return step.path not in {usual.path, *(one.path for one in self._result.paths)}
 
     def _fired(self, number: int, elsewhere: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:

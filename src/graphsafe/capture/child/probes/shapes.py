@@ -1,8 +1,8 @@
 """Predicts a capture from shapes alone: builds and steps the target without weights or values, records the step twice
 and compares the recordings.
 
-The operations alone show whether a capture is refused, and which frozen values differ between two recordings. They do
-not show whether a replay computes the same as an eager step, so this probe never proves a step ready.
+The operations alone show whether a capture is refused, and whether two recordings froze different values. Operations
+alone do not show whether a replay computes the same as an eager step, so this probe never proves a step ready.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _step_with_opposite_answers(session: Session, seen: StepEvents) -> None:
         with session.device.with_made_up_values(0):
             more = watched(session)
     except TargetError:
-        return  # a real step may never have the opposite values
+        return  # a real step may never read these opposite values
     StepEvents([*seen.warm, *_only_there(more, seen)], seen.first).send(session)
 
 
@@ -132,7 +132,7 @@ def _only_there(more: list[StepEvent], seen: StepEvents) -> list[StepEvent]:
 
 def _memory(session: Session, held: StepMemory) -> Memory:
     """Return the probe `memory`, computed from the sizes that real tensors would have. It includes the allocator's
-    rounding to its unit, but not its other overhead in a pool, which is not known."""
+    rounding to its unit. It does not include the allocator's other overhead in a pool, which is not known."""
     return Memory(
         "skipped" if held.step is None else "pass",
         peak_bytes=session.device.memory().peak,

@@ -25,7 +25,7 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
     - `cached`: a container to which step 2 or 3 adds a tensor
     - `opaque`: an iterator whose position cannot be read
 
-    State that is born may later be counted or rebound too. It then has two entries.
+    State that is born may also be counted or rebound later. It then has two entries.
     """
     start, one, two, three = census
     found: dict[tuple[str, bool], Change] = {}

@@ -29,7 +29,7 @@ from graphsafe.report.probes.step import Step
 from graphsafe.report.reading import members
 
 _LETTING_GO = 0.05
-"The time in seconds within which the threads of a backend let go of the tensors of a collective."
+"The time in seconds within which the threads of a backend release the tensors of a collective."
 _SYNCS = frozenset({"read", "wait", "query", "extent", "hidden-sync"})
 _COPIES = frozenset({"copy-to-host", "copy-to-device"})
 _OF_HOST = frozenset({"host", "opaque"})
@@ -61,7 +61,7 @@ class StepEvents:
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        # All ranks run equally many further steps, or one would wait for the others in a collective.
+        # All ranks must run equally many further steps. Otherwise a rank would wait for the others in a collective.
         decides_later = session.ranks.any(observe(session).changes_host or session.subject.refresh is not None)
         channel.send(held_by_step(session))
         if session.device.evidence == "predicted":
@@ -71,8 +71,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> StepEvents:
-    """Run the first steps and then a warm one, report and return their events. Step 1 runs inside the context
-    `first_step`. Raises TargetError."""
+    """Run the first steps and then a warm step. Report and return the events of step 1 and of the warm step. Step 1
+    runs inside the context `first_step`. Raises TargetError."""
     channel = session.channel
     ran = Executed()
     census = [_reached(session)]
@@ -107,8 +107,8 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
 def held_by_step(session: Session) -> StepMemory:
     """Return the device memory that a step takes, by line.
 
-    If the device cannot read a graph's pool, the memory of a step along the path of captures is reported as the pool's.
-    The same number is reported for the plain step too, unless the step asks whether a capture is under way.
+    If the device cannot read a graph's pool, the memory of a step along the path of captures is reported as the pool's
+    memory. If the step does not ask whether a capture is under way, the plain step gets the same number.
     """
     session.channel.phase("a warm step, its memory watched")
     if session.device.evidence != "predicted":
@@ -195,8 +195,8 @@ def _count(events: Iterable[StepEvent], kinds: Iterable[str]) -> int:
 def _aggregated(
     warm: list[StepEvent], first: list[StepEvent], captured: list[StepEvent] | None
 ) -> tuple[SeenEvent, ...]:
-    """Return one entry for each kind, operation and place, with the number of its events. Entries are marked if they
-    occur only in step 1, or do not occur on the path of captures."""
+    """Return one entry for each kind, operation and place, with the number of its events. An entry is marked if its
+    events occur only in step 1, or if they do not occur on the path of captures."""
     found: dict[object, SeenEvent] = {}
     on_path = None if captured is None else {_place(event) for event in captured}
     for events, only_first in ((warm, False), (first, True)):

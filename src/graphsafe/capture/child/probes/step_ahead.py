@@ -19,15 +19,15 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Under
 
 EARLY = 3
-"""In this many first steps, changed numbers and memory are ignored. Twin captures cover them, and also check whether
-such a change has an effect."""
+"""Number of first steps in which changed numbers and memory are ignored. Twin captures cover such changes, and also
+check whether they have an effect."""
 _SEED = 50_000
 _MOST_BYTES = 64 * 2**20
-"The largest size, in bytes, of host memory that is compared as the source of a copy. Larger memory holds weights."
+"Host memory is compared as the source of a copy only up to this size in bytes. Larger memory holds weights."
 Place = tuple[tuple[CallSite, ...], "Span | None"]
 _LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
-"""The words for a difference in host memory: for the recorded step, and for the further step. A replay copies from such
-memory, but does not run the Python code that writes it."""
+"""How a report describes host memory that differs: in the recorded step, and in the further step. A replay copies from
+such memory, but does not run the Python code that writes it."""
 
 
 class StepAhead:
@@ -55,7 +55,7 @@ class StepAhead:
         self._path: list[Operation] = []
         "The operations of the current step."
         self._paths: dict[tuple[Operation, ...], Departure] = {}
-        "Another path that a further step took -> its first departure."
+        "Each other path that a further step took -> the first departure of this path."
         self._number = 0
         self._under: Under = "further steps"
         self._put_back: dict[str, torch.Tensor] = {}
@@ -80,7 +80,8 @@ class StepAhead:
         return {path: one.detach() for path, one in tensors.items() if device.is_on_device(one)}
 
     def _works(self) -> bool:
-        """Return whether the device still works. After a failed assertion in a kernel it cannot be used any more."""
+        """Return whether the device still works. After a failed assertion in a kernel, a device cannot be used any
+        more."""
         try:
             self._session.device.synchronize()
         except RuntimeError:
@@ -102,8 +103,8 @@ class StepAhead:
     def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
         """Run a step. Return the values that the sources of its copies had before the step."""
         session = self._session
-        # Without a refresh, the inputs of round 1 are used each time, since new values of inputs would decide nothing
-        # here. A refresh may act differently in a later round.
+        # Without a refresh, the inputs of round 1 are used each time, since other values of inputs would not change the
+        # path of a step here. A refresh may act differently in a later round.
         round_of_inputs = 1 if session.subject.refresh is None else max(self._number, 1)
         session.put_inputs(round_of_inputs, seed=_SEED + self._number)
         for tensor, values in self._given.values():

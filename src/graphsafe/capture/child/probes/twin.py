@@ -1,8 +1,8 @@
 """Captures a step again some steps later. If the two graphs differ, Python froze a value that changes.
 
-Results are not compared with a reference. So no input has to be varied, and values that no reference repeats (a clock)
-are found. A different kernel or size is already proof. A different number or address is proof only if the two graphs
-also compute different results from the same state, because unused bytes between a kernel's arguments may differ.
+Results are not compared with a reference. So no input has to be varied, and even a clock's values are found. A
+different kernel or size is already proof. A different number or address is proof only if the two graphs also compute
+different results from the same state, because unused bytes between a kernel's arguments may differ.
 
 Trials then find the cause. The state that steps have changed is put back, first all of it, then piece by piece, and the
 step is captured again. A piece is the cause if the difference disappears when it is put back.
@@ -43,13 +43,13 @@ from graphsafe.report.probes.twin import Cause, Difference, Twin
 
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7
-"The largest number of captures. It is enough to notice Python code that acts differently in one of eight steps."
+"The largest number of captures. So many are enough to notice Python code that acts differently in one of eight steps."
 _SECONDS = 2.0
 "After the minimum number of captures, no capture starts after this many seconds."
 MAY_BE_CHANCE = ("scalar", "address")
-"Kinds of differences that may come from unwritten bytes between arguments, which keep old contents."
+"Kinds of differences that may be in unwritten bytes between arguments. Such bytes keep old contents."
 _REPEATS = 3
-"Number of replays of each graph on the same inputs. It is more than one, since float atomics do not differ every time."
+"Number of replays of each graph on the same inputs. One is not enough: float atomics do not differ every time."
 _REPEATS_OF_CHANCE = 12
 "Number of replays of each graph if eager steps differ by chance. Three replays often do not show such a difference."
 _MOST_TRIALS = 24
@@ -69,13 +69,13 @@ class _Result:
 
 def compare_captures(session: Session, decisive: Recording, constants: Constants, repeats: bool = True) -> Twin:
     """Capture the step several times, and compare with the recording that was replayed. Return the probe `twin`. This
-    changes the session's state, so a child does it last.
+    changes the session's state, so it must be the last action of a child.
 
     `repeats` says whether eager steps of the reference repeat bit for bit. If they do not, more replays of each graph
     are needed to see which differences are due to chance.
 
     `constants` are small host values, such as numbers, from before the decisive capture. No other state from that time
-    may be kept: memory that the graph reads and that nothing else owns must be free, so that it can be overwritten.
+    may be kept alive. Memory that only the graph uses must be free, so that it can be overwritten.
     """
     # Garbage is collected before each capture. This is cheap if the objects that exist now are frozen, so that the
     # collector skips them.
@@ -97,7 +97,7 @@ class Twins:
         self._before = PreCaptureState(session)
         self._decisive = decisive
         self._first: Recording = decisive
-        """The recording with which later captures are compared: at first the decisive recording, then the one after it,
+        """The recording with which later captures are compared: at first the decisive recording, then the next one,
         which was made with known state and seed."""
         self._seed = CAPTURE_SEED
 
@@ -110,7 +110,7 @@ class Twins:
         while True:
             late = self._captures > _LEAST_CAPTURES and time.monotonic() - begun > _SECONDS
             if ranks.any(late or self._captures > _MOST_CAPTURES):
-                # A number that changes without effect may have an effect much later.
+                # A number may change without effect now, but have an effect much later.
                 if is_late or unlike or not ineffective or not run_steps(self._session):
                     break
                 is_late = True
@@ -164,7 +164,7 @@ class Twins:
         )
 
     def _not_again(self, failure: CaptureFailure) -> Twin:
-        """Return the probe for a second capture that failed. Running out of memory says nothing about the step."""
+        """Return the probe for a failed second capture. A failure for lack of memory says nothing about the step."""
         short = "out of memory" in failure.message.lower() or failure.type == "OutOfMemoryError"
         why = f"a second capture failed: {failure.type}: {failure.message}"
         return replace(self._answer("skipped" if short else "fail", ()), reason=why, first_error=failure)
@@ -273,7 +273,7 @@ class Twins:
         decided = [one for one in found if _key(one) not in chance]
         if not decided:
             return self._outside_bindings(found, start, seed)
-        # Unwritten bytes differ at random. A difference that state causes appears each time that the state is put back.
+        # Unwritten bytes differ at random. A difference caused by state appears each time that this state is put back.
         always = self._differing(lambda: None, start, seed)
         decided = [one for one in decided if always is None or _key(one) in always] or decided
         keys = {_key(one) for one in decided}
@@ -284,7 +284,7 @@ class Twins:
         if causes:
             return decided, causes, None
         if (self._differing(lambda: None, self._before, seed) or set()) & keys:
-            return decided, [], "host-random"  # the draws change the state too, such as the order of a list
+            return decided, [], "host-random"  # random draws change the state too, such as a list's order
         # No single change is the cause: two buffers that swap, for example, can only be put back together. So report
         # all changes of the kind that the difference suggests.
         likely = "tensor" if any(one.what == "address" for one in decided) else "attribute"
@@ -331,8 +331,8 @@ class Twins:
         return self._differing(lambda: None, self._before, self._seed) or set()
 
     def _outside_bindings(self, found: list[Difference], start: PreCaptureState, seed: int) -> Explained:
-        """Explain differences that remain when state is put back. A tensor may have been given other memory; otherwise
-        a clock or the like is the cause."""
+        """Explain differences that remain after the bindings were put back. The cause is a tensor that was given other
+        memory, or else a clock or the like."""
         swapped = [change for change in changes_between(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
         for one in [one for one in found if one.what == "address"][:_MOST_NAMED]:
             key = {_key(one)}

@@ -25,8 +25,8 @@ from graphsafe.capture.shared.job import WAITS_FOR_RANKS, Channel, Job
 from graphsafe.capture.shared.replaced import replaced
 
 _FOR_EVER = timedelta(days=1)
-"""The timeout that PyTorch is given. The parent ends a rank that waits too long and reports the rank's line, which
-PyTorch's own timeout would not do."""
+"""The timeout that PyTorch is given. The parent ends a rank that waits too long, and reports the rank's line. PyTorch's
+own timeout would not report the line."""
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _DONE = "done"
 
@@ -43,7 +43,7 @@ class Ranks:
     issued: Issued = field(default_factory=Issued)
     "The collectives that this rank has issued and that a report may need."
     gone: bool = False
-    "Whether this rank stops while the others go on. The parent then ends the other ranks."
+    "Whether this rank stops while the others continue. The parent then ends the other ranks."
     _asked: int = field(default=0, repr=False)
 
     def gather(self, value: Any) -> list[Any]:
@@ -62,7 +62,7 @@ class Ranks:
         return reported
 
     def alone(self) -> AbstractContextManager[None]:
-        """Let this rank capture its step while others do not. A capture runs no collective, so nobody waits."""
+        """Let this rank alone capture its step. A capture runs no collective, so the other ranks do not wait."""
         return replaced((self.issued, "alone", True))
 
     def any(self, value: bool) -> bool:
@@ -76,7 +76,7 @@ class Ranks:
         return list(dict.fromkeys(value for each in self.gather(list(values)) for value in each))
 
     def align(self) -> None:
-        """Let all ranks continue at nearly the same time, within microseconds if the device can do it."""
+        """Let all ranks continue at nearly the same time: within microseconds, if the device has a barrier."""
         if self.size > 1 and self.device is not None:
             self.device.device_barrier()
 
@@ -126,9 +126,9 @@ _AT_A_PORT = ("tcp://", "env://")
 
 @contextmanager
 def own_port(folder: Path, child: str) -> Iterator[None]:
-    """Give a child its own store if the target makes a process group of one process at a fixed port. Only one of the
-    children that run side by side could use that port. PyTorch looks up `rendezvous` when a group is made, so replacing
-    it here is early enough."""
+    """Give a child its own store if the target makes a process group of one process at a fixed port. Several children
+    run side by side, and only one of them could use that port. PyTorch looks up `rendezvous` when a group is made, so
+    replacing that function here is early enough."""
     if not torch.distributed.is_available():
         yield
         return

@@ -33,9 +33,10 @@ Note = Callable[[str, Any, bool], "Call | None"]
 @dataclass
 class Issued:
     beside: list[Call] = field(default_factory=list)
-    "Collectives that were issued during the capture, on a stream that was not captured."
+    "Collectives that were issued during the capture, but on a stream that is not part of it."
     alone: bool = False
-    "Whether only this rank captures. Its collectives are then not noted as a difference between the ranks."
+    """Whether only this rank captures. Its collectives are then not noted, because they would look like a difference
+    between the ranks."""
     _pending: dict[int, tuple[weakref.ref[Any], Call]] = field(default_factory=dict)
     _lost: list[Call] = field(default_factory=list)
 
@@ -50,7 +51,8 @@ class Issued:
         self._pending.pop(id(work), None)
 
     def never_waited(self) -> list[Call]:
-        """Return the asynchronous collectives issued since the last call of this method and never waited for."""
+        """Return the asynchronous collectives that were issued since the last call of this method and for which nothing
+        has waited."""
         found = [*self._lost, *(call for _, call in self._pending.values())]
         self._lost.clear()
         self._pending.clear()
@@ -145,7 +147,7 @@ def _functional(original: Callable[..., Any], name: str, ranks: int, note: Note)
 
 
 def _size_of_group(signature: inspect.Signature, args: Any, kwargs: Any) -> int | None:
-    """Return the size of the group; None if the call is wrong, or gives the group in an unknown way."""
+    """Return the size of the group; None if the call is wrong, or if it passes the group in an unknown way."""
     import torch.distributed._functional_collectives as functional
     from torch.distributed import distributed_c10d
 

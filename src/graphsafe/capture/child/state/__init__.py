@@ -1,5 +1,5 @@
-"""Finds everything that a step can reach and change, by path, and puts it back: each tensor, host value, generator and
-container that its callable or its arguments refer to.
+"""Finds everything that a step can reach and change, by path, and puts it back. This includes each tensor, host value,
+generator and container to which the step's callable or arguments refer.
 
 Nothing here runs the user's code (no property, no `__getattr__`, no `__len__`, no `__repr__`), with one exception: the
 inner tensors of a wrapper subclass are read through `__tensor_flatten__`.

@@ -81,7 +81,7 @@ class Variables:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place that a descriptor reads and sets: a slot of an object, or the content of a closure's cell."""
+    """A location that a descriptor reads and sets: a slot of an object, or the content of a closure's cell."""
 
     of: Any
     descriptor: Any
@@ -127,7 +127,7 @@ def cell_slot(cell: types.CellType) -> Slot:
 
 
 def context_slot(variable: ContextVar[Any]) -> Slot:
-    """Return the place in which the current context stores the variable."""
+    """Return the slot in which the current context stores the variable."""
     return Slot(variable, _CONTEXT)
 
 
@@ -229,7 +229,8 @@ def _base(kind: type) -> Any:
 
 
 def put_back_host(reach: ReachableState, path: str, value: Any) -> None:
-    """Put back a host value where `reach` found it. MISSING removes it. Raises StateError if the place refuses."""
+    """Put back a host value where `reach` found it. MISSING removes it. Raises StateError if its container does not
+    accept the change."""
     container, key = reach.owners[path]
     if type(value) is itertools.count:
         value = count_from(count_text(value) or "")

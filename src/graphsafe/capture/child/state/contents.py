@@ -51,7 +51,7 @@ from graphsafe.capture.child.state.walk import Handler, Item, ObjectWalk, below
 from graphsafe.capture.shared.frames import is_user_file
 
 _LONG = 1_000
-"If a container has more numbers and strings than this, they are compared by one digest."
+"If a container has more numbers and strings than this, a single digest of them is compared."
 
 
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
@@ -62,7 +62,7 @@ def handler_of(kind: type) -> Handler | None:
     """Return the handler of a class; None if its objects are not visited."""
     for base, handler in (
         (enum.Enum, _take_value(_member_text)),
-        # only for instances of subclasses; `enqueue` has already taken instances of Python's own classes
+        # these handlers see only instances of subclasses; `enqueue` has already taken instances of Python's own classes
         (SCALARS, _take_value(text_of)),
         (torch.Tensor, _take_tensor),
         (type, _take_class),
@@ -279,7 +279,7 @@ def _take_iterator(walk: ObjectWalk, path: str, value: Any) -> None:
 
 
 def _take_queue(walk: ObjectWalk, path: str, value: Any) -> None:
-    """Note the size, since the elements cannot be put back without waking the threads that wait for them."""
+    """Note only the size. The elements cannot be put back without waking the threads that wait for them."""
     walk.reach.opaque.append(path)
     walk.reach.lengths[path] = value.qsize()
     if holds_tensor(value):
@@ -335,8 +335,8 @@ def _take_function(walk: ObjectWalk, path: str, value: Any) -> None:
     own = value.__dict__
     wrapped = _wrapped_object(value)
     if wrapped is not None:
-        # `functools.wraps` has copied the attributes of an object, as in `torch.no_grad()(module)`. The step uses those
-        # of the object.
+        # `functools.wraps` has copied the attributes of an object, as in `torch.no_grad()(module)`. The step uses the
+        # attributes of the object, not these copies.
         walk.enqueue([(path, wrapped, None, None)])
         own = {name: item for name, item in own.items() if name not in (attributes_of(wrapped) or {})}
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
@@ -372,8 +372,8 @@ def _note_places(walk: ObjectWalk, value: Any) -> None:
 
 
 def _take_torch_data(walk: ObjectWalk, path: str, value: Any) -> None:
-    """Visit an object of torch that holds tensors, or that may make them in a step: a scaler of gradients begins with
-    None in the attributes of its tensors. Its attributes could otherwise not be put back."""
+    """Visit an object of torch that holds tensors, or that may make them in a step. For example, a scaler of gradients
+    has None in place of its tensors at first. Without this visit, the object's attributes could not be put back."""
     if holds_tensor(value) or any(item is None for item in (attributes_of(value) or {}).values()):
         _note_places(walk, value)
         walk.later(stored_in(path, value))

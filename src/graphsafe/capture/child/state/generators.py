@@ -59,7 +59,8 @@ def set_state(generator: Any, state: Any) -> None:
 
 
 def share_state(one: torch._C.Generator, other: torch._C.Generator) -> bool:
-    """Return whether two generators of a device share one state, so that an offset set in one is set in both."""
+    """Return whether two generators of a device share one state: an offset that is set in one generator is then set in
+    both."""
     own, theirs = one.get_offset(), other.get_offset()
     one.set_offset(theirs + _APART)
     is_shared: bool = other.get_offset() == theirs + _APART

@@ -16,12 +16,13 @@ _LEVELS = 6
 """The largest number of references in a chain from an object to a tensor in it. A list in an attribute may take two:
 from the object to its `__dict__`, and from the `__dict__` to the list."""
 _RUNS = ("distributed", "multiprocessing", "export", "fx", "jit", "package", "onnx", "profiler")
-"Parts of torch whose objects run steps, or describe them. The tensors in them are not state, or are not touched."
+"""Parts of torch whose objects run steps, or describe them. The tensors in such objects are not state, or steps do not
+use them."""
 
 
 def holds_tensor(value: Any) -> bool:
-    """Return whether a short chain of references leads from the object to a tensor. Parameters and modules are left
-    out: they belong to the step itself."""
+    """Return whether a short chain of references leads from the object to a tensor. Chains through parameters and
+    modules do not count, because these belong to the step itself."""
     level, seen = [value], {id(value)}
     for _ in range(_LEVELS):
         found = [item for one in level for item in _referents(one)]
@@ -43,7 +44,7 @@ def _referents(value: Any) -> Iterable[Any]:
     kind = type(value)
     if issubclass(kind, (type, types.ModuleType, types.CodeType, torch.nn.Module, torch.Tensor)):
         return ()
-    if issubclass(kind, types.FunctionType):  # its other references are to all variables of its module
+    if issubclass(kind, types.FunctionType):  # a function also refers to all variables of its module
         return (value.__closure__, value.__defaults__, value.__kwdefaults__)
     return gc.get_referents(value)
 

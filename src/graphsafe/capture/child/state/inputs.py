@@ -22,11 +22,11 @@ from graphsafe.capture.child.targets import Subject
 _OPAQUE = ("queue", "_queue", "ctypes", "_ctypes", "mmap", "multiprocessing", "_io")
 "Modules whose objects hold data on the host."
 _SHARED = ("ctypes", "_ctypes", "mmap", "multiprocessing.sharedctypes", "multiprocessing.shared_memory")
-"""Modules whose objects are memory. If a plain object holds such memory, the memory passes data to the step. A queue or
-a file in a plain object may only be a log."""
+"""Modules whose objects are memory. If a plain object holds such memory, the memory counts as an input of the step. A
+queue or a file in a plain object does not count, because it may only be a log."""
 _BUFFERS = (array, bytearray, memoryview, ctypes.Array)
 """Types of host memory with numbers that Python reads and a caller overwrites. The tensors made from such objects share
-their memory. As long as such a tensor exists, the object cannot grow."""
+their memory. As long as such a tensor exists, the object cannot be enlarged."""
 
 
 def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:

@@ -28,7 +28,7 @@ _DATA = (
     *(queue.Queue, queue.LifoQueue, queue.PriorityQueue, threading.local),
     *(asyncio.Queue, asyncio.LifoQueue, asyncio.PriorityQueue),
 )
-"Classes of the standard library whose purpose is to hold a user's values."
+"Classes of the standard library that exist to hold a user's values."
 
 
 def namespace_of(kind: type) -> dict[str, Any]:
@@ -63,7 +63,8 @@ def is_users_class(kind: type) -> bool:
 
 
 def holds_state(kind: type) -> bool:
-    """Return whether objects of this class hold state. Classes of the user, optimisers and simple namespaces do."""
+    """Return whether objects of this class hold state. Objects of the user's classes, optimisers and simple namespaces
+    do."""
     if issubclass(kind, (type, types.ModuleType, types.BuiltinFunctionType)):
         return False
     if kind in _DATA:

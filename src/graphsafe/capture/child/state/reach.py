@@ -40,7 +40,8 @@ class ReachableState:
     module, is the `__dict__`.
     """
     tuples: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    "Tuples by path. A new tuple can replace one whose element changed, because tuples have an owner too."
+    """Tuples by path. If an element of a tuple changed, a new tuple can replace the tuple, because tuples have an owner
+    too."""
     generators: dict[str, torch.Generator] = field(default_factory=dict)
     host_generators: dict[str, Any] = field(default_factory=dict)
     "Objects of `random.Random`, `numpy.random.Generator` and `numpy.random.RandomState`."
@@ -60,7 +61,8 @@ class ReachableState:
     "Objects whose position or other state cannot be read: running generators, most iterators."
 
     def constants(self) -> Constants:
-        """Return the host values that are small and immutable. Keeping them keeps no other object alive."""
+        """Return the host values that are small and immutable. A reference to such values keeps no other object
+        alive."""
         return {path: (self.hosts[path], value) for path, value in self.values.items() if path in self.hosts}
 
     def places(self) -> dict[str, int]:

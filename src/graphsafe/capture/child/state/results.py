@@ -49,7 +49,7 @@ def _take_set(walk: ObjectWalk, path: str, value: Any) -> None:
     base: Any = set if issubclass(type(value), set) else frozenset
     elements, are_told_apart = in_order(base.__iter__(value), _handler_of)
     if not are_told_apart and holds_tensor(elements):
-        walk.reach.unreadable[path] = "a set of objects that nothing tells apart"
+        walk.reach.unreadable[path] = "a set of objects that cannot be told apart"
         return
     handler = handler_of(type(value))
     assert handler is not None

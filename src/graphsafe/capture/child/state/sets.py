@@ -13,13 +13,13 @@ from graphsafe.capture.child.state.walk import Handler, ObjectWalk
 
 _MOST_OBJECTS = 200
 _keys: dict[int, tuple[Any, str]] = {}
-"""Address of an element -> a weak reference to it, and its key when a walk first saw it. Later the element's values may
-differ between processes, for example because Python counts only eager steps."""
+"""Address of an element -> a weak reference to the element, and the key that it had when a walk first saw it. Later the
+element's values may differ between processes, for example because Python counts only eager steps."""
 
 
 def in_order(elements: Any, handler_of: Callable[[type], Handler | None]) -> tuple[list[Any], bool]:
     """Return the elements that are not numbers or strings, ordered by their contents right after construction. The
-    second result says whether these contents tell all elements apart."""
+    second result says whether all elements have different contents."""
     objects = [element for element in elements if not issubclass(type(element), SCALARS)]
     if len(objects) < 2:
         return objects, True

@@ -1,5 +1,5 @@
-"""State at one moment, to be put back later: the bindings of names, and the values of tensors. Also undoes what a step
-changes, many times and quickly, for measurements and long runs."""
+"""State at one moment, to be put back later: the bindings of names, and the values of tensors. Also undoes the changes
+of steps quickly and many times, for measurements and long runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Undo:
     """Puts changed tensors back. It holds them weakly, so that memory that the target drops is freed."""
 
     def __init__(self, device: Device, before: Snapshot) -> None:
-        """Find what has changed since `before`, and put it back for the first time. Raises StateError."""
+        """Find the changes since `before`, and undo them for the first time. Raises StateError."""
         changed = [path for path in before.changed() if path in before.values]
         before.put_back_values(changed)
         copies = copies_of(device, {path: before.tensors[path] for path in changed})
@@ -76,7 +76,7 @@ class Bindings:
         self.refused: set[str] = set()
         "The reasons why containers could not be put back, such as an iterator at its end."
         self.keeps_results = False
-        "Whether such a container may keep results of step 1. An iterator keeps no results."
+        "Whether one of these containers may keep results of step 1. An iterator keeps none."
 
     def put_back(self) -> None:
         """Put back all containers that accept it, and note those that refuse. Raises StateError if an `itertools.count`
@@ -137,7 +137,8 @@ class Snapshot:
 
     @property
     def keeps_results(self) -> bool:
-        """Whether results of step 1 may be left when all is put back, so that a further step 1 would use them."""
+        """Whether results of step 1 may remain after everything was put back, so that a repetition of step 1 would use
+        them."""
         return self._bindings.keeps_results
 
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
@@ -168,6 +169,6 @@ class Snapshot:
                 self._device.store(tensor, values)
             except RuntimeError as error:
                 raise StateError(f"{path} cannot be restored: {' '.join(str(error).split())[:200]}") from error
-        # A tensor that shares memory with others may have been put back together with them.
+        # A tensor without a saved value may share memory with a tensor that was put back. Then it is back too.
         for path in self.changed(path for path in changed if path not in self.values):
             raise StateError(f"{path} changed and is too large to be restored")

@@ -1,4 +1,4 @@
-"""Lists the elements of a container and the attributes of an object, each with its path and its place."""
+"""Lists the elements of a container and the attributes of an object, each with its path, its container and its key."""
 
 from __future__ import annotations
 

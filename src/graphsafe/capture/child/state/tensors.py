@@ -59,7 +59,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 @functools.cache
 def _is_comparable(dtype: torch.dtype) -> bool:
-    """Return whether PyTorch can compare the dtype. It cannot for raw bits, and numbers smaller than a byte."""
+    """Return whether PyTorch can compare the dtype. It cannot compare raw bits, and numbers smaller than a byte."""
     name = str(dtype).removeprefix("torch.")
     return name in _COMPARABLE or name.startswith("float8")
 
@@ -99,7 +99,7 @@ def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
 
 @cached_per_class
 def is_in_parts(kind: type) -> bool:
-    """Return whether a tensor's class tells which inner tensors its objects consist of."""
+    """Return whether a tensor's class reports the inner tensors of its objects."""
     return any("__tensor_flatten__" in namespace_of(base) for base in bases_of(kind))
 
 

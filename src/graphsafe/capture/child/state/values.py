@@ -8,7 +8,7 @@ from typing import Any
 
 _LONGEST = 80
 ADDRESS = 1 << 40
-"Integers from this one on are treated as addresses, which differ from process to process."
+"Integers of at least this size are treated as addresses, which differ from process to process."
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
 

@@ -77,12 +77,12 @@ class ObjectWalk:
         return bool(self.todo)
 
     def later(self, items: Iterable[Item]) -> None:
-        """Visit these items after all items that are known so far. An object that an attribute of the user also holds
-        then gets the name of that attribute."""
+        """Visit these items after all items that are known so far. If an attribute of the user holds the same object,
+        the object then gets the name of that attribute."""
         self._later.append(items)
 
     def last(self, items: Iterable[Item]) -> None:
-        """Visit these items when nothing else is left, because their names say little."""
+        """Visit these items when nothing else is left, because their names tell a user little."""
         self._last.append(items)
 
     def forget(self, value: Any) -> None:

@@ -1,8 +1,8 @@
 """Reads memory snapshots and profiles kernels without importing torch's compiler.
 
 Memory snapshots and the profiler call `hasattr(torch, "_inductor")`, and torch answers by importing the compiler. This
-takes a second in each process (H100, torch 2.11). Snapshots and profiles work without the compiler too, as long as
-nothing has imported it.
+takes a second in each process (H100, torch 2.11). Snapshots and profiles also work without the compiler, if nothing
+else has imported it.
 """
 
 from __future__ import annotations

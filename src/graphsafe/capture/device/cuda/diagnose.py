@@ -1,7 +1,8 @@
 """Finds the line that made a capture fail: repeats the attempt and reads the stream's status after every operation.
 
 The status changes from capturing to invalidated at that operation, even if the user's code swallowed the exception.
-After a swallowed query, or a wait on the legacy stream, the change is visible only before the next operation.
+If the operation is a swallowed query, or a wait on the legacy stream, the change becomes visible only before the next
+operation.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 of the user's line.
 
 The trace also calls back when memory is freed. This happens while an exception propagates too, when Python drops the
-temporary tensors of the failing expression. If the callback runs then, the exception becomes a SystemError, or the
-process crashes if the same function handles the exception (torch 2.11, Python 3.12, H100). So the trace pauses while an
-exception propagates. Python reports exceptions from 3.12 on, except those that operators such as `+` and `[]` raise.
+temporary tensors of the failing expression. If the callback runs at this time, the exception becomes a SystemError. If
+the same function handles the exception, the process even crashes (torch 2.11, Python 3.12, H100). So the trace pauses
+while an exception propagates. Python reports exceptions from 3.12 on, except those that operators such as `+` and `[]`
+raise.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def register(**callbacks: Callable[..., None]) -> None:
 
 @contextmanager
 def traced() -> Iterator[None]:
-    """Keep the trace on in this block. Blocks may be nested or run in parallel; the trace goes off after the
-    last one."""
+    """Keep the trace on in this block. Blocks may be nested or run in parallel; the trace is switched off after the
+    last block."""
     global _users, _was_on, _pause
     flag = _flag()
     with _lock:

@@ -38,8 +38,8 @@ def attempts_watched(sink: Callable[[Attempt], None]) -> Iterator[None]:
         return begin(self, *args, **kwargs)
 
     def capture_end(self: Any) -> Any:
-        # In `__exit__` of torch.cuda.graph, this is the error of the block. `capture_end` itself only says that the
-        # capture failed.
+        # If torch.cuda.graph calls this method in its `__exit__`, `raised` is the error of the block. The error of
+        # `capture_end` itself only says that the capture failed.
         raised = sys.exc_info()[1]
         device, frames, span = open_attempts.pop(id(self), (f"cuda:{torch.cuda.current_device()}", *user_frames()))
         try:
@@ -150,7 +150,7 @@ class CudaPieces:
 
 
 def failure_of(error: BaseException) -> CaptureFailure:
-    """Describe the first error of the chain. The error that reaches the user hides it."""
+    """Describe the first error of the chain. The last error, which reaches the user, hides the first one."""
     root, chain = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
     texts = tuple(f"{type(link).__name__}: {first_line(link)}" for link in chain)

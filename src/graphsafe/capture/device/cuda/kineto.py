@@ -215,7 +215,7 @@ def _gaps(
     calls: Sequence[_Span],
     lines: Sequence[str | None],
 ) -> Iterable[Gap]:
-    """Yield the times during which the device has no work, and the host's call that explains each."""
+    """Yield the times during which the device has no work, each with the host's call that explains it."""
     first_at = {one.begin: one for one in reversed(work)}
     numbers = {call.correlation: number for number, call in enumerate(calls)}
     idle = zip([begin, *(until for _, until in busy)], (since for since, _ in busy), strict=False)
@@ -228,7 +228,7 @@ def _gaps(
 
 
 def _cause(since: float, launch: int | None, calls: Sequence[_Span]) -> tuple[GapCause, int | None]:
-    """Return the reason why nothing ran between `since` and the work that a call launched, and the number of the call
+    """Return the reason why nothing ran between `since` and the work that a call launched, and the index of the call
     whose line explains it."""
     if launch is None or calls[launch].begin <= since:
         return "device", launch

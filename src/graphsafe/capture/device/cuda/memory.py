@@ -1,6 +1,6 @@
 """Reads and writes tensors for the probes: stores, poison, and allocations that overwrite freed memory. Also finds the
-lines that allocated and freed memory, from the caching allocator's own history, which has Python frames. This does not
-change the allocator."""
+lines that allocated and freed memory: the history of the caching allocator has the Python frames. Reading this history
+does not change the allocator."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
 
 
 def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
-    """Read the trace of one device. A block counts as held until it can be reused. If other streams still use it when
-    it is released, it can be reused only when they have finished."""
+    """Read the trace of one device. A block counts as held until it can be reused. If other streams still use a block
+    when it is released, it can be reused only when these streams have finished."""
     known = Segments.of(segments)
     found = []
     for entry in trace:

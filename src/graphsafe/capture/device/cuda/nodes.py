@@ -49,7 +49,7 @@ class GraphNode:
     opaque: bool = False
     "Whether the driver does not show the arguments."
     pointers: tuple[int, ...] = ()
-    "Words that are a whole argument, or an address of a copy, and not part of a larger argument."
+    "Words that are a whole argument or an address of a copy, and not a part of a larger argument."
 
 
 Pool = tuple[int, ...]
@@ -94,8 +94,8 @@ def differences(
     segments: Segments,
     places: Sequence[Place | None] = (),
 ) -> tuple[Difference, ...]:
-    """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` are the places of the nodes of `second`,
-    as far as they are known.
+    """Return at most `_MOST_DIFFERENCES` differences, in the order of the graph. `places` are the places of the nodes
+    of `second`, as far as they are known.
 
     An address in the first graph's pool may become any address in the second graph's pool, since each capture allocates
     its own results. An address outside of the pools has to stay the same.
@@ -109,7 +109,7 @@ def differences(
             break
         if (one.kind, one.name) != (other.kind, other.name):
             found.append(_difference(number, "operation", second, _named(one), _named(other), places))
-            break  # later nodes are shifted against those of the first graph, so all of them would differ
+            break  # later nodes no longer correspond to each other, so all would differ
         if one.launch != other.launch:
             found.append(_difference(number, "extent", second, str(one.launch), str(other.launch), places))
         for at, (before, after) in enumerate(zip(one.words, other.words, strict=False)):
@@ -351,7 +351,7 @@ def graph_in_capture(stream: torch.cuda.Stream) -> int | None:
 
 
 def count_in_capture(stream: torch.cuda.Stream) -> int:
-    """Return the number of nodes that the capture under way on a stream has so far."""
+    """Return the number of nodes so far in the capture that is under way on a stream."""
     graph = graph_in_capture(stream)
     return _count(graph) if graph else 0
 

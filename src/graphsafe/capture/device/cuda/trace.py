@@ -1,4 +1,4 @@
-"""Tracks which torch function the user's Python code has called, and the aten op that runs inside it.
+"""Tracks the torch function that the user's Python code has called, and the aten op that runs inside this function.
 
 A function mode sees `tensor.__bool__` and `torch.zeros` by name. A dispatch mode sees every aten op with its arguments.
 Neither mode sees what happens inside an op of a C++ extension, or on the autograd engine's own threads.
@@ -201,7 +201,8 @@ def _ops(running: Running) -> _Ops:
 
 @contextmanager
 def traced(running: Running) -> Iterator[None]:
-    # Imports at the first use of a dispatch mode take seconds, so use one before anything is watched.
+    # The first use of a dispatch mode imports modules, which takes seconds. So use a mode once before anything is
+    # watched.
     with _ops(Running(lambda event: None)):
         torch.empty(0)
     with _Calls(running), _ops(running):
@@ -217,7 +218,7 @@ class NodePlaces:
         self.places: list[Place | None] = []
         self._stream = stream
         self._running = Running(lambda event: None)
-        # Nodes that no torch operation launched (by a Triton kernel, by an extension) have no known place.
+        # A node has no known place if no torch operation launched it, as with a Triton kernel or an extension.
         self._running.before_op = lambda name, args: self._fill(None)
         self._running.after_op = lambda name, args: self._fill((*user_frames(), name))
 

@@ -114,8 +114,8 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
 
 
 def _strides(argument: bytes, begin: int, tensors: int) -> Iterator[tuple[int, int]]:
-    """Yield the two unused parts of an `OffsetCalculator`: that of the dimensions' divisors, then that of the tensors'
-    strides."""
+    """Yield the two unused parts of an `OffsetCalculator`: first among the divisors of the dimensions, then among the
+    strides of the tensors."""
     end = begin + _SIZES + tensors * _STRIDES
     dimensions = _numbers(argument, begin, 4, 1)[0] if begin >= 0 < tensors and end <= len(argument) else 0
     if 0 < dimensions <= _MOST_DIMENSIONS:

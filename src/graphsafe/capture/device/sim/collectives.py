@@ -65,7 +65,7 @@ def _of_group(
         for tensor in tensors_in((args, kwargs)):
             session.save(tensor)
     given = _frozen((group, *args))
-    written = () if name == "send" else tuple(tensors_in(given[1:2]))  # the results come first, and may be the inputs
+    written = () if name == "send" else tuple(tensors_in(given[1:2]))  # results come first; inputs may be among them
     _add(world, stream, collective, given, _frozen(kwargs), (), written)
     return SimWork(stream.record_event())
 

@@ -61,7 +61,8 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
                 "is_current_stream_capturing": world.says_capturing,
             },
         ),
-        # Code that imported `is_current_stream_capturing` before this device was entered calls this name.
+        # If code imported `is_current_stream_capturing` before this device was entered, its copy still calls this
+        # private function.
         ([torch.cuda.graphs], {"_cuda_isCurrentStreamCapturing": world.says_capturing}),
         ([torch.cuda, torch.cuda.random], _random(world)),
         ([torch.cuda, torch.cuda.memory], _memory(world)),

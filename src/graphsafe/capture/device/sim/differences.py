@@ -1,4 +1,4 @@
-"""Compares two recordings of one step node by node. A value that differs was frozen by Python.
+"""Compares two recordings of one step node by node. If a value differs, Python froze it in each capture.
 
 Memory allocated in one capture may correspond to any memory allocated in the other, but always to the same memory.
 Memory that is older than the captures must have the same address in both.
@@ -139,7 +139,7 @@ class _Pairing:
 
 
 def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
-    # the second part is for NaN
+    # a NaN differs from itself
     if type(before) is type(after) and (before == after or (before != before and after != after)):
         return []
     numbers = (bool, int, float, complex, str)

@@ -45,7 +45,7 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World, leaves: type | None = None) -> None:
-        """`leaves` is a tensor subclass. The mode leaves the first operation on such a tensor to the subclass."""
+        """`leaves` is a tensor subclass. It handles the first operation on such a tensor itself, without this mode."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
         self._leaves = leaves
@@ -81,8 +81,8 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
 
 @functools.cache
 def _is_composite(func: Any) -> bool:
-    """Return whether an operation consists of other operations. Autograd decomposes it before this mode sees it;
-    inference mode does not."""
+    """Return whether an operation consists of other operations. Autograd decomposes such an operation before this mode
+    sees it. In inference mode it is not decomposed."""
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
     return bool(has_kernel) and func.namespace == "aten"
 
@@ -284,7 +284,7 @@ def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, 
 
 def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
     """Return the device of the result: the device that the call names, else that of the first device tensor, or the
-    scope's if there are no tensors."""
+    scope's device if there are no tensors."""
     scope = world.scope
     if takes_device(func) and (scope.explicit or not inputs):
         return scope.place

@@ -50,7 +50,7 @@ class Scope:
     explicit: bool = False
     "Whether the call itself names the device."
     source: RandomSource | None = None
-    "The source of random numbers of the generator that the call names, or None."
+    "The source of random numbers that belongs to the generator named in the call, or None."
     literal: bool = False
     "Whether the tensor's values come from Python objects."
 
@@ -274,8 +274,8 @@ def _can_be(kinds: Sequence[str], takes_tensors: bool) -> bool:
 
 
 def is_allocation(via: str | None, table: OpTable) -> bool:
-    """Return whether the purpose of a torch function is to allocate memory (`torch.zeros`), so that the memory is not
-    an op's result."""
+    """Return whether a torch function, such as `torch.zeros`, serves only to allocate memory. The memory then does not
+    count as an op's result."""
     entry = None if via is None else table.python(via)
     return entry is not None and any(effect.kind == "allocates" and effect.how != "pinned" for effect in entry.effects)
 

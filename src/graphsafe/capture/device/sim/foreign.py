@@ -85,7 +85,7 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
     own = vars(thread).get("run")
 
     def run() -> None:
-        del thread.run  # the reference cycle would keep the thread's target alive
+        del thread.run  # otherwise a reference cycle would keep the thread's target alive
         if own is not None:
             thread.run = own  # type: ignore[method-assign]
         with SimFunctionMode(world):

@@ -1,5 +1,5 @@
-"""The function mode of the simulated device. It answers questions about a tensor's device with the simulated device,
-and turns requests for a device into tags.
+"""The function mode of the simulated device. If code asks for a tensor's device, the mode returns the simulated device.
+If code requests a device, the mode tags the tensor.
 
 PyTorch's Python functions call the active mode before their first line and then run their body without it. In that
 body, `x.device` would return the true device. So these functions are kept from seeing the mode

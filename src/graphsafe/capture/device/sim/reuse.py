@@ -71,7 +71,7 @@ class Reuse:
             self._memory.pop(storage._cdata, None)
 
     def _note_possible_reuse(self, placed: OrderedNode) -> None:
-        """Note freed memory that this node may be given although another stream still uses it."""
+        """Note freed memory that the allocator may give to this node although another stream still uses it."""
         for place, memory in self._memory.items():
             if not memory.uses or memory.allocated_on != placed.sim_stream:
                 continue

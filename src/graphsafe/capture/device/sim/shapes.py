@@ -154,8 +154,8 @@ def repeated(device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor],
 
 
 def form_of(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], scope: Scope) -> tuple[Any, ...] | None:
-    """Return everything that determines a call's results and effects. Return None if the call writes, draws or reads
-    values."""
+    """Return everything that determines a call's results and effects. Return None if the call writes values, reads
+    values or draws random numbers."""
     if not _is_repeatable(func):
         return None
     asks = scope.via, scope.place, scope.explicit, scope.literal, scope.source is None
@@ -221,7 +221,8 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _made_without_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
-    """Return the result of a call that makes a tensor from nothing, if its values need not be computed, else None."""
+    """If a call makes a tensor from no other tensor, and the values need not be computed, return its result. Otherwise
+    return None."""
     try:
         made = func(*args, **{**kwargs, "device": _META})
     except (RuntimeError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""Streams and events as Python objects, with the order that a capture would see.
+"""Streams and events as Python objects, with the order that they give to captured work.
 
 Each stream of a capture has a clock: for every other stream, it has the number of captured nodes that run before this
 stream's next node. A stream enters a capture by waiting for an event that was recorded in the capture. The stream is
@@ -75,7 +75,7 @@ class Stream:
                 world.refuse(LEGACY_STREAM, "torch.cuda.Stream.wait_event", "hidden-sync")
             session.join(self.sim_stream, event.clock)
         elif self.sim_stream in session.clocks:
-            # The stream at fault is the one that was not forked, so the line of its work is told.
+            # The stream that was not forked is at fault, so the error names the line of its work.
             work = None if event.stream is None else session.last_work.get(event.stream)
             session.refuse(UNCAPTURED_WORK, work or world.event("hidden-sync", "torch.cuda.Stream.wait_event"))
 
@@ -163,8 +163,8 @@ class Event:
         return 0.0
 
     def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
-        """Judge a call of the host on an event. As on an H200, a capture refuses it only if the event was recorded in
-        the capture."""
+        """Check a call by which the host queries or waits for an event. As on an H200, a capture refuses the call only
+        if the event was recorded in the capture."""
         world = worlds.current()
         captured = world.session is not None and self.session is world.session
         world.host_wait(op, kind, EVENT_IN_CAPTURE if captured else None)

@@ -357,7 +357,7 @@ def _autocast_setting(real: Callable[..., Any]) -> Callable[..., Any]:
         if device == "cuda" and True in values:
             _note_autocast(world)
         if real is _SET_DTYPE:
-            real(device, *values)  # blocks of autocast without a dtype take this one
+            real(device, *values)  # blocks of autocast without a dtype use this dtype
         return real("cpu" if device == "cuda" else device, *values)
 
     return ask

@@ -40,11 +40,11 @@ def _objects_last() -> bool:
 
 
 def keep_object(storage: torch.UntypedStorage) -> None:
-    """Keep the storage's Python object, with its attributes, as long as the memory.
+    """Keep the storage's Python object, with its attributes, as long as the memory exists.
 
-    In torch 2.6 and 2.9, a garbage collection that finds such an object in a reference cycle clears it although the
+    In torch 2.6 and 2.9, a garbage collection clears such an object if the object is in a reference cycle, although the
     memory still exists. The storage's next Python object then has no attributes. `torch.save` leaves such a cycle. So
-    other references to the objects are held during collections.
+    graphsafe holds another reference to each object during a collection.
     """
     if _objects_last():
         return

@@ -75,8 +75,8 @@ class World:
         "Number of events that a capture would refuse."
         self.limits: dict[tuple[str, str], str] = {}
         self.asked: Callable[[Asked], None] | None = None
-        """Called when code asks whether a capture is under way; the code then gets the answer True. None if nothing
-        needs the question; the code then gets the true answer."""
+        """Called when code asks whether a capture is under way; the code then gets the answer True. If it is None, the
+        code gets the true answer."""
         self.collective_lanes: dict[int, SimStream] = {}
         "Device -> the stream on which it runs collectives."
         self.capture_lane: SimStream | None = None
@@ -182,7 +182,8 @@ class World:
         return replaced((self, "scope", scope))
 
     def via(self, name: str) -> AbstractContextManager[None]:
-        """Name the torch function in this block, unless an outer function is already named."""
+        """Set the name of the running torch function in this block, unless an outer function already has its name
+        set."""
         return self.within(Scope(via=self.scope.via or name))
 
     def event(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> StepEvent:

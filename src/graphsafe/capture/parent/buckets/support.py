@@ -19,7 +19,7 @@ from graphsafe.rulebook.rule import Rule
 
 _NEVER, _SINGLE, _UNIFORM, _ALWAYS = LEVELS
 _FAILED: tuple[Verdict, ...] = ("not-ready", "ready-with-breaks")
-"Verdicts that break a promise. A declaration always promises a single graph for the whole step."
+"Verdicts that contradict a declaration, because a declaration always promises a single graph for the whole step."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class BucketResult:
 
 
 def proven_by(tried: Sequence[BucketResult]) -> Proven | None:
-    """Return the support that the buckets prove. Return None if there are no query lengths, or if the verdict for the
-    shortest one is not decided."""
+    """Return the support that the buckets prove. Return None if no query length is known, or if the verdict for the
+    shortest length is undecided."""
     by_length: dict[int, list[Verdict]] = {}
     for one in tried:
         if isinstance(one.query, int):
@@ -67,7 +67,7 @@ def over_declared(level: str, tried: Sequence[BucketResult]) -> BucketResult | N
 
 def under_declared(level: str, tried: Sequence[BucketResult]) -> BucketResult | None:
     """Return a ready bucket that the declared level does not promise, or None. The bucket is returned only if the
-    buckets prove a higher level than the declared one. If they prove no level at all, it is returned only if the
+    buckets prove a higher level than the declared one. If the buckets prove no level at all, it is returned only if the
     declared level is `NEVER` and no bucket failed."""
     unused = [one for one in tried if one.verdict == "ready" and _promises(level, one.query) is False]
     proven = proven_by(tried)
@@ -112,8 +112,9 @@ def mismatch(
     rule: Rule,
     source: Source,
 ) -> Finding | Limit | None:
-    """Return a finding or limit if the proof contradicts the declaration. Its place is the declaration, else the step
-    (`entry`). `failures` has the first error of each failed bucket, by the bucket's index in `tried`."""
+    """Return a finding or limit if the proof contradicts the declaration. It points to the declaration, or to the step
+    (`entry`) if the declaration has no line. `failures` has the first error of each failed bucket, by the bucket's
+    index in `tried`."""
     if declared.level is None:
         return None
     frame = CallSite(declared.path, declared.line or 0, None) if declared.path else entry

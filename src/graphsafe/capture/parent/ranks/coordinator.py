@@ -101,7 +101,7 @@ class Coordinator:
 
     def _compare_collectives(self, siblings: _Siblings) -> None:
         """Look for the first collectives that do not match. A rank that waits for all ranks issues no further
-        collectives, so a rank that has issued more is past the mismatch."""
+        collectives. So if another rank has issued more, the mismatch is certain."""
         if siblings.divergence or len(siblings.children) < self.size:
             return
         children = [siblings.children[rank] for rank in range(self.size)]
@@ -119,8 +119,9 @@ class Coordinator:
 
 
 def _first(siblings: _Siblings) -> int | None:
-    """Return the rank that failed first. The order is that of the ranks' own reports, else of their ends or their last
-    sign of life. Errors that other ranks report later (a closed connection) follow from the first failure."""
+    """Return the rank that failed first. The order is given by the times in the ranks' own reports. Without a report,
+    the time of the end or of the last sign of life counts. Errors that other ranks report later (a closed connection)
+    follow from the first failure."""
 
     def when(rank: int) -> float:
         child = siblings.children[rank]

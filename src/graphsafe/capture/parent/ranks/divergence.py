@@ -29,8 +29,8 @@ def read_issued(folder: Path, child: str) -> list[Call]:
 
 
 def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None] | None:
-    """Return, for each rank, its first collective that does not match those of the others, or None for a rank that
-    issues no more.
+    """Return, for each rank, its first collective that does not match those of the others. The value is None for a rank
+    that issues no further collective.
 
     Return None if all ranks issue the same collectives. Their lines may differ: the root of a broadcast may call it on
     another line than the other ranks.
@@ -43,7 +43,7 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
 
 
 def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
-    """Return the calls, with `extra` set on those from lines that no other rank reaches. If there is no such line,
+    """Return the calls. `extra` is set on each call from a line that no other rank reaches. If there is no such line,
     `extra` is set on all calls."""
     elsewhere = {
         rank: {call_text(call) for other, calls in enumerate(by_rank) if other != rank for call in calls}
@@ -55,10 +55,10 @@ def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) 
 
 def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
     """Return the call of this rank that has no partner in a rank that issues fewer calls. It is the first call of this
-    operation from a line that no such rank reaches.
+    operation from a line that none of the ranks with fewer calls reaches.
 
     A comparison by position alone could be wrong: it would pair this call with a later call of the rank that issues
-    fewer.
+    fewer calls.
     """
     others = [calls for other, calls in enumerate(by_rank) if here[other] is None]
     own = here[rank]

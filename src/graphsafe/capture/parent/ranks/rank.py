@@ -31,7 +31,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One rank. A single rank waits for no other, and reports do not name it."""
+    """One rank. A single rank does not wait for other ranks, and reports do not name it."""
 
     number: int = 0
     coordinator: Coordinator = field(default_factory=lambda: Coordinator(1))

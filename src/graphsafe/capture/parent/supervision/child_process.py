@@ -94,8 +94,8 @@ class Child:
         return [line[:400] for line in lines if line.strip()][-count:]
 
     def _end_of(self, killed_as: Ending | None) -> Ended:
-        """Return how the child ended. The child's own report decides, else an action of the parent, else the exit
-        status."""
+        """Return how the child ended. The answer comes from the child's own report; without a report, from an action of
+        the parent; and otherwise from the exit status."""
         # A child that cannot write its answer, for example because the disk is full, prints a line instead.
         answers, complaint = self.answers, self._printed(FAULT) if self.status == FAILED else None
         end, failure = answers.get(Ended), answers.get(TargetFailure)

@@ -1,5 +1,5 @@
-"""Decides which children may use a GPU: several together as long as its memory suffices, and only one while times are
-measured. Also returns for how many children the host has enough cores and memory."""
+"""Decides which children may use a GPU: several together as long as its memory suffices, but only one while times are
+measured. Also computes how many devices or targets the host has enough cores and memory for."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from dataclasses import dataclass
 _SHARE = 0.8
 "The share of a device's memory that children of several targets may use together."
 _PATIENCE = 10.0
-"Seconds that a child waits to be alone on a device until no further child may enter."
+"If a child has waited for this many seconds to be alone on a device, no further child may enter."
 _LONGEST = 20.0
-"The largest number of seconds that a child waits to be alone. Another target may take minutes to build on the host."
+"""The largest number of seconds that a child waits to be alone. It is limited because another target may take minutes
+to build on the host."""
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
 
 
 @dataclass(eq=False, slots=True)
 class DeviceStay:
-    """The stay of one child on a device, from before its start until its end."""
+    """The use of a device by one child, from before the child's start until its end."""
 
     device: str
     owner: object
@@ -80,7 +81,7 @@ class DeviceUse:
             return stay.alone
 
     def leave(self, stay: DeviceStay) -> None:
-        """Remove a child from the device. The child may also have only waited to enter."""
+        """Remove a child from the device, or from the queue if the child has only waited to enter."""
         with self._lock:
             if stay in self._stays:
                 self._stays.remove(stay)

@@ -262,8 +262,8 @@ class Supervisor:
         return server.ready
 
     def _may_be_due_to_forking(self, child: Child) -> bool:
-        """Return whether shared imports may be the reason why a build child failed. If so, the next build child makes
-        its own imports."""
+        """Return whether a build child may have failed because of shared imports. If so, the next build child makes its
+        own imports."""
         key, how = key_of(child.job), None if child.end is None else child.end.how
         if how not in ("fault", "target") and (how != "crashed" or child.phase.startswith("try")):
             return False

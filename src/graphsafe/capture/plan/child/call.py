@@ -1,7 +1,7 @@
 """One execution (visit) of a break: its inputs, the values that it passes on, and how it runs again in each replay.
 
-The values that a break passes to the next segment are in tensors of the captured pass. The results of each later run
-are copied into these tensors.
+The values that a break passes to the next segment are in tensors of the captured pass. Each later run of the break
+copies its results into these tensors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Slots:
         self._moving = False
 
     def look(self) -> None:
-        """After the first visit, check which places still exist in the same objects."""
+        """After the first visit, find the places that still exist in the same objects."""
         if not self._paths:
             return
         now = reachable_state(self._subject).owners
@@ -97,7 +97,7 @@ class BreakValues:
     beyond: frozenset[str] = frozenset()
 
     def with_parts(self, parts: Iterable[BreakValues]) -> BreakValues:
-        """Return these values together with those of breaks that have become part of this one."""
+        """Return these values together with the values of breaks that have become part of this break."""
         held = [self, *parts]
         return BreakValues(
             frozenset(name for one in held for name in one.private),
@@ -165,7 +165,8 @@ class Call:
             self._pairs(name, first, later._first[name])
 
     def gives(self, frames: tuple[CallSite, ...], line: int) -> bool:
-        """Return whether the break returned a value to a call on this line of the function to which `frames` lead."""
+        """Return whether the break returned a value to a call on this line. The line is in the function to which
+        `frames` lead."""
         at = len(frames)
         return self.handed.returns and self.frames[:at] == frames and self.frames[at].line == line
 
@@ -202,8 +203,8 @@ class Call:
         return found
 
     def settle(self) -> None:
-        """Copy rebound state into the captured tensors. State whose size the break changed is left out; code that reads
-        it has to run eagerly too."""
+        """Copy rebound state into the captured tensors. State whose size the break changed is not copied; code that
+        reads such state has to run eagerly too."""
         now = self._slots.tensors()
         for path, held in self.held.items():
             if held is not None and path in now and _alike(held, now[path]):
@@ -211,7 +212,8 @@ class Call:
         self._hand_over([])
 
     def _hand_over(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """Copy these pairs and rebound state into the captured tensors, and bind the state to these again."""
+        """Copy these pairs and the rebound state into the captured tensors, and bind the state to the captured tensors
+        again."""
         now = self._slots.tensors()
         rebound = {path: held for path, held in self.held.items() if held is not None and now.get(path) is not held}
         for path, held in rebound.items():

@@ -69,7 +69,8 @@ def _asks(event: StepEvent) -> bool:
 
 
 def _host_calls(answers: Answers) -> Iterator[Cause]:
-    """Yield the calls of clocks and of the host's random generators, which may change a later step's decision."""
+    """Yield the calls of clocks and of the host's random generators. Their results may change a decision in a later
+    step."""
     for call in answers[Ran].host_calls:
         code = "GS504" if call.kind == "random" else "GS702"
         yield Cause(code, f"{call.function} returns another value in each step", call.frames, span=call.span)
@@ -85,7 +86,8 @@ def _host_state(answers: Answers) -> Iterator[Cause]:
 def _filled(answers: Answers) -> Iterator[Cause]:
     changed = _changed(answers)
     growing = [change.name for change in changed if change.how == "grows"]
-    # A list that grows in every step also gets its first element in step 1. Later steps do not depend on that.
+    # A list that grows in every step also gets its first element in step 1. Later steps do not depend on this first
+    # element.
     lazy = [path for path in answers[Reference].lazy if not any(is_within(path, name) for name in growing)]
     for change in changed:
         name = change.name
@@ -114,7 +116,8 @@ def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cau
 
 
 def readers(answers: Answers, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for each line that ran and uses state at one of these paths, and so may decide differently."""
+    """Return a cause for each line that ran and uses state at one of these paths. Such a line may make another decision
+    in a later step."""
     words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
     names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []
@@ -171,8 +174,8 @@ def judged(
     causes: Sequence[Cause], running: Sequence[tuple[CallSite, ...]], eager: Sequence[Mark], graphed: Sequence[Mark]
 ) -> tuple[list[Cause], list[Mark]]:
     """Return the causes on lines that the marks leave in a graph, one per line. Also return the functions that are
-    marked as eager although nothing in them has to run eagerly. `running` has the frames of a step's operations; marks
-    that are in none of them are ignored."""
+    marked as eager although nothing in them has to run eagerly. `running` has the frames of a step's operations. A mark
+    is ignored if its function is in none of these frames."""
     eager = [mark for mark in eager if any(mark.holds(frames) for frames in running)]
 
     def is_left(cause: Cause) -> bool:

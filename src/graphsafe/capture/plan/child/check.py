@@ -27,7 +27,7 @@ def run(job: Job, channel: Channel) -> None:
             channel.send(Checked(f"emitted code fails: {describe(error)}"))
             return
         replays = Replays(session, planned, reference)
-        # The first step is not compared, because emitted code is not replayed from the state of construction.
+        # The first step is not compared, because emitted code is not replayed from the state that construction left.
         replays.run(built, first_step=False)
         channel.send(Checked(replays.against("emitted code")))
 

@@ -24,7 +24,7 @@ def _modes() -> tuple[bool, bool, tuple[tuple[bool, torch.dtype], ...]]:
 
 
 def surroundings() -> Callable[[], AbstractContextManager[Any]]:
-    """Return a function that makes a block in which the current modes are set again.
+    """Return a function that makes a context in which the present modes are set again.
 
     If they are already set, entering the block costs nothing.
     """
@@ -50,7 +50,7 @@ def surroundings() -> Callable[[], AbstractContextManager[Any]]:
 def storage_address(tensor: torch.Tensor) -> int:
     try:
         return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # a sparse tensor, or a tensor without memory
+    except (RuntimeError, NotImplementedError):  # the tensor is sparse, or has no memory
         return 0
 
 

@@ -1,8 +1,8 @@
-"""Estimates the cost of a plan in launches, to choose between plans without running them.
+"""Estimates the cost of a plan in launches, so that plans can be compared without running them.
 
-An operation that runs eagerly costs one launch. A segment costs one launch, and so does each tensor that a break passes
-on, because it is copied. A break itself costs the host half a launch. Of two plans with the same cost, the one with
-fewer pieces is chosen.
+An operation that runs eagerly costs one launch. A segment costs one launch. Each tensor that a break passes on also
+costs one launch, because it is copied. The host's own work at a break costs half a launch. Of two plans with the same
+cost, the one with fewer pieces is chosen.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Groups:
             yield chosen[number][1] if number in chosen else group, op
 
     def _covered_by(self, region: Region) -> dict[int, tuple[int, Group]]:
-        """Return the frames that pass through a region, by number, with the depth of its function and the group."""
+        """Return the frames that pass through a region, by their number. Each has the depth of the region's function
+        and the group."""
         if region not in self._covered:
             found: dict[int, tuple[int, Group]] = {}
             for number, frames in enumerate(self._frames):
@@ -103,7 +104,7 @@ def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
 
     Candidates that make the fewest operations eager are tried first. Equal candidates have a fixed order, so that every
     run makes the same choice: a wider break in the same function comes before the call of the function, and a break
-    with fewer lines comes before one with more.
+    with fewer lines comes before a break with more lines.
     """
     chosen: tuple[Region, ...] = ()
     groups = Groups(log)
@@ -139,7 +140,8 @@ def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
 
 
 def wider(log: Log, regions: Sequence[Region]) -> set[Region]:
-    """Return wider regions that may cost less. They reach to the next break, or to an end of the break's function."""
+    """Return wider regions that may cost less. Such a region reaches to the next break, or to the beginning or the end
+    of the break's function."""
     found: set[Region] = set()
     visits = log.visits
     for visit in visits:

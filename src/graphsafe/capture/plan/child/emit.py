@@ -36,7 +36,7 @@ _RUNTIME = ("copies.py", "emitted_runtime.py")
 "Emitted code begins with the source of these files, and with their imports."
 _TARGET = "graphsafe_target_"
 _OF_RUNTIME = ("Any", "SimpleNamespace", "eager", "returned")
-"Names of the runtime that the generated functions use."
+"Names from the runtime's files that the generated functions use."
 
 
 _APPLY = '''\
@@ -109,7 +109,7 @@ class _Writer:
             raise Unemittable(f"{source.name} assigns a variable of the function around it")
         name = source.name.replace(".", "_")
         lines = list(file_lines(source.path) or ())
-        starts = source.node.lineno - 1  # decorators are not repeated, because the new code is installed under them
+        starts = source.node.lineno - 1  # decorators are not repeated, because they stay around the new code
         box = self._box(source, numbers)
         in_order = sorted(numbers, key=lambda number: self._chosen[number].first)
         breaks = [self._break(source, number, lines, box) for number in in_order]
@@ -233,7 +233,8 @@ class _Writer:
         return text.replace("super()", f"super({owner}, {source.first_argument or 'self'})")
 
     def _bind(self, tree: ast.Module, function: FunctionType) -> None:
-        """Write an import for each global name in the code. Raises Unemittable if two modules use a name otherwise."""
+        """Write an import for each global name in the code. Raises Unemittable if two modules use the same name for
+        different objects."""
         module = _module(function)
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(tree):

@@ -1,9 +1,9 @@
-"""The runtime of emitted code. It is the same for every plan: `emit.py` copies it, with the other module of this folder
+"""The runtime of emitted code. It is the same for every plan: `emit.py` copies this file, and the file of this folder
 that it imports.
 
 A pass that captures is itself a step: each graph is replayed as soon as it has been captured, so that the eager code
-after it sees real values. Results of eager code are in tensors of the captured pass, into which later results are
-copied.
+after the graph sees real values. Results of eager code are in tensors of the captured pass, into which later results
+are copied.
 """
 
 from __future__ import annotations

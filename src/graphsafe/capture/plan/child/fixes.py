@@ -1,4 +1,5 @@
-"""Estimates the gain of fixing each line to blame: alone, and together with the lines before it in the list.
+"""Estimates the gain of a fix for each line to blame: of this fix alone, and of this fix together with those before it
+in the list.
 
 The gain is computed from a step's operations. Nothing is run.
 """
@@ -15,8 +16,8 @@ from graphsafe.capture.shared.places import location
 from graphsafe.report.model import CallSite, Fix
 
 _MOST_OPERATIONS = 1000
-"""The largest number of operations of a step for which cheaper, wider breaks are searched. In a larger step one piece
-is a small share, and the search takes seconds."""
+"""The largest number of operations of a step for which cheaper, wider breaks are searched. In a larger step a piece is
+only a small share of the work, and the search would take seconds."""
 
 
 def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> tuple[Fix, ...]:

@@ -2,7 +2,7 @@
 become part of breaks.
 
 The functions are pure functions of logs. Each result is a `Need`. A kind of need is searched for only if no need of an
-earlier kind was found, because a break that grows changes the later needs.
+earlier kind was found, because each break that grows changes the needs of later kinds.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def needs(
 
 
 def _visits(base: Log, other: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
-    """Yield the needs of breaks that some steps do not reach, or reach through other calls. The line that decides this
-    has to run eagerly."""
+    """Yield the needs of breaks that some steps do not reach, or reach through other calls. The line with the deciding
+    branch has to run eagerly."""
     one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
     for own, theirs in _apart(one, two):
         for number, frames in (*one[own], *two[theirs]):
@@ -164,7 +164,8 @@ def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ..
 
 
 def _first_apart(frames: tuple[CallSite, ...], there: Set[tuple[CallSite, ...]]) -> tuple[CallSite, ...]:
-    """Return the frames up to the first call that the other step does not make, or all frames."""
+    """Return the frames up to and including the first call that the other step does not make. If there is no such call,
+    return all frames."""
     return next((frames[:depth] for depth in range(1, len(frames)) if frames[:depth] not in there), frames)
 
 
@@ -175,7 +176,8 @@ def _other_view(one: Op, two: Op) -> bool:
 def _rebound(
     log: Log, op: Op, left: Argument, right: Argument, assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> Iterator[Need]:
-    """Yield the needs of lines that rebind state to new memory: they run eagerly and write into a fixed buffer."""
+    """Yield the needs of lines that rebind state to new memory: such lines have to run eagerly, and their results are
+    copied into a fixed buffer."""
     path = next((one.memory.path for one in (left, right) if one.memory and one.memory.path), None)
     if path is None:
         yield Need("statement", "GS703", "it reads other memory in each step", op.frames)
@@ -220,7 +222,8 @@ def _unhanded(log: Log, handed: Sequence[BreakValues]) -> Iterator[Need]:
 
 
 def _beside(log: Log) -> Iterator[Need]:
-    """Yield the needs of work that a capture would miss: on other GPUs, and random numbers and writes on the host."""
+    """Yield the needs of work that a capture would miss: work on other GPUs, random numbers of the host, and writes on
+    the host."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it runs on another device", op.frames)

@@ -125,7 +125,8 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the first cause of each line in the region, else the causes elsewhere that led to the region."""
+    """Return the first cause of each line in the region. If there is none, return the causes outside the region that
+    led to it."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):

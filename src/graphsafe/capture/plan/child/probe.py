@@ -53,7 +53,8 @@ from graphsafe.report.probes.horizon import Horizon
 from graphsafe.rulebook.book import load_rulebook
 
 _MOST_ATTEMPTS = 6
-"The largest number of captures in this process that are replayed and then found to freeze something."
+"""The largest number of captures in this process. Another capture follows only if replays show that the last one froze
+a value."""
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -187,14 +188,14 @@ def _against(replays: Replays) -> str | None:
 
 
 def _untested(answers: Answers) -> str | None:
-    """Return the reason why replays that equal the reference are not enough proof, or None."""
+    """Return the reason why replays are not enough proof although they equal the reference, or None."""
     reference, unvaried = answers[Reference], answers[Varied].unvaried_host
     if reference.differs:
         return "the captured step computes something other than the eager step"
     if not reference.varied:
         return "no changed input changed the reference, so the plan was not tested"
-    # Inputs on the device that were not varied do not matter. Only breaks read values of the device, and each break
-    # checks that it gives the same numbers as at capture.
+    # Only inputs on the host matter here. Only breaks read values of the device, and each break checks that it returns
+    # the same numbers as at capture. So inputs on the device need not be varied.
     if unvaried:
         return f"{', '.join(unvaried[:3])} could not be varied: give them new values in refresh"
     return None

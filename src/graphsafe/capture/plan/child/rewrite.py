@@ -1,7 +1,7 @@
 """Rewrites functions so that regions become breaks: the same code, with each region moved into a nested function.
 
-The nested function shares its variables with the function around it (`nonlocal`). So it does the same as the
-statements, and its closure shows which values flow in and out. Line numbers are those of the file.
+The nested function shares its variables with the function around it (`nonlocal`). So the nested function does the same
+as the statements, and its closure shows the values that flow in and out. Line numbers are those of the file.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ def _inner(code: CodeType, name: str) -> CodeType:
 
 
 class _Moved(ast.NodeTransformer):
-    """Rewrites syntax that has another meaning in a nested function: `super()`, annotated variables, declarations."""
+    """Rewrites syntax that has another meaning in a nested function: `super()`, annotations of variables, and
+    declarations."""
 
     def __init__(self, first_argument: str | None) -> None:
         self._first_argument = first_argument

@@ -122,7 +122,8 @@ class _Pass:
         return PlannedRecording(outputs, self._items, self._pieces)
 
     def _failure(self, error: BaseException) -> CaptureFailure:
-        """Return the failure. If the error has no place, the place is the one that the pass had reached."""
+        """Return the failure. If the error has no line of its own, the failure gets the line that the pass had
+        reached."""
         failure = self._pieces.failure(error)
         return replace(failure, frames=self._blamed) if self._blamed else failure
 

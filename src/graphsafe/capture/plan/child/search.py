@@ -1,5 +1,5 @@
-"""Finds the breaks. Starts with lines that are known to fail, and widens the breaks until the code between them does
-the same in several eager steps on new inputs."""
+"""Finds the breaks. The search starts with lines that are known to fail. It widens the breaks until the code between
+them does the same in several eager steps on new inputs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Search:
     log: Log = field(default_factory=Log)
     "The log of an eager step with these breaks. If several steps were logged, this is the log with the most launches."
     coverages: dict[tuple[Region, ...], float] = field(default_factory=dict)
-    "Breaks -> the coverage of the plan with them, as far as it was computed."
+    "Breaks -> the coverage of the plan with these breaks. It contains only plans whose coverage was computed."
     _handed: dict[Region, BreakValues] = field(default_factory=dict)
     _bare: list[Log] = field(default_factory=list)
     "The logs of the same steps without any break."
@@ -75,7 +75,7 @@ class Search:
 
     def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
         """Return the cause's own line. If the cause was derived from other causes, return the lines of those causes. If
-        some of these lines are in the same function, return only them."""
+        some of these lines are in the cause's function, return only these."""
         if not cause.derived:
             return frozenset([cause.line])
         roots = [one.line for one in self.causes if not one.derived]
@@ -173,8 +173,8 @@ class Search:
             self._take(one, roots)
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Record a cause for each of these regions, which use the value of a break with this cause. The calls `above`
-        lead to the regions."""
+        """Record a cause for each of these regions, because they use the value of a break that has the cause given
+        here. The calls `above` lead to the regions."""
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 
@@ -202,8 +202,8 @@ class Search:
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function eager if its code cannot be changed, because each step makes the function
-        anew."""
+        """If the code of a function cannot be changed because each step makes the function anew, make the calls of this
+        function eager."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))

@@ -29,7 +29,8 @@ Frames = tuple[CallSite, ...]
 
 
 def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
-    """Yield the expression, and each use of a variable that is computed from it. These uses have to run eagerly too."""
+    """Yield the expression, and each use of a variable that is computed from the expression. These uses have to run
+    eagerly too."""
     found = expression_at(function, span)
     marked = [] if found is None else [found]
     names: set[str] = set()
@@ -44,7 +45,8 @@ def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
 
 
 def _asked(function: Function, cause: Cause) -> list[ast.expr]:
-    """Return the operation whose truth the line tests. The operation can be captured; only the test has to be eager."""
+    """Return the operation whose result the line tests for truth. The operation can be captured; only the test has to
+    be eager."""
     found = expression_at(function, cause.span) if cause.asked and cause.span is not None else None
     method = isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute)
     compared = isinstance(found, ast.Compare) and not isinstance(found.ops[0], (ast.In, ast.NotIn))
@@ -52,7 +54,7 @@ def _asked(function: Function, cause: Cause) -> list[ast.expr]:
 
 
 class Split:
-    """The functions through which causes pass, with the affected statements split into parts."""
+    """The functions that lead to causes, with the affected statements split into parts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -151,7 +153,8 @@ class Split:
         )
 
     def part(self, frame: CallSite, span: Span | None) -> Span | None:
-        """Return the place of an expression in the target's file, or that of the part of a statement on the line."""
+        """Return the place of an expression in the target's file. If the line is a part of a statement, return the
+        place of this part."""
         if frame.path not in self._origins:
             return span
         line, start, *end = self._origins[frame.path][1][frame.line - 1]

@@ -105,7 +105,7 @@ class Visit:
     received: bool = False
     "Whether a later break, or the caller of the step, received the visit's return value."
     changed: tuple[str, ...] = ()
-    "Variables of the visit with a container that the break changed, or with an iterator, which a break advances."
+    "Variables of the visit that hold a container which the break changed, or an iterator, which a break advances."
     handed: frozenset[int] = frozenset()
     "Storages that the break passes to captured code."
     private: frozenset[int] = frozenset()
@@ -202,7 +202,8 @@ class _Watch:
         return frozenset(key for value in values for tensor in flat(value).tensors for key in self._keys(tensor))
 
     def _handing(self) -> None:
-        """Stop logging launches while the break passes on its values, because these copies are not work of the step."""
+        """Stop logging launches while the break passes on its values, because the copies of these values are not work
+        of the step."""
         self._is_handing = True
 
     def _flow(self, value: Any) -> Flow:
@@ -260,7 +261,7 @@ class _Watch:
     def argument(self, tensor: torch.Tensor) -> Argument:
         try:
             offset, strides = int(tensor.storage_offset()), tensor.stride()
-        except RuntimeError:  # a sparse or nested tensor
+        except RuntimeError:  # the tensor is sparse or nested
             offset, strides = 0, ()
         size = f"{tensor.dtype} {tuple(tensor.shape)}"
         keys = self._keys(tensor)

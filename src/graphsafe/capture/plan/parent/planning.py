@@ -96,7 +96,8 @@ class Planning:
         return until_nothing_is_learned(_MOST_CHILDREN, plan, _lesson_of)
 
     def _emit(self, plan: Plan, code: Emitted) -> None:
-        """Write the code that applies the plan, after a test run. If it is not written, a limit has the reason."""
+        """Run the code that applies the plan as a test, then write it. If no code is written, a limit has the
+        reason."""
         request = self.request
         text = code.text if request.emit_for is None else marks(plan, request.emit_for)
         if text is None:
@@ -135,7 +136,7 @@ def _lesson_of(child: Child) -> SegmentFailure | None:
 
 
 def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
-    """Return the plan of the step without its own graphs, with a reason that says so."""
+    """Return the plan of the step without its own graphs. The plan's reason says that it is for this step."""
     if plan is None:
         return None
     return replace(plan, reason=f"of the step without {what}" + (f": {plan.reason}" if plan.reason else ""))
@@ -164,7 +165,8 @@ def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
     """Return the failures with which the next child starts. A statement that fails again is no longer split into parts.
-    If it still fails, the call of its function becomes the line to blame, and so on outwards."""
+    If the statement still fails, the call of its function becomes the line to blame, then the call of that function's
+    caller, and so on."""
     frames = failure.frames
     while frames and any(one.whole and one.frames == frames for one in known):
         frames = frames[:-1]

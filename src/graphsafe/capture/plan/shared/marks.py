@@ -1,4 +1,4 @@
-"""Writes a plan as marks for an engine: which functions to decorate, and with which decorator."""
+"""Writes a plan as marks for an engine: the functions to decorate, and the decorator for each."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 so that a break can be a part of a statement.
 
 If `scale_of(x)` is marked in `return self.head(x * scale_of(x))`, the statement becomes `part_1 = scale_of(x)`, `part_2
-= x * part_1` and `return self.head(part_2)`. A branch, or the body of a comprehension, stays in the line that decides
-whether it runs.
+= x * part_1` and `return self.head(part_2)`. If a condition decides whether an expression runs, as in a conditional
+expression or a comprehension, the expression stays in the line of that condition.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def edits(
     edit.
 
     `calls` lead to marked expressions in other functions, or are operations whose truth is tested. They always get
-    lines of their own: the called function may return another value in each step, and only the test reads the device,
-    not the tested operation.
+    lines of their own. A called function may return another value in each step. Of a tested operation, only the test
+    reads the device.
     """
     return list(_Apart(function, marked, lines, calls).of_block(function.node, function.body))
 
@@ -158,7 +158,7 @@ class _Apart:
             ends = self._function.body[-1] is statement
             leaves = jumps([statement]) or any(isinstance(node, ast.Return) for node in within([statement]))
             if leaves and not ends:
-                # The rest of the function is the other branch, so only the test becomes a break.
+                # The rest of the function is the other branch of this statement, so only the test becomes a break.
                 truth = ast.Call(ast.Name("bool", ast.Load()), [residual], [])
                 residual = self._hoisted(ast.copy_location(truth, head))
             top: ast.stmt = ast.If(residual, [ast.Pass()], [])
@@ -195,7 +195,7 @@ class _Apart:
         try:
             text = ast.unparse(ast.fix_missing_locations(changed))
             return [*self._part_lines(indent), Line(indent + text, span_of(statement))]
-        except ValueError:  # an f-string that cannot be written on one line
+        except ValueError:  # this f-string cannot be written on one line
             self._parts = []
             return self._as_it_stands(statement, indent)
 
@@ -225,7 +225,8 @@ class _Apart:
         """Return the expression with the names of parts as its operands, or unchanged if it contains no mark."""
         if not self._has_mark(node):
             return node
-        # Most operations whose truth is tested read the device themselves, so they stay in the line of the test.
+        # Most operations whose result is tested for truth read the device themselves, so they stay in the line of the
+        # test.
         truth = isinstance(node, ast.IfExp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
         if isinstance(node, ast.Compare) and len(node.comparators) > 1:
             return node

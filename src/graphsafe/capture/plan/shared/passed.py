@@ -1,5 +1,5 @@
-"""Finds variables that pass from break to break. No captured code assigns or reads them, so their value, size and
-structure may differ from step to step."""
+"""Finds variables that pass from break to break. No captured code assigns or reads such variables, so their value, size
+and structure may differ from step to step."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receive
     """Return the statements that use the value which the innermost function returns to its caller. The list is empty if
     the step itself returns the value.
 
-    Return None if captured code would use the value, or if a function in `closed` would have to be cut.
+    Return None if captured code would use the value, or if a break would have to be inside a function in `closed`.
     """
     for at in reversed(range(len(frames) - 1)):
         function, line = function_of(frames[at]), frames[at].line

@@ -127,7 +127,7 @@ class Function:
         return self._region(Place(block, index, index + 1))
 
     def node_at(self, line: int) -> ast.stmt | None:
-        """Return the innermost statement that runs this line. If the line is in the head of an `if` or a loop, that is
+        """Return the innermost statement that runs this line. If the line is in the head of an `if` or a loop, return
         the whole statement."""
         block, found = self.body, None
         while block:
@@ -196,8 +196,9 @@ class Function:
         return place.block is self.body and place.stop == len(self.body)
 
     def grown(self, region: Region, name: str, to: Literal["defined", "used"]) -> Region | None:
-        """Return the region, grown to the last statement before it that assigns `name`, or after it that reads `name`.
-        If there is none on that side, take the last one anywhere. Return None if there is none, as for an argument."""
+        """Return a larger region. It reaches back to the last statement that assigns `name`, or forward to the last
+        statement that reads `name`. If there is no such statement on that side, take the last such statement anywhere.
+        Return None if there is none at all, as for an argument."""
         place = self.place(region)
         if place is None:
             return None

@@ -23,11 +23,11 @@ from graphsafe.run.facts import CASTS, OutsideUse
 
 
 class Casts:
-    """Memory that a graph reads, that no tensor in Python refers to, and that autocast's cache may hold."""
+    """Memory that a graph reads and that autocast's cache may hold. No tensor in Python refers to it."""
 
     def __init__(self, blocks: Mapping[int, int], certain: Collection[int]) -> None:
-        """Make the record. `blocks` maps the address of each block to its size. `certain` are the addresses that cannot
-        be ordinary numbers among a kernel's arguments."""
+        """Make the record. `blocks` maps the address of each block to its size. `certain` are the addresses that are
+        certainly addresses, and not ordinary numbers among a kernel's arguments."""
         self._blocks, self._certain = blocks, certain
         self.replays: Callable[[], int] = int
         "Returns how often the graph was replayed."

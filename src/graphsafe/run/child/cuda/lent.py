@@ -1,4 +1,4 @@
-"""Finds the tensors in a graph's pool that an earlier graph of the pool has made and that this graph reads."""
+"""Finds the tensors in a pool that an earlier graph of the pool has made and that a given graph reads."""
 
 from __future__ import annotations
 

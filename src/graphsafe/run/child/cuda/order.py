@@ -2,8 +2,8 @@
 
 PyTorch counts the writes to a tensor as its version. Versions are compared when the current stream changes, when an
 event is recorded or waited for, when the host waits, and when a replay begins. A new version counts as a write on the
-stream that has been current since the last comparison. The check ends once several threads use streams, because then
-any thread can have written.
+stream that has been current since the last comparison. The check ends as soon as several threads use streams, because
+any of these threads can then have made a write.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def _version(tensor: torch.Tensor) -> int | None:
 def _calls(names: frozenset[str]) -> Frames:
     """Return the running calls. If the line that wrote to these names is known, the last call is at that line.
 
-    A version shows only that a write came earlier. If exactly one statement of the running block writes to these names,
-    that statement is taken.
+    A version shows only that a write happened earlier. If exactly one statement of the running block writes to these
+    names, that statement counts as the writer.
     """
     frames, _ = user_frames()
     if not frames:

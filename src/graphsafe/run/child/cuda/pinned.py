@@ -1,8 +1,8 @@
 """Finds writes to pinned memory while a replay that copies from this memory is still running. Waits are not followed.
 
 An event is recorded after some replays. If the memory has changed before the next replay and the event has not
-completed, the host wrote without waiting. A write after the event has completed is not found here. It is found with
-`--waits`, from the order of all calls.
+completed, the host wrote without waiting. A write after the event has completed is not found here. With `--waits`, such
+a write is found from the order of all calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from graphsafe.run.child.sight import Touch
 _FIRST = range(16, 32)
 "These replays are watched. Earlier replays are not watched, because other checks slow the host down at that time."
 _SOMETIMES = 128
-"After these replays, one of this many replays is watched."
+"After the replays in `_FIRST`, one of this many replays is watched."
 
 
 class PinnedReads:

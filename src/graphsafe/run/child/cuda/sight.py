@@ -281,7 +281,7 @@ class CudaSight(Sight):
             ("unseen", "old numbers, weights kept elsewhere, copies of pinned memory, shared buffers", eager),
             ("unseen", "races between the operations of a graph", races),
         ]
-        pinned = "what streams wait for is followed with `--waits`; pinned memory of graphs is compared at some replays"
+        pinned = "waits of streams are followed with `--waits`; pinned memory of graphs is compared at some replays"
         unordered = pinned if self._order is None else self._order.problem
         if unordered is not None:
             found.append(("unseen", "the order of refills and replays", unordered))
@@ -374,7 +374,8 @@ def _known(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
 
 
 def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int, int]:
-    """Return a dict: each word that is an address inside a known storage -> the first address of that storage."""
+    """Return a dict. Its keys are the words that are addresses inside a known storage. Each value is the first address
+    of that storage."""
     starts = sorted(known)
     found = {}
     for word in words:

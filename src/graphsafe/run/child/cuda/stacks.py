@@ -24,7 +24,8 @@ def record_stacks() -> None:
 
 
 def makers() -> dict[int, CallSite]:
-    """Return a dict: address of a block in use -> the line of the user's code that allocated the block."""
+    """Return a dict that maps the address of each block in use to the line of the user's code that allocated the
+    block."""
     return {int(block["address"]): line for _, block in blocks_in_use() if (line := innermost_line(block)) is not None}
 
 

@@ -36,8 +36,8 @@ def current_stream() -> Stream:
 
 
 def key_of(pointer: int) -> Stream:
-    """Return a key of a stream that contains its device, because the default streams of all devices have the same
-    pointer."""
+    """Return a key for a stream. The key contains the stream's device, because the default streams of all devices have
+    the same pointer."""
     return (0 if pointer else torch.cuda.current_device()), pointer
 
 
@@ -68,7 +68,7 @@ def _watch_events(order: CudaOrder) -> None:
 
 
 def _asked(query: Any, order: CudaOrder, done: Callable[[Any], None]) -> Any:
-    """Call `done` after a query that returned True: a program may poll instead of waiting."""
+    """Call `done` after a query that returned True, because a program may poll instead of waiting."""
 
     def waited(one: Any) -> None:
         order.look()
@@ -97,7 +97,8 @@ def _switching(set_stream: Any, order: CudaOrder) -> Any:
 
 _STREAM = "cudaStreamSynchronize"
 _known: dict[tuple[CodeType, int], StepEvent] = {}
-"Code object and instruction -> the event of the first wait there. Later waits there are the same event."
+"""Code object and instruction -> the event of the first wait there. A later wait at the same instruction counts as the
+same event."""
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class FailedCaptures:
         "Number of a capture -> its record and its graph, from the beginning of the capture to its end."
 
     def begun(self, graph: Any, record: GraphRecord) -> None:
-        """Wait for the end of a capture. If its graph is destroyed before the end, the capture has failed."""
+        """Expect the end of a capture. If its graph is destroyed before the end, the capture has failed."""
         self._open[record.number] = record, weakref.ref(graph, lambda _: self._abandoned(record.number))
 
     def ended(self, record: GraphRecord) -> None:
@@ -77,7 +77,7 @@ class FailedCaptures:
     def _abandoned(self, number: int, is_ending: bool = False) -> None:
         """Record a capture that never ended: an exception kept the program from calling `capture_end`.
 
-        `is_ending` says that an exception ends the program, so that no handler can have swallowed it.
+        `is_ending` says whether an exception ends the program. In this case, no handler can have swallowed it.
         """
         record, _ = self._open.pop(number, (None, None))
         if record is None:
@@ -102,8 +102,8 @@ class FailedCaptures:
 
 
 def _handler_around(frames: Sequence[CallSite]) -> CallSite | None:
-    """Return the innermost handler that catches the device's errors and does not raise again. Its block must contain
-    one of these calls and further lines after the call."""
+    """Return the innermost handler that catches the device's errors and does not raise again. The `try` block must
+    contain one of these calls and further lines after the call."""
     for one in reversed(frames):
         for node in reversed(holding(one.path, one.line)):
             if isinstance(node, ast.With) and suppresses(node):

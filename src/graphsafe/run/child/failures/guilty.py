@@ -1,7 +1,7 @@
 """Finds the expression that broke a capture on a GPU. Also finds the expression of a line that waits for a stream.
 
-CUDA refuses an illegal operation at once. The first error therefore has the traceback of the guilty line, which is the
-innermost line of the user's code in it. An error that only repeats an earlier, swallowed error names no line.
+CUDA refuses an illegal operation at once. So the guilty line is the innermost line of the user's code in the traceback
+of the first error. An error that only repeats an earlier, swallowed error names no line.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Finds out whether a replaying function uses an argument. A function cannot choose a graph by an argument that it
-ignores."""
+"""Finds out whether a replaying function uses an argument. A function that ignores an argument cannot choose a graph by
+this argument."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from graphsafe.run.child.source import beside, function_of, given_to, is_read
 def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
     """Return whether a function ignores its argument `name`, or an attribute of the argument.
 
-    A function ignores an argument if it only writes the argument into a tensor or passes it to functions that ignore
-    it. Only the running branch counts.
+    A function ignores an argument if it only writes the argument into a tensor, or only passes the argument to
+    functions that ignore it. Only the running branch counts.
     """
     function = function_of(frame.f_code)
     if function is None:

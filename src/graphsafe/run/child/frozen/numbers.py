@@ -51,7 +51,7 @@ class Frozen:
     place: tuple[str, int, int]
     "The file of the statement, its first line and its last line."
     is_tied: bool | None = None
-    "Whether the program had the captured value when it was first compared; None before that."
+    "Whether the program had the captured value at the first comparison; None before that."
     is_free: bool = False
     "Whether the program also runs the statement eagerly with other values."
 
@@ -73,8 +73,8 @@ class Frozen:
         return now if self.computed is None or now is MISSING else self.computed(now)
 
     def ran(self, line: int) -> None:
-        """Record that a line runs eagerly. If the program's value then differs from the captured one, that value needs
-        no graph."""
+        """Record that a line runs eagerly. If the program's value differs from the captured value at that moment, the
+        program needs no graph for its value."""
         if not self.is_free and self.place[1] <= line <= self.place[2] and self.differs(self.present):
             self.is_free = True
 

@@ -189,7 +189,7 @@ class Scope:
 def callee(value: Any) -> tuple[FunctionType, tuple[Any, ...], Mapping[str, Any]] | None:
     """Return the Python function that a call of `value` runs.
 
-    Return with it the positional and the named arguments that the call adds, such as `self`. Return None if no Python
+    Also return the positional and the named arguments that the call adds, such as `self`. Return None if no Python
     function is found.
     """
     kind = type(value)  # `isinstance` could run the object's `__class__` property

@@ -2,8 +2,8 @@
 
 An example is `limit = bucket(length)` in a function that makes graphs on demand: `graphs[n] = capture(n, limit)`. The
 variable must be assigned once, in the loop that both captures and replays (without a loop, in that function). An
-integer may be padded to a larger size, so it differs only if it is larger than at the capture. The same holds for each
-integer in a list.
+integer may be padded to a larger size, so it counts as different only if it is larger than at the capture. The same
+holds for each integer in a list.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds reads of a result after its own graph was replayed again: `a = run(x)`, then `b = run(y)`, then `a - b`.
 
-A variable counts as a result if only the statement that made the replay assigns it. The result counts as overwritten if
-the next replay comes from a statement that assigns another variable by the same call. Otherwise the program may read
-the new result on purpose. A `return` of both variables counts as a read.
+A variable counts as a result if the statement that made the replay is the only one that assigns it. The result counts
+as overwritten if the next replay comes from a statement that makes the same call and assigns another variable.
+Otherwise the program may read the new result on purpose. A `return` of both variables counts as a read.
 
 Two graphs may also fill one buffer outside their pools. Then the first graph's result is overwritten under two
 conditions: a statement that assigns another variable replays the second graph, and both variables have the same memory
@@ -191,7 +191,8 @@ def _assigned(path: str, line: int) -> tuple[tuple[str, ...], frozenset[str]]:
 
 @functools.lru_cache(maxsize=256)
 def _stores(code: CodeType) -> tuple[str, ...]:
-    """Return the variables to which a function stores, once for each storing instruction."""
+    """Return the variables to which a function stores. A variable occurs once for each instruction that stores to
+    it."""
     found: list[str] = []
     for one in dis.get_instructions(code):
         if "STORE_" in one.opname:

@@ -25,7 +25,7 @@ _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
 _ENOUGH = 2
 """The first result must wait this many times.
 
-Once is not enough: the first time, an attribute that keeps the last result also adds a reference.
+Once is not enough, because an attribute that keeps the last result also adds a reference the first time.
 """
 
 
@@ -63,7 +63,7 @@ class Meetings:
 
 @functools.lru_cache(maxsize=256)
 def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
-    """Return the positions of calls whose results an expression keeps while it calls the same function again.
+    """Find the calls whose results an expression keeps while it calls the same function again. Return their positions.
 
     Each position is mapped to the positions of these later calls. Each later position is mapped to the line of the
     expression that uses both results.

@@ -93,7 +93,7 @@ _MOST = 8
 _ENOUGH = 3
 """Results count as collected if the number of references grows at this many replays after the first one.
 
-Programs have fewer variables than that for the last results.
+Programs have fewer variables that hold the latest results.
 """
 _ENOUGH_IN_CONTAINER = 2
 "This many replays are enough if a container is known to hold the same results twice."
@@ -110,7 +110,7 @@ class Outputs:
     def look(self) -> bool:
         """Count the references to the outputs, with torch functions disabled.
 
-        Return whether this is the first time that the program is found to collect results.
+        Return whether this call is the first that finds the program collecting results.
         """
         if self.held.collected or not self._tensors:
             return False

@@ -110,7 +110,8 @@ class Reads:
             self.close()
 
     def _ran(self, code: CodeType, line: int | None, frame: FrameType) -> None:
-        """Decide whether the line that has just run was a read. Then check whether the line that runs next reads."""
+        """Decide whether the line that has just run was a read. Then check whether the line that runs next reads a
+        watched result."""
         before = self._watched.get(code, [])
         still = []
         for one in before:

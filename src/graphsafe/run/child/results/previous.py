@@ -1,8 +1,8 @@
 """Finds results that a program keeps as the previous result: `slope = eps - self.previous; self.previous = eps`.
 
 The kept name refers to a graph's output (or to a view of it) when the graph is replayed again, and the replay
-overwrites the output. If the same function then reads the name before it stores the new result there, the old and the
-new result are the same memory. This is no fault if nothing reads the name in between.
+overwrites the output. If the same function then reads the name before it stores the new result there, it finds the new
+result in place of the old one. This is no fault if nothing reads the name in between.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | No
 
 
 def _not_after(function: Any, path: str, replay: int) -> set[int]:
-    """Return the lines of the statement at `replay`, and of the branches that do not run when it runs."""
+    """Return the lines of the statement at `replay`, and the lines of the branches that do not run when this statement
+    runs."""
     statement = innermost(path, replay, ast.stmt)
     inside = () if statement is None or hasattr(statement, "body") else ast.walk(statement)
     return {getattr(one, "lineno", 0) for one in (*beside(function, replay), *inside)}

@@ -1,9 +1,9 @@
 """Finds kept results whose memory is outside the graph's pool and is updated by each replay.
 
-An example is `images.append(run(x))`, where `run` returns the buffer that the graph updates in place. Such memory is
-also held on purpose: a queue of requests may hold a cache many times. So a result counts only if a statement or a
-comprehension keeps exactly the return value of a call that led to the replay. The same elements of the memory must also
-be kept several times, because different rows of one buffer are different results.
+An example is `images.append(run(x))`, where `run` returns the buffer that the graph updates in place. A program may
+also hold such memory on purpose: a queue of requests may refer to one cache many times. So a result counts only if a
+statement or a comprehension keeps exactly the return value of a call that led to the replay. The same elements of the
+memory must also be kept several times, because different rows of one buffer are different results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from graphsafe.run.child.source import base_of, lines_of, running_call, tree_of_
 _ENOUGH = 3
 "A container must hold the same memory this many times."
 _ENOUGH_BUILT = 2
-"A container that is being built needs only this many, because it holds nothing but results."
+"In a container that is being built, this many times are enough, because such a container holds only results."
 _SEARCHED = frozenset({4, 8, 16, 32, 64})
 "All objects are searched for such a container only at the checks with these numbers."
 _MOST_ITEMS = 64
@@ -90,7 +90,7 @@ def _repeated(items: Iterable[Any], storages: frozenset[int], is_deep: bool) -> 
         for one in (item, *elements_of(item)) if is_deep else (item,):
             tensor = _tensor_of(one)
             if tensor is not None and (number := storage_number(tensor)) in storages:
-                # A NumPy array may be another part of the memory than its tensor.
+                # A NumPy array may show another part of the memory than its tensor.
                 part = (tensor.storage_offset(), tensor.shape, tensor.stride()) if one is tensor else _array_part(one)
                 found[number, part] += 1
     return max(found.values(), default=0)

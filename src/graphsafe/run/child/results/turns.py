@@ -33,7 +33,7 @@ from graphsafe.run.child.source import block_with, holding
 from graphsafe.run.facts import Overwritten
 
 _AROUND = (ast.With, ast.AsyncWith, ast.Try, ast.For, ast.AsyncFor, ast.While)
-"Statements whose blocks run, so that a replay in the block comes before the statements that follow."
+"Statements whose blocks always run. A replay in such a block comes before the statements that follow."
 _LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 _MOST_TURNS = 64
@@ -151,7 +151,7 @@ def _is_result(record: GraphRecord, tensor: torch.Tensor) -> bool:
 
 def _is_used(callers: Sequence[FrameType]) -> bool:
     """Return whether the calling function uses what a function returns. The result of a task counts as used. The result
-    of a thread does not."""
+    of a thread counts as unused."""
     if not callers:
         return True
     path = callers[0].f_code.co_filename

@@ -49,9 +49,9 @@ class Derived:
 
     An example is a merged weight. A tensor counts under three conditions: a graph only reads it, it was computed only
     from other attributes of its object (its sources), and the graph uses none of these sources. Copies and tensors that
-    are updated in place do not count, because they are meant to keep old values; a packed weight (`w.t().contiguous()`)
-    counts. A tensor that the program computes again after the capture does not count either, because the program itself
-    decides when to refresh it.
+    are updated in place do not count, because they are meant to keep old values. But a packed weight
+    (`w.t().contiguous()`) counts. A tensor that the program computes again after the capture does not count either,
+    because the program itself decides when to refresh it.
     """
 
     def __init__(self) -> None:

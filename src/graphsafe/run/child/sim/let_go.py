@@ -2,8 +2,8 @@
 
 Another container, such as a bank of adapters, a list of versions or a state dict, keeps the old weights alive. The
 object must hold the old tensor at the graph's first replay, and another tensor with other values later. Nothing is
-reported if the program may know that the graph reads the old tensor. This is so if the program writes to the old tensor
-after the capture, reads the new tensor eagerly, or captures a graph that reads the new tensor.
+reported if the program may intend that the graph reads the old tensor. This is assumed if the program writes to the old
+tensor after the capture, reads the new tensor eagerly, or captures a graph that reads the new tensor.
 """
 
 from __future__ import annotations
