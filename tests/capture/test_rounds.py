@@ -7,13 +7,31 @@ import pytest
 from .conftest import DEVICES, ON_GPU, TARGETS, Prove, Reports, codes_of, marked, probes_of
 
 STALE = ("pages_counted_by_step", "hooked", "worn_out", "guarded_upkeep", "step_count_copied")
-SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized", "proxied", "gathered", "timed", "penalised")
+SOUND = (
+    "pages_counted_by_loop",
+    "history",
+    "few_batches",
+    "resized",
+    "proxied",
+    "gathered",
+    "timed",
+    "penalised",
+    "mask_kept",
+)
 SLOW = ("hooked", "guarded_upkeep", "pages_counted_by_loop", "resized", "proxied", "gathered")
 
 
 @pytest.fixture(scope="module", params=DEVICES)
 def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
-    names = (*STALE, *SOUND, "gathered_for_nothing", "number_of_thread", "penalised_later", "timed_by_scale")
+    names = (
+        *STALE,
+        *SOUND,
+        "mask_evicted",
+        "gathered_for_nothing",
+        "number_of_thread",
+        "penalised_later",
+        "timed_by_scale",
+    )
     return Reports(prove, f"{TARGETS}/rounds.py:build_", request.param, names, SLOW)
 
 
@@ -45,6 +63,11 @@ def test_a_refresh_that_acts_alike_after_replays_is_ready(reports: Reports, name
 def test_a_number_that_changes_is_found_beside_a_row_that_is_cleared_and_a_clock(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "not-ready"
     assert codes_of(reports[name], "error") == ["GS702"]
+
+
+def test_memory_that_is_freed_between_replays_is_still_read(reports: Reports) -> None:
+    assert reports["mask_evicted"]["verdict"] == "not-ready"
+    assert "GS711" in codes_of(reports["mask_evicted"], "error")
 
 
 def test_values_of_a_thread_that_differ_prove_nothing(reports: Reports) -> None:

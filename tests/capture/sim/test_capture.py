@@ -533,3 +533,13 @@ def test_only_one_mask_of_the_device_is_a_masked_fill(sim: SimDevice) -> None:
         assert not isinstance(sim.record(store(slice(None), here)), CaptureFailure)
         assert "unless the CPU tensor is pinned" in failing(sim, store(slice(None), both)).message  # of the number
         assert failing(sim, store(here[:2], here)).message.startswith(NOT_PERMITTED)
+
+
+def test_a_graph_is_not_replayed_in_a_capture(sim: SimDevice) -> None:
+    with sim.entered():
+        x = torch.ones(4, device="cuda:1")
+        inner, outer = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(inner):
+            x.add_(1)
+        with pytest.raises(RuntimeError, match="Cannot prepare for replay"), torch.cuda.graph(outer):
+            inner.replay()

@@ -21,7 +21,7 @@ _MARGIN = 4.0
 differences that chance and rounding can cause."""
 
 _FILL = 256.0
-"A value of several elements counts as a mask's filling if it is at least this many times larger than all others."
+"A value that several elements have counts as the filling of a mask if it is this many times larger than all others."
 _LONE_FILL = 2.0**20
 "The same factor for a value that only one element has."
 

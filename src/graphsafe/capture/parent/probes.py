@@ -132,8 +132,8 @@ def with_reference(replay: Replay, answers: Answers) -> Replay:
 
 
 def with_events(replay: Replay, answers: Answers, expected: int, why: str) -> Replay:
-    """Return the probe with the replays after events. If there are fewer of them than `expected`, or fewer than the
-    reference's steps after events, an undecided check is added with the reason `why`. If an event happens a second
+    """Return the probe with the replays after events. If fewer than `expected` events happened, or fewer
+    than in the reference, an undecided check is added with the reason `why`. If an event happens a second
     time, the checks after it are added only if they do not pass."""
     fired = answers[FiredEvents].events
     if len(fired) < max(expected, answers[Reference].events):

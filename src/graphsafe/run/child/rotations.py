@@ -19,8 +19,8 @@ When = Literal["captured", "replayed"]
 
 
 class Rotation:
-    """The names of the memory that a graph uses, if the program exchanges it. Call the methods with torch functions
-    disabled."""
+    """The names under which the program reaches the memory of a graph, if it swaps these names. Call the methods with
+    torch functions disabled."""
 
     def __init__(
         self,

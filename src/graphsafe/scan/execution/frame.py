@@ -103,7 +103,7 @@ class Frame:
     touches_device: bool = False
     "Whether the lines since the innermost condition do more than update state of the host."
     compile_tests: list[CompileTest] = field(default_factory=list)
-    "The tests around the current line that captures pass only with torch.compile, or only without it."
+    "Tests around the current line. At a capture, their result depends on whether torch.compile is used."
     inlined: bool = False
     "Whether this is a closure that another function calls. Its effects count as effects of the calling function."
     project: Project = field(init=False)

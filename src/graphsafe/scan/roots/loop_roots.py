@@ -36,8 +36,8 @@ Loops = tuple[int, ...]
 "The first lines of the loops that run in every step. The set is empty if the whole function runs in every step."
 
 _LOOP = re.compile(rb"^\s*(?:async )?(?:while|for) ", re.M)
-_EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
-"Matches folders of evaluations."
+_EVALUATING = re.compile(r"(^|/)(eval(s|uations?)?|bench(marks?|marking)?)/")
+"Matches folders of evaluations and of benchmarks."
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
@@ -237,7 +237,7 @@ def _own_call(ref: str) -> str:
 
 
 def _called_around(body: Body, loops: Loops) -> set[str]:
-    """Return the names under which a function calls other functions around these loops but not in them."""
+    """Return the names of the functions that are called outside of these loops but not inside them."""
     found = {dotted(node.func) or "" for node in ast.walk(body) if isinstance(node, ast.Call)}
     inside = [node for node in ast.walk(body) if isinstance(node, ast.stmt) and node.lineno in loops]
     return found - {dotted(n.func) or "" for loop in inside for n in ast.walk(loop) if isinstance(n, ast.Call)}

@@ -138,7 +138,7 @@ class Member:
 
 def _drawn(tensors: Values, built: Mapping[str, str], given: ConstructedState, earlier: Sequence[Member]) -> set[str]:
     """Return the tensors that may hold random numbers and whose values differ from those of the reference. Tensors that
-    an earlier bucket also reaches are shared; this bucket has not drawn their numbers, so they are left out."""
+    an earlier bucket also reaches are left out: they are shared, and this bucket did not fill them."""
     own = {
         path
         for path, tensor in tensors.items()

@@ -47,7 +47,8 @@ _CLOCK_STEPS = 2
 _LATER_CLOCKS = (1.0, 3.0)
 "After this many seconds of CPU time, or of total time, clocks are set ahead by no further amounts."
 _MOST_PATHS = 64
-"At most this many other paths of further steps are recorded. A step with more paths depends on a changing number."
+"""If further steps take other paths than the captured step, at most this many of these paths are recorded. A step with
+more paths depends on a changing number."""
 _MANY_PATHS = 8
 "If steps take more new paths than this and no path repeats, rounds cannot test the paths that later steps will take."
 _MOST_PROPOSALS = 8

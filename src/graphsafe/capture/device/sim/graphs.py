@@ -20,6 +20,11 @@ from graphsafe.capture.shared.places import at_line
 from graphsafe.report.probes.construct import Attempt
 
 __tracebackhide__ = True  # pytest reads this: the traceback of a failure ends at the user's line
+_REPLAY_IN_CAPTURE = (
+    "Cannot prepare for replay during capturing stage. during CUDA graph capture. If you need this call to be "
+    "captured, please file an issue. Current cudaStreamCaptureStatus: cudaStreamCaptureStatusActive"
+)
+"The message of torch 2.11 on an H200 if a graph is replayed in the capture of another graph."
 
 
 class CUDAGraph(Graph):
@@ -104,14 +109,14 @@ class CUDAGraph(Graph):
         if not self._captured:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         world = worlds.current()
+        if world.session is not None and world.is_capturing():
+            raise RuntimeError(_REPLAY_IN_CAPTURE)
         if world.stepping:
             world.met(self.doubts)
         if world.launched is not None and world.session is None:
             world.launched("graph", "torch.cuda.CUDAGraph.replay")
         with world.unseen():
             self.run()
-        if world.session is not None and world.is_capturing():
-            world.session.nodes.extend(self.nodes)
 
     def reset(self) -> None:
         self.nodes, self.placed = [], []

@@ -40,7 +40,7 @@ def marks(plan: Plan, engine: str) -> str:
         lines = f"line {place.line}" if place.end_line == place.line else f"lines {place.line} to {place.end_line}"
         code += ["", f"# {segment.code}: {segment.reason}", f"# {mark}"]
         code.append(
-            f"# Mark {place.function} if it is only {lines} of {place.path}; else move this code to a new function."
+            f"# If {place.function} is only {lines} of {place.path}, mark it; else move these lines to a new function."
         )
     return "\n".join(code) + "\n"
 

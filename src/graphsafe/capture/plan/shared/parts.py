@@ -21,7 +21,7 @@ from graphsafe.report.model import Span
 _INDENT = "    "
 _WORK = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.IfExp, ast.BoolOp)
 _TRANSPARENT = (ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.keyword, ast.Slice)
-"Expressions whose parts are operands of the expression around them."
+"Expressions whose parts count as operands of the enclosing expression: in `f((a, b))`, `a` and `b` are operands."
 _OPERANDS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Call: ("func", "args", "keywords"),
     ast.Subscript: ("value", "slice"),

@@ -155,8 +155,8 @@ def _calls(names: frozenset[str]) -> Frames:
 
 @functools.lru_cache(maxsize=256)
 def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
-    """Return line -> the names that this line writes in place, for the innermost `with`, loop or function around
-    `line`.
+    """Return, for each line of the innermost `with`, loop or function around `line`, the names that it writes in
+    place.
 
     Only writes up to `line` count. If the block begins on `line`, all writes count, because Python ends a `with` on its
     first line.
