@@ -123,8 +123,8 @@ def _fields(cls: ast.ClassDef) -> Mapping[Key, str]:
 
 
 def _names(name: str, function: Function, bundles: list[Bundle]) -> GraphTensors | None:
-    """Return the names that a function uses for the inputs and outputs of the stored graphs that it replays. Return None
-    if it replays no stored graph."""
+    """Return the names that a function uses for the inputs and outputs of the stored graphs that it replays. Return
+    None if it replays no stored graph."""
     nodes = [node for _, node in own_nodes(function)]
     found = GraphTensors(functions={name: function}, replaying={name})
     for call in [node for node in nodes if is_plain_replay(node)]:
