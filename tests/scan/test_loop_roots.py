@@ -175,6 +175,27 @@ def test_what_a_loop_calls_seldom_is_no_step(folder: Path) -> None:
     assert warned(folder, source) == {"a helper", "each step", "many steps"}
 
 
+@pytest.mark.parametrize(("test", "found"), [("not state.should_log(x)", set()), ("not state.is_main", {"after"})])
+def test_the_end_of_a_step_that_most_steps_leave_before(folder: Path, test: str, found: set[str]) -> None:
+    source = f"""
+        import torch
+        from torch import nn
+
+        def advance(model, optimizer, state, x):
+            loss = model(x).mean()
+            loss.backward()
+            optimizer.step()
+            if {test}:
+                return
+            print(loss.item())  # after
+
+        def train(model: nn.Module, optimizer, batches, state):
+            for x in batches:
+                advance(model, optimizer, state, x.cuda())
+    """
+    assert warned(folder, source) == found
+
+
 def test_what_warms_up_or_measures_is_no_step(folder: Path) -> None:
     assert warned(folder, WARM_UP) == {"replays"}
 

@@ -379,21 +379,23 @@ def build_locked_and_scaled(device: torch.device) -> graphsafe.Step:
     return _locked(device, lambda k: 1.0 + k)
 
 
-def cached_mask(size: int) -> Callable[[torch.device], graphsafe.Step]:
-    """A step that reads a mask from a cache of this size. The loop looks up masks for longer inputs too."""
+def cached_mask(evicts: bool) -> Callable[[torch.device], graphsafe.Step]:
+    """A step that reads a mask from a cache. The loop looks up a longer mask too, or clears the cache and fills it."""
 
     def build(device: torch.device) -> graphsafe.Step:
-        @functools.lru_cache(maxsize=size)
+        @functools.cache
         def mask(length: int) -> torch.Tensor:
             return torch.ones(length, device=device).cumsum(0)
 
         def between(k: int) -> None:
-            if k % 3 == 2:
-                mask(9 + k % 7)
+            if evicts and k % 3 == 2:
+                mask.cache_clear()
+            mask(8 + k % 2)
+            mask(8)
 
         return _step(lambda x: x * mask(8), device, between)
 
     return build
 
 
-build_mask_evicted, build_mask_kept = cached_mask(1), cached_mask(16)
+build_mask_evicted, build_mask_kept = cached_mask(True), cached_mask(False)

@@ -313,8 +313,13 @@ class _Writer:
             return
         if self._raised(wrong):
             return
+        data = {"checks": reported(wrong[:8])}
+        if rounds.freed and rounds.refresh is not None:
+            lost = "memory that is freed between replays"
+            self.add("GS711", (rounds.refresh,), value=lost, expr="the graph", data=data)
+            return
         names = ", ".join(check.name for check in wrong[:3]) or "the random numbers"
-        self.add("GS704", self._entry, expr=names, value=names, data={"checks": reported(wrong[:8])})
+        self.add("GS704", self._entry, expr=names, value=names, data=data)
 
     def _rounds(self, wrong: list[Check]) -> list[Check]:
         """Add findings for later rounds that differ. They are at the refresh, because nothing else runs between
@@ -327,10 +332,6 @@ class _Writer:
             for path in rounds.moved[:_MOST_MOVED]:
                 data = {"attribute": path, "checks": reported(wrong[:8])}
                 self.add("GS707", frames, expr=path, data=data)
-            return []
-        if rounds.freed and frames:
-            data = {"checks": reported(wrong[:8])}
-            self.add("GS711", frames, value="memory that is freed between replays", expr="the graph", data=data)
             return []
         late = [check for check in wrong if check.name.endswith(BEHIND_HOST)]
         if late and len(late) == len(wrong):

@@ -18,9 +18,8 @@ from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branc
 from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
-from graphsafe.scan.interpreter.conditions import filled_defaults, guards
+from graphsafe.scan.interpreter.conditions import filled_defaults, guards, rare_branches
 from graphsafe.scan.interpreter.conditions.flags_off import stays_off
-from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warning, only_before_raising
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.interpreter.environments import Env, binds_more_functions, made_by_iteration, merge
 from graphsafe.scan.models import protocols
@@ -39,7 +38,7 @@ def execute(frame: Frame, body: SequenceOf[ast.stmt], doubtful: Iterable[ast.stm
 
     Steps are assumed to skip the `doubtful` statements, and statements that run only before the step raises an error.
     """
-    unlikely = (*doubtful, *only_before_raising(body)) if frame.hot else ()
+    unlikely = (*doubtful, *rare_branches.only_before_raising(body)) if frame.hot else ()
     for statement in body:
         handler = _HANDLERS.get(type(statement))
         is_unlikely = statement in unlikely
@@ -163,6 +162,9 @@ def _if(frame: Frame, node: ast.If) -> bool:
         frame.compile_tests.append(ways.test)
     if not node.orelse:
         frame.lazy += ways.missing
+    if frame.hot and rare_branches.leaves_most_steps(frame, node):
+        frame.unlikely += 1
+        frame.seldom += 1
     return bool(ways.outcomes)
 
 
@@ -170,13 +172,13 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     """Read one branch under the conditions that lead to the branch."""
     verdict = ways.verdict
     around, lazy_count, returned = frame.conditions, len(frame.lazy), len(frame.returns)
-    rare = branch and frame.hot and (ways.stays_off or is_rare(frame, ways.node.test))
+    unlikely, seldom = frame.unlikely, frame.seldom
+    rare = branch and frame.hot and (ways.stays_off or rare_branches.is_rare(frame, ways.node.test))
     _enter_branch(frame, ways, branch)
     frame.unlikely += rare
     frame.seldom += rare
-    runs_on = execute(frame, body, filter(is_warning, body))
-    frame.unlikely -= rare
-    frame.seldom -= rare
+    runs_on = execute(frame, body, filter(rare_branches.is_warning, body))
+    frame.unlikely, frame.seldom = unlikely, seldom
     frame.leave(around)
     del frame.lazy[lazy_count:]
     if verdict.traced and branch is verdict.guarded:

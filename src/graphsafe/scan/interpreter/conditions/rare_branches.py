@@ -30,6 +30,14 @@ def is_rare(frame: Frame, test: ast.expr) -> bool:
     return asks_rarely(test) or (bound is not None and asks_rarely(bound)) or _is_for_numbers(frame, test)
 
 
+def leaves_most_steps(frame: Frame, node: ast.If) -> bool:
+    """Return whether few steps reach the code after an `if`: `if not self.should_log(step): return`."""
+    test = node.test
+    is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    leaves = isinstance(node.body[-1], ast.Return) and not node.orelse
+    return leaves and is_negated and isinstance(test, ast.UnaryOp) and is_rare(frame, test.operand)
+
+
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
     """Return whether a branch runs only if a value is not a tensor, although the value may be a tensor. The result is
     False if the value may be a list."""
