@@ -125,7 +125,7 @@ class _Kept:
         for name, method in self._methods.items() if self._tables else ():
             if CAPTURES.search(name) or OTHERWISE.search(name):
                 continue
-            nodes = [node for _, node in own_nodes(method)]
+            nodes = [node for _, node in own_nodes(method) if isinstance(node, (ast.expr, ast.stmt))]
             bound = [
                 (target.id, self._is_taken(node.value))
                 for node in nodes
@@ -139,7 +139,7 @@ class _Kept:
             for node in nodes if objects else ():
                 for written in self._replaced(node, objects, method):
                     if self._is_read(written.rpartition(".")[2], method):
-                        yield f"{self._cls.name}.{name}", node, written  # type: ignore[misc]
+                        yield f"{self._cls.name}.{name}", node, written
 
     def _is_taken(self, value: ast.expr) -> bool:
         """Return whether a value is an entry of a table: `self.metas[size]`, `self.metas.get(size)`."""
