@@ -21,7 +21,10 @@ SOUND = (
     *("averaged_by_tensor", "guided_by_tensor", "never_synchronised", "paged_unchanged", "never_capped"),
     *("no_word_banned", "no_word_banned_is_seen"),
 )
-SLOW = ("banned_word_beside_input", "averaged_by_tensor", "guided_by_tensor", "never_synchronised")
+SLOW = (
+    *("banned_word_beside_input", "averaged_by_tensor", "guided_by_tensor", "never_synchronised"),
+    *("seldom_grey", "guided", "paged_unchanged", "never_capped"),
+)
 
 
 @pytest.fixture(scope="module", params=DEVICES)

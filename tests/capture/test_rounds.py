@@ -18,7 +18,10 @@ SOUND = (
     "penalised",
     "mask_kept",
 )
-SLOW = ("hooked", "guarded_upkeep", "pages_counted_by_loop", "resized", "proxied", "gathered")
+SLOW = (
+    *("hooked", "guarded_upkeep", "pages_counted_by_loop", "resized", "proxied", "gathered"),
+    *("step_count_copied", "history", "few_batches", "timed", "penalised"),
+)
 
 
 @pytest.fixture(scope="module", params=DEVICES)
