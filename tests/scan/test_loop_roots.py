@@ -175,7 +175,10 @@ def test_what_a_loop_calls_seldom_is_no_step(folder: Path) -> None:
     assert warned(folder, source) == {"a helper", "each step", "many steps"}
 
 
-@pytest.mark.parametrize(("test", "found"), [("not state.should_log(x)", set()), ("not state.is_main", {"after"})])
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [("not state.should_log(x)", set()), ("not state.is_main", {"after"}), ("not state.step % 10", {"after"})],
+)
 def test_the_end_of_a_step_that_most_steps_leave_before(folder: Path, test: str, found: set[str]) -> None:
     source = f"""
         import torch

@@ -211,6 +211,12 @@ UNROLLED = """hidden = self.hidden
             for frame in frames.unbind(1):
                 hidden = {new}
             {store}"""
+TAKEN_BACK = """hidden = self.hidden
+            for frame in frames.unbind(1):
+                hidden = self.cell(frame, hidden)
+            else:
+                hidden = self.hidden
+            self.hidden = hidden"""
 MOMENTS = """for p in self.parameters():
                 {store}"""
 
@@ -221,6 +227,7 @@ MOMENTS = """for p in self.parameters():
         (UNROLLED.format(new="self.cell(frame, hidden)", store="self.hidden = hidden"), True),
         (UNROLLED.format(new="self.cell(frame, hidden)", store="self.hidden.copy_(hidden)"), False),
         (UNROLLED.format(new="hidden.mul_(frame)", store="self.hidden = hidden"), False),
+        (TAKEN_BACK, False),
         (MOMENTS.format(store="self.moments[id(p)] = self.moments[id(p)] * 0.9 + p.grad"), True),
         (MOMENTS.format(store="self.moments[id(p)].mul_(0.9).add_(p.grad)"), False),
     ],

@@ -20,6 +20,7 @@ from graphsafe.scan.symbols.project import ref_of
 MAX_SITES = 8
 "The largest number of functions that are read to find the values of one attribute."
 _CALL = re.compile(rb"(?<!\w)([A-Z]\w*)\(")
+_ASSIGNED = re.compile(rb"^[ \t]+(?!self\.)\w+\.(\w+) = [\w.]*\b[A-Z]\w*\(", re.M)
 _CLASS_ITSELF = re.compile(r"\bcls\(")
 
 
@@ -49,9 +50,10 @@ def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
 def assigned(engine: Engine, ref: str, name: str, first: Value | None) -> Value | None:
     """Return `first`, the value of an attribute, joined with the objects that functions outside of the class assign to
     it, as in `net.cache = Cache(8)`. Only attributes that methods of the class call are searched for."""
-    if not _is_called(engine, ref, name):
+    known = engine.project.files.found_by("assigned objects", _attributes_assigned)
+    if name not in known or not _is_called(engine, ref, name):
         return first
-    assignment = re.compile(rf"^\s+(?!self\.)\w+\.{name}\s*=[^=]")
+    assignment = re.compile(rf"^\s+(?!self\.)\w+\.{name} = ")
     sites = {site for _, site in _functions_with(engine, _class_name(ref), assignment)}
     objects = [value for one in _summaries(engine, sites) for value in one.written.get((ref, name), ())]
     return join_all([first, *objects] if first is not None else objects) if objects else first
@@ -122,3 +124,8 @@ def _makes(function: ast.AST | None, call: ast.Call, position: int, parameter: s
 def _classes_called(data: bytes) -> Iterator[tuple[str, str]]:
     """Yield the names with a capital letter that a file calls."""
     return ((name.decode(), "") for name in {*_CALL.findall(data)})
+
+
+def _attributes_assigned(data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the attributes to which a file assigns new objects, except attributes of `self`."""
+    return ((name.decode(), "") for name in {*_ASSIGNED.findall(data)})

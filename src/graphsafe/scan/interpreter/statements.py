@@ -212,9 +212,9 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
     verdict.enter(frame, branch)
 
 
-def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> Env:
+def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
     """Interpret the body once. In hot code, interpret it again, with the values that the names have after the first
-    iteration. Return the names and values at the end of the last iteration.
+    iteration.
 
     Further iterations follow as long as names are bound to new functions, as in `state = state(machine)`.
     """
@@ -233,10 +233,11 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: C
         frame.env = merge([ended, start], start)
         if frame.env == start or (rounds > 1 and not binds_more_functions(start, frame.env)):
             break
+    if not isinstance(node, ast.While):
+        frame.env = made_by_iteration(frame.env, ended)
     frame.hot, frame.between = hot, between
     frame.leave(around)
     execute(frame, node.orelse)
-    return ended
 
 
 def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
@@ -247,8 +248,7 @@ def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool
 def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> None:
     iterable = protocols.iterated(frame, node.iter, frame.evaluate(node.iter))
     item = element_of(iterable)
-    ended = _loop(frame, node, lambda: assign(frame, node.target, item, node))
-    frame.env = made_by_iteration(frame.env, ended)
+    _loop(frame, node, lambda: assign(frame, node.target, item, node))
 
 
 def _while(frame: Frame, node: ast.While) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -105,14 +106,7 @@ class _Compared:
         steady, before, differs = reachable_state(self._session.subject).places(), self._result, False
         for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):
             step, is_last = steps[number - 1], number == len(steps)
-
-            def then(step: StepResult = step, overwrites: bool = is_last) -> None:
-                kept.release(step.released)
-                if overwrites:
-                    # If the refresh has freed memory that the graph uses, this round shows it.
-                    self._session.device.reuse_freed()
-
-            checks = replays.once(number, of_inputs, then)
+            checks = replays.once(number, of_inputs, partial(self._before_replay, kept, step, is_last))
             if before.number and not differs and not self._is_new(step, steps[0]) and _may_be_chance(checks, step):
                 return
             paths = _with_path(self._result.paths, step, replays.is_exact)
@@ -130,6 +124,12 @@ class _Compared:
                 self._result = replace(self._result, moved=elsewhere, after=fired, freed=is_last)
             # State that moves in every round moves without harm, so only state that has not moved yet is watched.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
+
+    def _before_replay(self, kept: DeviceStateCopy, step: StepResult, is_last: bool) -> None:
+        kept.release(step.released)
+        if is_last:
+            # If the refresh has freed memory that the graph uses, this round shows it.
+            self._session.device.reuse_freed()
 
     def _is_new(self, step: StepResult, usual: StepResult) -> bool:
         """Return whether a step takes a path that no earlier round took. If so, chance does not explain a difference in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.domain.values import Tensor, Unknown, options
@@ -25,17 +25,23 @@ def is_rare(frame: Frame, test: ast.expr) -> bool:
     """Return whether a test is true in few steps. Many branches of a step loop log, save or evaluate from time to
     time."""
     asks_rarely = asks_remainder if frame.step_loops else asks_by_name
-    # The test may be a name: `is_metric_step = step % every == 0` before `if is_metric_step:`.
-    bound = provenance.bound_expression(frame, test) if isinstance(test, ast.Name) else None
-    return asks_rarely(test) or (bound is not None and asks_rarely(bound)) or _is_for_numbers(frame, test)
+    return _holds(frame, test, asks_rarely) or _is_for_numbers(frame, test)
 
 
 def leaves_most_steps(frame: Frame, node: ast.If) -> bool:
     """Return whether few steps reach the code after an `if`: `if not self.should_log(step): return`."""
     test = node.test
-    is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    leaves = isinstance(node.body[-1], ast.Return) and not node.orelse
-    return leaves and is_negated and isinstance(test, ast.UnaryOp) and is_rare(frame, test.operand)
+    if not isinstance(test, ast.UnaryOp) or not isinstance(test.op, ast.Not):
+        return False
+    # Only tests by name count here: after `if not step % 10: return`, most steps go on.
+    return not node.orelse and isinstance(node.body[-1], ast.Return) and _holds(frame, test.operand, asks_by_name)
+
+
+def _holds(frame: Frame, test: ast.expr, asks: Callable[[ast.expr], bool]) -> bool:
+    """Return whether `asks` is true for a test, or for the expression that the test names: `is_metric_step = step %
+    every == 0` before `if is_metric_step:`."""
+    bound = provenance.bound_expression(frame, test) if isinstance(test, ast.Name) else None
+    return asks(test) or (bound is not None and asks(bound))
 
 
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
