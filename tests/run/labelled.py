@@ -40,7 +40,7 @@ class Programs:
             command = [sys.executable, "-m", "graphsafe", "run", *words]
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
             ran = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
-            assert ran.returncode == 0, f"{name}: {ran.stderr[-1000:]}"
+            assert ran.returncode == 0, f"{name}: {ran.stderr[-4000:]}"
             return valid_report(file.read_text(encoding="utf-8"))
 
         with ThreadPoolExecutor(together) as pool:

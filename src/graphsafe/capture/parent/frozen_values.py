@@ -80,9 +80,10 @@ class FrozenValues:
 
     def _of_growth(self) -> Iterator[FrozenFinding]:
         """Yield findings for lines that keep a tensor of each step alive, so that the next step's tensor has another
-        address."""
+        address. If the line of the differing operation is not known, each line that makes a tensor grow may be its
+        cause."""
         for change in self._changes.values():
-            if change.how == "grows" and _is_line(change.frames, self._first.frames):
+            if change.how == "grows" and (not self._first.frames or _is_line(change.frames, self._first.frames)):
                 data = {"attribute": change.name, **known(before=change.before, after=change.after)}
                 words = {"value": f"`{change.name}`", "level": "error", "data": {**data, "froze": self._froze}}
                 yield "GS402", change.frames, words

@@ -82,6 +82,17 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
         with suppress(Exception), torch.cuda.stream(stream), traced(Running(lambda event: None)):
             step()
         torch.cuda.synchronize()
+    found = _attempted(step, stream, "global")
+    if found is None or found.cause != "foreign-stream":
+        return found
+    # In the global mode, the first allocation on a stream that was not forked already fails. The relaxed mode permits
+    # it, so that a later wait for this stream shows that the stream is joined.
+    relaxed = _attempted(step, stream, "relaxed")
+    return relaxed if relaxed is not None and relaxed.cause == "unjoined-stream" else found
+
+
+def _attempted(step: Callable[[], Any], stream: torch.cuda.Stream, mode: str) -> Diagnosis | None:
+    """Return the cause that one watched capture shows, or None. `mode` is CUDA's mode of capture errors."""
     detective = _Detective(stream)
 
     def watched() -> None:
@@ -93,7 +104,7 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
 
     graph = torch.cuda.CUDAGraph()
     unjoined: list[Diagnosis | None] = []
-    with suppress(Exception), torch.cuda.graph(graph, stream=stream):
+    with suppress(Exception), torch.cuda.graph(graph, stream=stream, capture_error_mode=mode):
         try:
             watched()
         except BaseException as error:
