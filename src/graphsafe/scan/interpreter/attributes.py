@@ -142,8 +142,8 @@ class AttributeTables:
         """
         made = owner.ref, owner.given
         if self._under_construction and made in self._under_construction:
-            # While a constructor is being read, only its assignments so far are known. These change, so the answer is
-            # not memoised.
+            # While a constructor is being read, only its assignments so far are known. These assignments change, so the
+            # value is not memoised.
             return self.work_out(Instance(owner.ref, given=owner.given), name, level)
         return self._engine.queries.ask(
             ("attribute", *made, name, level),

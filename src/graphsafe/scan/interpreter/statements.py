@@ -76,8 +76,8 @@ def _is_message(node: ast.expr) -> bool:
 def _return(frame: Frame, node: ast.Return) -> bool:
     frame.touches_device = True
     value = NONE if node.value is None else frame.evaluate(node.value)
-    # If this function fills a table, an unknown entry of the table is left out: the function has stored the entry's
-    # value itself.
+    # If this function fills a table and returns an unknown entry of the table, the entry does not count as a result:
+    # the function has stored the entry's value itself.
     if type(value) is not Unknown or node.value is None or not is_own_entry(frame, node.value):
         frame.returns.append(value)
     return False

@@ -115,7 +115,7 @@ class _ImportGraph:
 
 
 def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
-    """Yield the files of base classes. A method may be called on a value whose base class is all that is known."""
+    """Yield the files of base classes. Code may call a method on a value of which only the base class is known."""
     project = Project(files)
     for path in given:
         file = files.index(path)
