@@ -55,7 +55,7 @@ class Horizon(Probe):
     have tested. In these rounds, steps on these paths gave the same results as replays, so the paths do not make the
     probe fail."""
     paths: tuple[Departure, ...] = unreported(())
-    "The first departure of each other path that further steps took and that rounds can test."
+    "The first departure of each path that further steps took instead of the captured one, if rounds can test the path."
     last: Departure | None = unreported()
     "The departure after which no further steps ran."
     varying: tuple[int, ...] = unreported(())

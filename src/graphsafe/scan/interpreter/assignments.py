@@ -205,7 +205,7 @@ class _Assignment:
             return None
         is_table = isinstance(holder, ast.Attribute) and holder.attr != "__dict__"
         if is_table and not self.frame.attributes.is_module(owner.ref):
-            return None  # a class that is not a module may have a table of this name
+            return None  # in a class that is not a module, a table of this name may have another purpose
         return ast.copy_location(ast.Attribute(made, name.value, ast.Store()), target), owner
 
     def _put_by_method(self, target: ast.Subscript, owner: Value) -> bool:

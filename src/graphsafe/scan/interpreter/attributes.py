@@ -281,7 +281,7 @@ class AttributeTables:
         return [*dict.fromkeys(name for _, facts in known for name in facts.fields)]
 
     def _constructed_so_far(self, owner: Instance) -> UnderConstruction:
-        """Return the effects so far of the constructors that are being read, and of the functions that these call."""
+        """Return the effects recorded so far by the constructors that are being read and by the functions they call."""
         calling: list[Effects] = []
         effects: Effects | None = self._engine.effects
         begun, ref = self._under_construction[owner.ref, owner.given], owner.ref

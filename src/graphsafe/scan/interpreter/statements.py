@@ -147,8 +147,8 @@ def _if(frame: Frame, node: ast.If) -> bool:
                 filled_defaults.use_kind(frame, node.test, ways.outcomes[0].get)
             _take(frame, ways, branch, body)
         elif frame.globals and body and isinstance(body[-1], ast.Return):
-            # An example is `if plan is not None: return plan`, with a global `plan` that is None until this function
-            # fills it.
+            # This branch runs only in later steps: in `if plan is not None: return plan`, the global `plan` is None
+            # until this function fills it.
             ways.missing += first_step_tests.after_leaving(node, branch)
     if has_used and not frame.touches_device:
         effects.forget_uses(since, end)

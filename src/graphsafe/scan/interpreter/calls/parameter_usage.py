@@ -77,7 +77,7 @@ class _Uses:
     """The uses of one name."""
 
     names: set[str] = field(default_factory=set)
-    """The attributes that code reads on the name, the functions of torch that get the name as first argument, and
+    """The attributes that code reads from the name, the functions of torch that get the name as first argument, and
     perhaps `SLICED`."""
     places: set[tuple[str, int]] = field(default_factory=set)
     """The calls that get the name as an argument: functions of torch, and methods that may be methods of tensors. Each

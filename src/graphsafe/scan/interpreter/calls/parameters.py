@@ -197,7 +197,7 @@ class _Parameter:
         if is_root and self.node.arg in numpy_reads.names_turned(self.function) and self._is_of_environment():
             # The environment accepts tensors too, but gym's protocol defines actions as arrays.
             return ARRAY
-        # If a call with device tensors returned the value and the body uses it like a tensor, it is a tensor.
+        # If a call with device tensors returned the value and the body uses the value like a tensor, it is a tensor.
         from_step = is_root or (type(passed) is Unknown and passed.device)
         if self._is_tensor_by_use(from_step) and not self._is_of_library():
             return self._placed(Tensor(where="device" if is_root else "any", certain=from_step), passed)

@@ -71,7 +71,8 @@ def decided(parts: Iterable[bool | None], decisive: bool) -> bool | None:
 
 
 def may_answer(call: ast.Call) -> bool:
-    """Return whether a call may have a known result: a pattern above matches its name, or it may call a helper."""
+    """Return whether a call may have a known result: a pattern above matches the function's name, or the function may
+    be a helper."""
     return isinstance(call.func, ast.Name) or _by_name(_name(call), False) is not None
 
 
