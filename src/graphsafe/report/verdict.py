@@ -186,7 +186,9 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
         if probe.status in ("crashed", "timeout"):
             reasons.append(f"{what} {_ended(probe)}")
     if probes.horizon.files_read:
-        reasons.append(f"the step reads or looks for {listed(probes.horizon.files_read, most=3)}: its path may change")
+        reasons.append(
+            f"the step reads or looks for {listed(probes.horizon.files_read, most=3)}: later steps may differ"
+        )
     if replay.rng_law not in ("pass", "skipped", "fail"):
         reasons.append("the random numbers of replays were not checked")
     if replay.first_step in ("crashed", "timeout"):

@@ -166,8 +166,7 @@ class Files:
                 warnings.simplefilter("ignore")
                 symtable(text, path, "exec")
         except Exception:
-            # The parser checks these files again, because some of them only have syntax that is newer than the running
-            # Python.
+            # The parser checks these files again, because some of them are legal in a newer version of Python.
             self.index(path)
 
     def data(self, path: str) -> bytes | None:
