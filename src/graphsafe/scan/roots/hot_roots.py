@@ -27,7 +27,7 @@ COLD_NAMES = frozenset(
         "post_init from_pretrained save_pretrained process_weights_after_loading tie_weights register_hooks"
     ).split()
 )
-"Functions that run before the first step, or for a checkpoint."
+"Functions that run before the first step, or that save or load a checkpoint."
 OTHER_HARDWARE = re.compile(
     r"(?<![^_.])(npu|xpu|ipex|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"

@@ -36,7 +36,7 @@ from graphsafe.scan.state import host_clock
 
 
 class Change(NamedTuple):
-    """A write that a replay does not repeat, or does not see."""
+    """A write that a replay does not repeat, or whose new value a replay does not use."""
 
     write: Write
     event: Event
