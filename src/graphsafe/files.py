@@ -126,7 +126,8 @@ def from_here(path: str) -> str:
 
 
 def import_folder(file: Path) -> Path:
-    """Return the absolute folder of a file, or of the outermost package around it. Imports of the file begin there."""
+    """Return the absolute folder that contains a file or the outermost package around it. Imports in the file start
+    from this folder."""
     folder = Path(os.path.abspath(file)).parent
     while (folder / "__init__.py").is_file():
         folder = folder.parent

@@ -14,7 +14,7 @@ from graphsafe.report.model import Finding, Report
 from graphsafe.scan.sources.source import Unreadable, read_bytes
 
 Scan = Callable[[Mapping[Path, bytes]], Report]
-"""Scans with these contents in place of the saved files."""
+"""A function that scans with the given contents in place of the saved files."""
 
 
 class HeldFiles:

@@ -117,7 +117,7 @@ def _played(item: pytest.Item) -> int | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> pytest.Item | None:
     """Collect a marked factory in a module or a class, whatever its name is."""
-    function = getattr(obj, "__func__", obj)  # for a static or a class method
+    function = getattr(obj, "__func__", obj)  # static methods and class methods contain their function
     if not isinstance(collector, (pytest.Module, pytest.Class)) or not isinstance(function, FunctionType):
         return None
     marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "graphsafe"]
@@ -223,7 +223,7 @@ class Factory(pytest.Item):
     def _against_lock(self, report: Report) -> tuple[str, ...]:
         """Return the regressions since the lock was written.
 
-        Warn if nothing is checked, because the step need not be ready and the lock has no entry for the factory.
+        Warn if nothing is checked. This is so if the step need not be ready and the lock has no entry for the factory.
         """
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.config import config_over

@@ -290,7 +290,7 @@ def _prove(
         for report, request in zip(reports, requests, strict=True)
     )
     if not all(passes.values()):
-        code = max(code, FINDINGS)  # also if the lock contains a target that no longer exists
+        code = max(code, FINDINGS)  # the lock may also contain a target that no longer exists
     if fault is not None and fault.__cause__ is not None:
         raise fault.__cause__
     return code

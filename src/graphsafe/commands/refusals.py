@@ -17,7 +17,7 @@ REPORT_FILE = "graphsafe-report.json"
 
 
 class ReportsRefusals(click.Command):
-    """A command that also writes such a report if its command line cannot be parsed."""
+    """A command that writes a report about the refusal even if its command line cannot be parsed."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

@@ -86,7 +86,7 @@ def run(
 
     check_present(devices)
     config = config_here()
-    book = rulebook_of(config)  # before the program runs, which may take hours
+    book = rulebook_of(config)  # read the rules first, because the program may run for hours
     ran = run_program(program, Options(watched, waits, stacks))
     ledger = ledger_of(ran.parts, program, ran.exit_code, book, ran.readings)
     put_outputs(ledger, form, files, "json", rule_texts(config))

@@ -137,7 +137,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @click.option(
     "--explain-path",
     metavar="FUNC",
-    help="Instead of a report: print why FUNC is hot or not. FUNC is FILE.py:NAME, module:NAME or NAME, or its end.",
+    help="Instead of a report: print why FUNC is hot or not. FUNC is FILE.py:NAME, module:NAME, or the end of a NAME.",
 )
 def scan(
     paths: tuple[Path, ...],

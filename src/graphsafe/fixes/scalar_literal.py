@@ -21,7 +21,8 @@ _WIDE = frozenset(
 
 
 def full(code: Code, finding: Finding) -> Fix | None:
-    """Fix `torch.tensor(3.0, device=d)` to `torch.full((), 3.0, device=d)`, and `[0.0, 0.0]` to `(2,), 0.0`."""
+    """Fix `torch.tensor(3.0, device=d)` to `torch.full((), 3.0, device=d)`. For `[0.0, 0.0]`, the arguments are `(2,),
+    0.0`."""
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call):
             continue

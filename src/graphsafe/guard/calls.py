@@ -1,7 +1,7 @@
 """Finds the torch call that the running line makes, in the spelling of the op table, from the stack and the source.
 
 A function mode would see the call, but Dynamo guards on function modes. Code that was compiled without the mode would
-be compiled again under it, or fail to compile.
+be compiled again under the mode, or fail to compile.
 """
 
 from __future__ import annotations

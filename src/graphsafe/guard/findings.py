@@ -35,8 +35,8 @@ NotReady.__module__ = "graphsafe"  # users import the class from this module
 
 
 def own_first(findings: list[Finding]) -> list[Finding]:
-    """Sort findings so that those in the user's own files come first. Paths of library files cannot be opened as they
-    are."""
+    """Sort findings so that those in the user's own files come first. The paths of library files are relative to
+    site-packages, so these files cannot be opened here."""
     return sorted(findings, key=lambda finding: file_lines(finding.location.path) is None)
 
 
@@ -53,7 +53,7 @@ def failure_text(report: Report) -> str:
 
 
 _TAKES_MEMORY = (
-    "Each allocation of device memory counts, also those for results of operations. Allocate the "
+    "Each allocation of device memory counts, also for the results of operations. Allocate the "
     "memory that the code needs before it runs."
 )
 

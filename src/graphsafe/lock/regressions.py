@@ -29,7 +29,7 @@ Introduced = Callable[[str, int], str]
 The remark is `; introduced with this change` or `; not in this change`, or "" if this is unknown.
 """
 _LIBRARIES = frozenset(("site-packages", "dist-packages"))
-"Folders of installed packages. Git does not track their files. Still, their lines do not count as new."
+"Folders of installed packages. Git does not track the files in them, but their lines do not count as new."
 
 
 def introduced_since(lock: Path) -> Introduced:

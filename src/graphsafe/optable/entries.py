@@ -152,7 +152,8 @@ class Effect:
     sometimes: bool = False
     "Whether the effect depends on sizes or values that a call does not show. Such an effect is never certain."
     anywhere: bool = False
-    "Whether the effect occurs on any device, and without tensors. Otherwise, the effect needs a tensor on a device."
+    """Whether the effect occurs on any device, even without tensors. Otherwise, the effect needs a tensor on an
+    accelerator."""
     pageable: bool = False
     """Whether a copy of pageable memory is the operation's first forbidden action.
 

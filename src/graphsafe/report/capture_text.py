@@ -34,7 +34,7 @@ def _proven(proven: Proven | None) -> str:
         plain += f", up to {count(proven.max_query_len or 0, 'token')}"
     if proven.level == "NEVER" and proven.buckets:
         ready = [bucket_name(axes) for axes in proven.buckets]
-        plain = f"not all batches with the fewest tokens are ready; ready: {listed(ready, most=8)}"
+        plain = f"some batches with the fewest tokens per request are not ready; ready: {listed(ready, most=8)}"
     return f"support proven: {proven.level}, {plain} (SGLang: {sglang})"
 
 

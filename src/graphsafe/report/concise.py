@@ -26,7 +26,8 @@ def render_concise(reports: Sequence[Report]) -> str:
     for report in reports:
         for finding in folded(unsuppressed(report)):
             at = finding.location
-            # Readers of this format take a finding for an error, so only warnings and notes name their level.
+            # Programs that read this format treat a finding as an error, so the level is written only for warnings and
+            # notes.
             level = "" if finding.level == "error" else f"{finding.level}: "
             lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {level}{finding.message}")
         target = report.called or "graphsafe"

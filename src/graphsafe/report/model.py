@@ -200,7 +200,7 @@ class Proven:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The support for CUDA graphs that a class behind the step, or the configuration, declares."""
+    """The support for CUDA graphs that the configuration, or a class that the step uses, declares."""
 
     level: str | None
     where: str | None
@@ -248,7 +248,7 @@ class Fix:
     coverage: float
     "The coverage if only this line is fixed."
     together: float
-    "The coverage if this line and the lines before it are fixed."
+    "The coverage if this line and the lines of all fixes before this one in the list are fixed."
     planned_ms: float | None
 
     @staticmethod

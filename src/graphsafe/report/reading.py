@@ -25,7 +25,7 @@ def read(kind: type[Data], data: Any) -> Data:
 
 def members(data: Any, kind: Any = None) -> dict[str, Any]:
     """Return the fields of a data class with their values, or only the fields that it has from its base `kind`. Unlike
-    `asdict`, this copies nothing inside them."""
+    `asdict`, this function does not copy the values."""
     return {one.name: getattr(data, one.name) for one in fields(kind or data)}
 
 

@@ -42,8 +42,8 @@ class SavedLines:
 def _has_text(finding: Finding, text: str) -> bool:
     """Return whether a finding's fingerprint was made from this text.
 
-    Its path was relative to the project's root. A report does not say which folder that was, so every folder above the
-    file is tried.
+    The path in the fingerprint was relative to the project's root. A report does not contain this root, so every folder
+    above the file is tried as the root.
     """
     at = finding.location
     parts = Path(os.path.abspath(at.path)).parts

@@ -5,7 +5,7 @@ describe each key. A missing key is read as null, that is, as "not known". If a 
 `os._exit`), its probe is `crashed`. If the child was killed from outside or could not be run, its probe is `skipped`.
 
 `state`, `memory` and `timing` do not affect the verdict. If an unknown operation ran, no comparison proves anything:
-In this case, only a failed capture, or a generator that was left in capture mode, makes the step not ready. A plan can
+in this case, only a failed capture, or a generator that was left in capture mode, makes the step not ready. A plan can
 cut lines out of the step. It cannot repair a generator that was left in capture mode, state that step 1 has filled, or
 operations whose effects are unknown.
 """
@@ -186,7 +186,9 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
         if probe.status in ("crashed", "timeout"):
             reasons.append(f"{what} {_ended(probe)}")
     if probes.horizon.files_read:
-        reasons.append(f"the step reads or looks for {listed(probes.horizon.files_read, most=3)}: its path may change")
+        reasons.append(
+            f"the step reads or looks for {listed(probes.horizon.files_read, most=3)}: later steps may differ"
+        )
     if replay.rng_law not in ("pass", "skipped", "fail"):
         reasons.append("the random numbers of replays were not checked")
     if replay.first_step in ("crashed", "timeout"):

@@ -157,7 +157,7 @@ class Process:
     graphs: tuple[Graph, ...]
     failed: tuple[Failed, ...]
     eager: Eager | None
-    "The steps without a graph. It is None if they cannot be seen; the limits then say why."
+    "The steps without a graph. It is None if such steps cannot be detected; the limits then say why."
     waits: tuple[Wait, ...] | None
     "The lines that waited. It is None if waits were not watched."
     memory: Held

@@ -51,10 +51,11 @@ class Horizon(Probe):
     "The number of further steps that ran the same operations."
     departure: Departure | None = None
     other_paths: int | None = later()
-    """The number of other paths that further steps took and that rounds of the refresh have tested. In these rounds,
-    steps on these paths gave the same results as replays, so the paths do not make the probe fail."""
+    """The number of paths that differ from the captured one, that further steps took, and that rounds of the refresh
+    have tested. In these rounds, steps on these paths gave the same results as replays, so the paths do not make the
+    probe fail."""
     paths: tuple[Departure, ...] = unreported(())
-    "The first departure of each other path that further steps took and that rounds can test."
+    "The first departure of each path that further steps took instead of the captured one, if rounds can test the path."
     last: Departure | None = unreported()
     "The departure after which no further steps ran."
     varying: tuple[int, ...] = unreported(())

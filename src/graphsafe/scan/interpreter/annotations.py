@@ -65,8 +65,8 @@ def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
 
 
 def _either(parts: list[Value]) -> Value:
-    """Join the members of a union type. Only the caller knows which member a value is, so a tensor in a union with a
-    number is not certain.
+    """Join the members of a union type. Only the caller knows to which member a value belongs. So if a number is also a
+    member, the tensor is not certain.
     """
     if any(type(part) is Number for part in parts):
         parts = [replace(part, certain=False) if type(part) is Tensor else part for part in parts]
@@ -151,7 +151,7 @@ def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
             return UNKNOWN
         has_methods = any(facts.methods for _, facts in engine.project.own_classes(ref))
         if not _TENSORS.isdisjoint(bases) and not has_methods:
-            return Tensor(where="any")  # such a class only names tensors of some shape or type
+            return Tensor(where="any")  # a class without methods only names tensors of some shape or type
         return Instance(ref, declared=True)
     if binding.kind == "assign":
         return _aliased(engine, binding.path, binding.name)

@@ -205,7 +205,7 @@ class _Assignment:
             return None
         is_table = isinstance(holder, ast.Attribute) and holder.attr != "__dict__"
         if is_table and not self.frame.attributes.is_module(owner.ref):
-            return None  # a class that is not a module may have a table of this name
+            return None  # in a class that is not a module, a table of this name may have another purpose
         return ast.copy_location(ast.Attribute(made, name.value, ast.Store()), target), owner
 
     def _put_by_method(self, target: ast.Subscript, owner: Value) -> bool:
@@ -231,7 +231,8 @@ class _Assignment:
             if shares is not None:
                 _Assignment(frame, shares[i], node, parts[i]).to(inner)
             else:
-                # If the number of items differs from the number of targets, the annotation is wrong.
+                # If the number of items differs from the number of targets, the annotation that promised these items is
+                # wrong.
                 item = UNKNOWN if items is not None else element_of(value)
                 assign(frame, inner, Sequence("list", None, item) if i == starred else item, node)
 
@@ -356,7 +357,8 @@ class _Assignment:
 
 
 def _shares(items: tuple[Value, ...], targets: int, starred: int | None) -> Seq[Value] | None:
-    """Return the item for each target, or None if their numbers differ. The target at `starred` gets a list."""
+    """Return the item for each target, or None if the numbers of items and targets differ. The target at `starred` gets
+    a list."""
     if starred is None:
         return items if len(items) == targets else None
     end = len(items) - (targets - starred - 1)

@@ -142,8 +142,8 @@ class AttributeTables:
         """
         made = owner.ref, owner.given
         if self._under_construction and made in self._under_construction:
-            # While a constructor is being read, only its assignments so far are known. These change, so the answer is
-            # not memoised.
+            # While a constructor is being read, only its assignments so far are known. These assignments change, so the
+            # value is not memoised.
             return self.work_out(Instance(owner.ref, given=owner.given), name, level)
         return self._engine.queries.ask(
             ("attribute", *made, name, level),
@@ -281,7 +281,7 @@ class AttributeTables:
         return [*dict.fromkeys(name for _, facts in known for name in facts.fields)]
 
     def _constructed_so_far(self, owner: Instance) -> UnderConstruction:
-        """Return the effects so far of the constructors that are being read, and of the functions that these call."""
+        """Return the effects recorded so far by the constructors that are being read and by the functions they call."""
         calling: list[Effects] = []
         effects: Effects | None = self._engine.effects
         begun, ref = self._under_construction[owner.ref, owner.given], owner.ref

@@ -32,9 +32,10 @@ def merge(envs: list[Env], fallback: Env) -> Env:
 
 
 def made_by_iteration(after: Env, iteration: Env) -> Env:
-    """Return the names after a `for` loop. `iteration` has them at the end of the loop's body.
+    """Return the names after a `for` loop. `iteration` contains the names at the end of the loop's body.
 
-    Nearly all `for` loops in a step have an iteration. So a tensor that the body makes anew is a new one afterwards.
+    Nearly every `for` loop in a step has at least one iteration. So a tensor that the body makes counts as new after
+    the loop.
     """
     made = dict(after)
     for name, value in iteration.items():
@@ -45,7 +46,7 @@ def made_by_iteration(after: Env, iteration: Env) -> Env:
 
 
 def binds_more_functions(before: Env, after: Env) -> bool:
-    """Return whether some name may now stand for a module-level function for which it did not stand before. Nested
+    """Return whether some name may stand for another module-level function in `after` than in `before`. Nested
     functions do not count, because each iteration makes new function objects."""
     named = {name for name, value in after.items() if type(value) is Union and value != before.get(name)}
     return any(

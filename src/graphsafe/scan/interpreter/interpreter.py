@@ -57,7 +57,7 @@ from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
 HOT = 3
-"The layer of questions about hot code. Questions about cold code belong to the lower layers."
+"The layer of questions about hot code in the cache (`Queries`). Questions about cold code belong to the lower layers."
 MAX_DEPTH = 150
 "The largest depth to which nested calls are followed."
 LONG_CHAIN = "the chain of calls to it is too long; it is read by itself, and its result counts as unknown"
@@ -242,7 +242,7 @@ class Interpreter:
         try:
             number = self.queries.number(key) if number is None else number
         except TypeError:
-            # Some constant in the arguments has no hash, so the answer is not memoised.
+            # Some constant in the arguments has no hash, so the summary is not memoised.
             number = self.queries.number(("read", self.closures.next_id()))
 
         def work() -> Summary | None:
@@ -260,7 +260,8 @@ class Interpreter:
         return self.queries.answer(number, work, _no_summary, HOT if call.hot else call.level)
 
     def invalidate(self, changed: Callable[[Hashable], bool]) -> None:
-        """Mark the answers to these questions, and all answers that depend on them, as doubtful."""
+        """Mark the cached answers to the questions that `changed` selects, and all answers that depend on them, as
+        doubtful."""
 
         def is_same(old: object, new: object) -> bool:
             if type(old) is Summary and type(new) is Summary:
@@ -281,7 +282,7 @@ class Interpreter:
         return True
 
     def forget(self) -> None:
-        """Free all answers when no more summaries are needed."""
+        """Free the cached answers when no more summaries are needed."""
         self.queries = Queries()
         self._shared = Shared()
 
@@ -293,7 +294,7 @@ class Interpreter:
         try:
             value = work()
         except (RecursionError, MemoryError):
-            # The remaining stack depends on the calls around this call, so the answer is not memoised.
+            # The size of the remaining stack depends on the calls around this call, so the summary is not memoised.
             self.queries.rest_on_all()
             self.note(Failure("not-followed", ref, "nested too deeply to be followed"))
             value = UNKNOWN

@@ -66,7 +66,7 @@ def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | 
         if name == "__getitem__":
             return spelled_out.items_of(frame, node, owner)
         found = _of_tensor(frame.engine, owner, name)
-        # No tensor has such an attribute. So the captured call returned another object, which may contain tensors.
+        # If no tensor has this attribute, the captured call returned another object, which may contain tensors.
         is_object = frame.captured and type(found) is Unknown and owner.where != "host"
         return Unknown(owner.step, device=True) if is_object else found
     if isinstance(owner, Instance):

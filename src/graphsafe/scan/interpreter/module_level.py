@@ -27,7 +27,8 @@ class ModuleLevel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._meant: dict[tuple[str, str], Value] = {}
-        "The values of names that no assignment binds. These values do not depend on any other answer."
+        """The values of builtins, and of names that imports and definitions bind. They do not depend on any cached
+        answer."""
 
     def value(self, file: FileIndex, name: str) -> Value:
         key = file.path, name

@@ -19,7 +19,7 @@ def settled(frame: Frame, owner: Instance, name: str, given: Value, value: Value
     if const_of(frame.attributes.of_instance(Instance(owner.ref), name)) is not UNSET or _is_assigned(
         frame, owner, name
     ):
-        return value  # all objects of the class begin with this value, or other code may change the value
+        return value  # all objects of the class have this value at first, or other code may change the value later
     return replace(value, overridable_by=given.overridable_by)
 
 

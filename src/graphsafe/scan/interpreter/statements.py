@@ -76,8 +76,8 @@ def _is_message(node: ast.expr) -> bool:
 def _return(frame: Frame, node: ast.Return) -> bool:
     frame.touches_device = True
     value = NONE if node.value is None else frame.evaluate(node.value)
-    # If this function fills a table, an unknown entry of the table is left out: the function has stored the entry's
-    # value itself.
+    # If this function fills a table and returns an unknown entry of the table, the entry does not count as a result:
+    # the function has stored the entry's value itself.
     if type(value) is not Unknown or node.value is None or not is_own_entry(frame, node.value):
         frame.returns.append(value)
     return False
@@ -147,8 +147,8 @@ def _if(frame: Frame, node: ast.If) -> bool:
                 filled_defaults.use_kind(frame, node.test, ways.outcomes[0].get)
             _take(frame, ways, branch, body)
         elif frame.globals and body and isinstance(body[-1], ast.Return):
-            # An example is `if plan is not None: return plan`, with a global `plan` that is None until this function
-            # fills it.
+            # This branch runs only in later steps: in `if plan is not None: return plan`, the global `plan` is None
+            # until this function fills it.
             ways.missing += first_step_tests.after_leaving(node, branch)
     if has_used and not frame.touches_device:
         effects.forget_uses(since, end)

@@ -159,7 +159,8 @@ def _wait_for_index(frame: Frame, node: ast.Subscript, index: Value) -> None:
 
 
 def _slice_bounds(frame: Frame, node: ast.Slice, owner: Value) -> tuple[Value | None, ...]:
-    """Return the bounds of a slice. Lists, strings and tensors all call `__index__` of a device tensor."""
+    """Return the bounds of a slice. The host waits for a bound that is a device tensor, because lists, strings and
+    tensors all call its `__index__`."""
     bounds = tuple(None if part is None else frame.evaluate(part) for part in (node.lower, node.upper, node.step))
     if isinstance(owner, (Sequence, Unknown, Array, Number)):
         for part, bound in zip((node.lower, node.upper, node.step), bounds, strict=True):

@@ -61,12 +61,13 @@ _WORDS = (
     b".impl(",
     b"op_func",
 )
-"""Every file with an assumed root contains one of these byte strings, except for roots that are hooks, registered or
-public."""
+"""Every file with an assumed root contains one of these byte strings, unless the root is a hook, a registered function
+or a public function."""
 _LAUNCH = re.compile(rb"(?<![\w.\])])(\w+)\[[^\[\]=:]+\]\(")
 "Matches a launch of a kernel on a grid: `add_kernel[(n,)](x, y)`."
 _FOR_WEIGHTS = re.compile(r"init|setup|alloc|weight|pack|load|convert|calib|bench|test|tune|warm", re.I)
-"""Matches words in names of modules and functions whose kernels run outside steps, or only once, as for the weights."""
+"""Matches words in names of modules and functions whose kernels run outside steps, or only once, for example to convert
+the weights."""
 _PREPARES_DATA = re.compile(
     r"(Dataset|DataLoader|DataModule|Collat(or|e)|Demo|Checkpoint(er|Manager|Saver)|Export(er)?|Writer|Visualizer|Evaluator|Calibrator"
     r"|(Test|Val|Eval)\w*Meter)\w*\."

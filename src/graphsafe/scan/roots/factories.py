@@ -49,7 +49,7 @@ def configured_factories(project: Project, config: Config) -> Iterator[tuple[str
             continue
         ref = f"{file.path}::{factory}"
         if project.function_facts(ref) is None:
-            ref = ref_of(project.resolve(file, factory), "function") or ref  # it may come from another file
+            ref = ref_of(project.resolve(file, factory), "function") or ref  # the factory may come from another file
         if project.function_facts(ref) is not None:
             yield ref, f"{TARGET}{target.name}"
 

@@ -27,7 +27,7 @@ COLD_NAMES = frozenset(
         "post_init from_pretrained save_pretrained process_weights_after_loading tie_weights register_hooks"
     ).split()
 )
-"Functions that run before the first step, or for a checkpoint."
+"Functions that run before the first step, or that save or load a checkpoint."
 OTHER_HARDWARE = re.compile(
     r"(?<![^_.])(npu|xpu|ipex|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
@@ -220,8 +220,8 @@ def _entered_because(
     entry_points: Mapping[str, Region],
     methods: Mapping[str, Seq[tuple[str, str, str]]],
 ) -> str | None:
-    """Return the reason why an entry point is hot, or None if the function is not an entry point. The function's own
-    name, or the name of a base's method, may be that of an entry point."""
+    """Return the reason why an entry point is hot, or None if the function is not an entry point. An entry point may be
+    named by the function's own name or by the name of a base class's method that the function overrides."""
     owner, name = ref.rpartition(".")[0], qualified.rpartition(".")[2]
     entries = [(name, "", name)] if name in entry_points else [*methods.get(name, ())]
     bases = engine.project.mro(owner)[1:] if entries and "::" in owner else ()
@@ -237,8 +237,8 @@ def _entered_because(
 
 @cache
 def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, str]]]:
-    """Map the last name of entry points to the patterns that end in this name. Each pattern comes with its required
-    parameter and with the whole entry."""
+    """Map the last part of each entry point's name to the patterns that end in this part. Each pattern comes with its
+    required parameter and with the whole entry."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for entry in sorted(entry_points):
         pattern, _, parameter = entry.rstrip(")").partition("(")

@@ -19,7 +19,7 @@ from graphsafe.scan.symbols.project_files import Files
 SMALL = 300
 "In a project with at most this many files, all files that import the given files, directly or indirectly, are read."
 MAX_NEAREST = 8
-"The largest number of files of a large project at which reading begins, not counting the given files."
+"In a large project, reading begins at the given files and at no more than this many other files."
 
 _IMPORT = re.compile(
     rb"[ \t]*(?:from[ \t]+(\.*)((?:\w[\w.]*)?)[ \t]+import[ \t]*(\([^)]{0,8000}\)|[^\n]*)|import[ \t]+([^\n]+))"
@@ -115,7 +115,7 @@ class _ImportGraph:
 
 
 def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
-    """Yield the files of base classes. A method may be called on a value whose base class is all that is known."""
+    """Yield the files of base classes. Code may call a method on a value of which only the base class is known."""
     project = Project(files)
     for path in given:
         file = files.index(path)

@@ -41,8 +41,8 @@ _EVALUATING = re.compile(r"(^|/)(eval(s|uations?)?|bench(marks?|marking)?)/")
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
-"""Matches calls that show progress. Every file with a match contains one of _PROGRESS_WORDS, and a search for these
-words is many times as fast."""
+"""Matches calls that show progress. Every file with a match contains one of _PROGRESS_WORDS. A search for these words
+is much faster than a search with the pattern."""
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
 "Matches methods that are a module's step, unless such a method generates a whole result."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
@@ -85,9 +85,9 @@ class LoopRoots:
         """Return the functions of a file that run once because they contain a loop that generates, or call such a
         function.
 
-        A loop generates if it runs a model without training or replaying, or if it shows its progress. Functions that
-        are called only around such loops also run once. A function that trains in loops is left out, because another
-        loop may call it, as it calls an agent's update.
+        A loop counts as one that generates if it runs a model without training or replaying, or if it shows its
+        progress. Functions that are called only around such loops also run once. A function that trains in loops is
+        left out, because another loop may call it, for example if it is an agent's update.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None
@@ -198,8 +198,9 @@ class LoopRoots:
 
 
 def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
-    """Return whether a loop is around epochs: it counts epochs and contains a training loop, or it contains a loop that
-    counts epochs. The outer loop may also run the model itself, to evaluate or to make the inputs of all epochs."""
+    """Return whether a loop encloses whole epochs: it counts epochs and contains a training loop, or it contains a loop
+    that counts epochs. The outer loop may also run the model itself, to evaluate or to make the inputs of all
+    epochs."""
     last = loop.end_lineno or loop.lineno
     held = [other for other in others if loop.lineno < other.lineno <= last]
     if any(isinstance(other, ast.For) and "epoch" in ast.unparse(other.target) for other in held):

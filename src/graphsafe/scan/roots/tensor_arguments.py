@@ -44,7 +44,7 @@ def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_
 
 
 def undeclared(function: Definition) -> Iterator[str]:
-    """Yield the parameters whose type is shown neither by an annotation nor by a default."""
+    """Yield the parameters without an annotation or a default that shows their type."""
     return (parameter.arg for parameter, default in with_defaults(function) if _is_undeclared(parameter, default))
 
 

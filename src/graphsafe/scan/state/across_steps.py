@@ -36,7 +36,7 @@ from graphsafe.scan.state import host_clock
 
 
 class Change(NamedTuple):
-    """A write that a replay does not repeat, or does not see."""
+    """A write that a replay does not repeat, or whose new value a replay does not use."""
 
     write: Write
     event: Event
@@ -49,8 +49,8 @@ class Change(NamedTuple):
 def events(log: StateLog) -> Iterator[Change]:
     """Yield at most one event per place.
 
-    If a place has several causes, the most precise one counts. If several calls lead to it, the most certain one
-    counts.
+    If a place has several causes, the most precise one counts. If several calls lead to the place, the most certain
+    event counts.
     """
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     flow = StateFlow(log)
@@ -169,9 +169,10 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs or _is_view(write.value):
         return None
     if depends_on_step(write.value):
-        # A constructor may have read only the shapes of its arguments.
+        # The value of a new object is doubtful, because its constructor may have read only the shapes of its arguments.
         made = any(type(option) is Instance for option in options(write.value))
-        # An unknown call may return a kernel or the name of a kernel, and a graph may keep these.
+        # The value of an unknown call is doubtful, because it may be a kernel or the name of a kernel, which a graph
+        # may keep.
         doubtful = made or not write.alone or type(write.value) is Unknown
         confidence = "possible" if doubtful else _confidence(write.value)
         return event_of(write, "AttrWrite", "lazy-init", confidence)

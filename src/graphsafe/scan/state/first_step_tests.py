@@ -41,7 +41,7 @@ _LISTED = re.compile(
 )
 "Matches names of lists of steps after which a loop saves, shows or evaluates: `step in cfg.eval_steps`."
 _LONG = 10
-"The smallest interval between two runs of an action that counts as running only from time to time."
+"An action whose runs are at least this many steps apart counts as running only from time to time."
 _CALLED_SELDOM = re.compile(
     r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
     r"|(val|valid|validation|eval|evaluation)_(step|epoch|loop|batch)"

@@ -38,8 +38,8 @@ def put(frame: Frame, target: ast.Subscript, value: Value) -> None:
 
 
 def _may_be_given(frame: Frame, holder: str) -> bool:
-    """Return whether a caller may pass the dict, or the object from which the function gets it. If the parameter's
-    default is None and no call in the project names the parameter, no caller passes it."""
+    """Return whether a caller may pass the dict, or pass the object from which the function gets the dict. If the
+    parameter's default is None and no call in the project names the parameter, no caller passes it."""
     calls = (bound for bound in all_bound(frame, holder) if isinstance(bound, ast.Call))
     names = {holder, *(one.id for call in calls for one in call.args if isinstance(one, ast.Name))}
     assert frame.node is not None

@@ -53,7 +53,7 @@ def _reads(node: ast.expr, text: str) -> bool:
 
 
 def first_asks_form(frame: Frame, node: ast.expr | None, text: str) -> bool:
-    """Return whether an expression mentions `text`, and the function reads `text` nowhere before it."""
+    """Return whether an expression mentions `text`, and the function reads `text` nowhere before this expression."""
     if node is None or frame.node is None or not mentions(node, text):
         return False
     return all(inner.lineno >= node.lineno for inner in inside(frame.node, ast.Attribute) if source_text(inner) == text)

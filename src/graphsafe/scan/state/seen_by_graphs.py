@@ -110,7 +110,8 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     if not any(read.captured or graphs.is_held(read.ref) for read in reads):
         return None
     is_new = is_memory or (given is not None and given.fresh)
-    # A graph's key never depends on weights. Any other tensor may belong to the graph that is replayed next.
+    # No key of a graph depends on weights or on a new tensor. An existing tensor may belong to the graph that is
+    # replayed next.
     if graphs.captures_after(write.ref, write.span[0]) or (not is_new and graphs.recaptures(write.ref)):
         return None
     return event_of(write, "AttrWrite", "rebound", "likely", "error")

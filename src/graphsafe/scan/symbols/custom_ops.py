@@ -13,8 +13,8 @@ _IMPLEMENTED = re.compile(rb"""\.impl\(\s*["'](?:\w+::)?(\w+)["']\s*,\s*(\w+)"""
 
 
 def function_behind(project: Project, name: str) -> str | None:
-    """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), or None. The files' text is
-    searched."""
+    """Return the function that implements `torch.ops.NAMESPACE.NAME` (an overload may follow), or None. A text search
+    of the project's files finds it."""
     parts = name.split(".")
     if len(parts) < 4:
         return None

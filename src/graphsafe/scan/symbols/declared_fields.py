@@ -15,7 +15,8 @@ from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Project
 
 KEPT = re.compile(r"_on_(?<=\bkeep_on_|\bstay_on_)(?:cpu|host)\b")
-"Matches a part of such a declaration. The pattern begins with fixed characters, so the search is twenty times as fast."
+"""Matches the option of a declaration that keeps a field on the host. The pattern begins with fixed characters, so the
+search is twenty times as fast."""
 KEPT_NAMES = frozenset(("keep_on_cpu", "keep_on_host", "stay_on_cpu", "stay_on_host"))
 _ON_HOST = re.compile(r"\b(cpu|host)\b", re.I)
 _ON_DEVICE = re.compile(r"\b(gpu|cuda|device)\b", re.I)

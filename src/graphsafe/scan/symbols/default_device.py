@@ -17,8 +17,8 @@ _ENTERED = re.compile(rb"with (?:torch\.device\(" + _OTHER + rb"|[\w.]*device\s*
 """Matches `with torch.device(…)` and `with device:`. In `with device:`, the object may also be a `torch.cuda.device`,
 which does not change the default device. The pattern begins with fixed characters, which makes the search fast."""
 _FOR_ENGINE = re.compile(rb"^(?:from|import) (?:vllm\.model_executor|sglang\.srt\.(?:layers|model_loader))\b", re.M)
-"""Matches an import by which a file defines models for an engine. The loaders of vLLM (0.33.0) and of SGLang enter the
-device around the constructors of models."""
+"""Matches an import that shows that a file defines models for an engine. The loaders of vLLM (0.33.0) and of SGLang
+enter the device around the constructors of models."""
 TESTS = frozenset(("test", "tests"))
 _IMPORTED = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.M)
 
@@ -40,8 +40,8 @@ class DefaultDevices:
 
 
 def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
-    """Return whether tensors of models in this file may be on a device without `device=`, and whether all other tensors
-    may be on a device, too."""
+    """Return whether the tensors of models that this file makes without `device=` may be on a device, and whether this
+    is also true of all its other tensors."""
     return files.table("default-devices", lambda: _read(files)).cover(path)
 
 

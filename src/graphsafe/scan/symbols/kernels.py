@@ -11,5 +11,5 @@ excluded, because they also run in Python."""
 
 
 def is_kernel(decorators: Iterable[str]) -> bool:
-    """Return whether a function with these decorators, by their dotted names, is a kernel."""
+    """Return whether a function is a kernel, given the dotted names of its decorators."""
     return any(_DECORATOR.fullmatch(decorator) for decorator in decorators)

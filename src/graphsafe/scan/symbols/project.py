@@ -52,7 +52,7 @@ class FilesRead:
 
 
 class Project:
-    """Resolves names across the files of a project. Answers are memoised, because files do not change during a scan."""
+    """Resolves names across the files of a project. Results are memoised, because files do not change during a scan."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -92,7 +92,7 @@ class Project:
         """Return the meaning of the global `name` in `file`, or None for a builtin or a name that is bound nowhere."""
         key = (file.path, name)
         if key not in self._bindings:
-            # This provisional value is stored first. It is the answer for a name that refers to itself through other
+            # This provisional value is stored first. It is the result for a name that refers to itself through other
             # files.
             self._bindings[key] = None
             self._bindings[key] = self._resolve(file.path, name, depth)
@@ -259,7 +259,7 @@ class Project:
     def mro(self, ref: str) -> tuple[str, ...]:
         """Return the class and its nearest bases. Classes of the project are refs, all others are dotted names."""
         if ref not in self._mros:
-            # This provisional value is stored first. It is the answer for a class that is indirectly its own base.
+            # This provisional value is stored first. It is the result for a class that is indirectly its own base.
             self._mros[ref] = (ref,)
             self._mros[ref] = self._linearise(ref)
         return self._mros[ref]

@@ -95,7 +95,8 @@ class Files:
         if not rest or first not in self._folders or first == "torch":
             return None
         if module.rpartition(".")[2] not in self._last_names:
-            # If no module has this last name, it usually names a class or function, and no file has to be searched.
+            # If no module has this last name, the name usually refers to a class or function, and no file has to be
+            # searched.
             return None
         inside = module.replace(".", os.sep)
         for folder in Path(importer).parents:
@@ -165,8 +166,7 @@ class Files:
                 warnings.simplefilter("ignore")
                 symtable(text, path, "exec")
         except Exception:
-            # The parser checks these files again, because some of them only have syntax that is newer than the running
-            # Python.
+            # The parser checks these files again, because some of them are legal in a newer version of Python.
             self.index(path)
 
     def data(self, path: str) -> bytes | None:
@@ -194,7 +194,7 @@ class Files:
 
     def source(self, path: str) -> Source:
         """Return the source to which the line numbers of the index refer. Raises KeyError for a file with a known
-        problem, and Unreadable."""
+        problem, and Unreadable if the file cannot be read."""
         if path in self._sources:
             self._sources.move_to_end(path)
             return self._sources[path]
@@ -255,7 +255,7 @@ def module_name(path: Path, packages: dict[Path, Path | None]) -> tuple[str, boo
 
 
 def outermost_package(folder: Path, known: dict[Path, Path | None]) -> Path | None:
-    """Return the outermost package around a folder, or None. `known` stores the answers.
+    """Return the outermost package around a folder, or None. `known` stores the results.
 
     Inside a package, each folder counts as a package, even without an `__init__.py`. At the top of a project, a folder
     without an `__init__.py` is not a package.

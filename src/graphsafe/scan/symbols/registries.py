@@ -11,7 +11,7 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.project import Binding, Project
 
 MAX_ENTRIES = 40
-"If a table has more entries, it does not show which entry a step uses."
+"If a table has more entries than this, the entry that a step uses counts as unknown."
 
 
 def entries_of(project: Project, path: str, table: str) -> list[Binding]:

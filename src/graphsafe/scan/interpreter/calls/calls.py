@@ -118,7 +118,7 @@ def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments)
         meant = [option for option in meant if fits(frame.engine, option, arguments)] or meant
     found = []
     for option in meant:
-        # At run time, the attribute may hold any of these library modules.
+        # At run time, the called value is only one of the options, so a call of this library module is not certain.
         doubtful = len(meant) > 1 and type(option) is RuntimeObject
         frame.unlikely += doubtful
         found.append(_call_one(frame, node, option, arguments))
@@ -296,7 +296,8 @@ def _defined_method(
 def _overridden(
     frame: Frame, node: ast.Call, receiver: Instance, method: str, overrides: Seq[tuple[str, str]], arguments: Arguments
 ) -> Value:
-    """Call a method of an object of an annotated class. The call may run the method of any subclass."""
+    """Call a method of an object whose class is known only from an annotation, so that the call may run the method of
+    any subclass."""
     body = frame.project.function_node(method)
     found: list[Value] = []
     if body is None or not is_abstract(body):

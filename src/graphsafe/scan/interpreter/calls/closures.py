@@ -1,4 +1,4 @@
-"""Functions and lambdas that are defined inside another function. They are interpreted at the place of the call."""
+"""Functions and lambdas that are defined inside another function. Each call of them is interpreted anew."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None
 
 
 def call_wrapper(frame: Frame, node: Definition, made: Function) -> Value:
-    """Call the closure `made` with the arguments of the function's call. These are the values of the parameters in
-    `frame`."""
+    """Call the closure `made` with the arguments of the function's call: the values of the parameters in `frame`."""
     spec = node.args
     names = [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
     keywords = {parameter.arg: frame.env[parameter.arg] for parameter in spec.kwonlyargs}
@@ -48,8 +47,8 @@ def call_wrapper(frame: Frame, node: Definition, made: Function) -> Value:
 
 
 def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Arguments:
-    """Return the arguments that a wrapper passes to the wrapped function. If the code does not show these, return the
-    arguments of the wrapper."""
+    """Return the arguments that a wrapper passes to the wrapped function. If the code does not show them, return the
+    arguments that the wrapper received."""
     if not function.plain or function.ref not in engine.closures.given:
         return arguments
     names, given = engine.closures.given[function.ref]

@@ -20,7 +20,8 @@ _MODULE = re.compile(r"torch\.nn\.(modules\.\w+\.)?(?P<name>[A-Z]\w*)(\[.*)?$")
 _OF_ANYTHING = frozenset("Module Identity Container".split())
 "Modules that take arguments of any kind."
 _OF_PACKED = frozenset("RNN LSTM GRU DataParallel".split())
-"Recurrent modules also take a packed sequence. DataParallel takes the arguments of the module that it wraps."
+"""Modules that may take other values than tensors: a recurrent module also takes a packed sequence, and DataParallel
+takes the arguments of the module that it wraps."""
 _NEVER = (float("inf"), 0)
 
 

@@ -56,8 +56,8 @@ def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
 
 
 def _called(engine: Engine, value: Value) -> str | None:
-    """Return the function that a call of a value runs, or None if the call's arguments do not match the function's own
-    parameters."""
+    """Return the function of the project that a call of a value runs with exactly the arguments of the call. Return
+    None for other values, such as closures and partial functions."""
     if type(value) is Function and value.node is None and not value.partial and not value.partial_keywords:
         return value.ref
     if type(value) is Instance:

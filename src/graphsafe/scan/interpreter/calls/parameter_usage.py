@@ -36,7 +36,8 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     """Return whether the body reads a method or attribute of the parameter that only tensors have, or passes the
     parameter to a function that takes only tensors.
 
-    The op table lists the names that prove this. For a `parameter`, fewer names count as proof than for a `step-input`.
+    The op table lists the names that prove this. `of` is the kind of value: for a `parameter`, fewer names count as
+    proof than for a `step-input`.
     """
     uses = _uses_by_name(function).get(name, _NO_USES)
     if uses.foreign:
@@ -76,10 +77,11 @@ class _Uses:
     """The uses of one name."""
 
     names: set[str] = field(default_factory=set)
-    """The attributes that code reads on the name, the functions of torch that get the name as first argument, and
+    """The attributes that code reads from the name, the functions of torch that get the name as first argument, and
     perhaps `SLICED`."""
     places: set[tuple[str, int]] = field(default_factory=set)
-    "Functions of torch, and methods that may be methods of tensors, each with the name's position among the arguments."
+    """The calls that get the name as an argument: functions of torch, and methods that may be methods of tensors. Each
+    comes with the name's position among the arguments."""
     foreign: set[str] = field(default_factory=set)
     """Uses that no tensor allows: private methods, arguments that tensors do not accept (`sort(key=len)`), and slices
     in reverse order."""

@@ -151,8 +151,8 @@ class _Parameter:
         frame, default = self.frame, self.default
         passed = self._passed_as_declared()
         if type(passed) is Dict and self._is_context():
-            # Only a few items of a tuple are kept separate in an argument. A context may contain more, so it is built
-            # again.
+            # An argument keeps only a few items of a tuple separate. The context of an autograd function may contain
+            # longer tuples, so the context is built again.
             return context(frame.project, frame.owner or "")
         if passed is not None and type(passed) is not Unknown:
             return bound_to(passed, self.node.arg)
@@ -195,9 +195,9 @@ class _Parameter:
             return context(frame.project, frame.owner or "")
         is_root = frame.depth == 0
         if is_root and self.node.arg in numpy_reads.names_turned(self.function) and self._is_of_environment():
-            # By the protocol of gym, actions are arrays. The environment also accepts tensors.
+            # The environment accepts tensors too, but gym's protocol defines actions as arrays.
             return ARRAY
-        # If a call with device tensors returned the value and the body uses it like a tensor, it is a tensor.
+        # If a call with device tensors returned the value and the body uses the value like a tensor, it is a tensor.
         from_step = is_root or (type(passed) is Unknown and passed.device)
         if self._is_tensor_by_use(from_step) and not self._is_of_library():
             return self._placed(Tensor(where="device" if is_root else "any", certain=from_step), passed)
@@ -259,7 +259,7 @@ class _Parameter:
         step = is_hot_root or (type(passed) is Unknown and passed.step)
         on_host = type(passed) is Unknown and passed.host
         if frame.depth == 0 and holds_device(declared):
-            # A field of the step's input is assumed to be passed to the parameter with the field's name.
+            # Callers are assumed to pass a field of the step's input to the parameter that has the field's name.
             on_host = name in declared_in(frame.project, frame.path).on_host
             on_host = on_host or name in numpy_reads.names_read(self.function) or self._is_made_on_host()
         placed_value = placed(declared, name, step, "host" if on_host else "device" if is_hot_root else "any")

@@ -35,7 +35,7 @@ MAX_STATEMENTS = 12
 
 
 def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
-    """Return the result of a test during a capture (under torch.compile if `compiled`), or None for any other test."""
+    """Return the result of a test during a capture (under torch.compile if `compiled`), or None if it is not known."""
     if isinstance(test, ast.Call):
         return _call(frame, test, compiled)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -45,7 +45,7 @@ def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
         parts = [answer(frame, part, compiled) for part in test.values]
         return decided(parts, isinstance(test.op, ast.Or))
     if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
-        # Code tests for a capture only if one is possible: `x.is_cuda and is_current_stream_capturing()`.
+        # Tests for captures often begin with a test of the device: `x.is_cuda and is_current_stream_capturing()`.
         on_cuda = frame.evaluate_quietly(test)
         return on_cuda.const if type(on_cuda) is Number and type(on_cuda.const) is bool else None
     return None
@@ -71,7 +71,8 @@ def decided(parts: Iterable[bool | None], decisive: bool) -> bool | None:
 
 
 def may_answer(call: ast.Call) -> bool:
-    """Return whether a call may have a known result: a pattern above matches its name, or it may call a helper."""
+    """Return whether a call may have a known result: a pattern above matches the function's name, or the function may
+    be a helper."""
     return isinstance(call.func, ast.Name) or _by_name(_name(call), False) is not None
 
 

@@ -45,7 +45,7 @@ def _holds(frame: Frame, test: ast.expr, asks: Callable[[ast.expr], bool]) -> bo
 
 
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a branch runs only if a value is not a tensor, although the value may be a tensor. The result is
+    """Return whether a test excludes tensors (`not isinstance(x, Tensor)`) for a value that may be a tensor. Return
     False if the value may be a list."""
     asked = asked_for_tensor(test)
     kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()

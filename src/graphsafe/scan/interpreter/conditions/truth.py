@@ -78,7 +78,7 @@ def _is_container(node: ast.expr) -> bool:
 
 
 def truth(frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | None:
-    """Return the truth of `node` if the host knows it, otherwise None. Emit a branch if the truth depends on the
+    """Return the truth of `node` if the host knows it, otherwise None. Emit a branch event if the truth depends on the
     device."""
     if isinstance(node, ast.BoolOp):
         return _truth_of_parts(frame, node, how)
