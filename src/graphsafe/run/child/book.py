@@ -53,7 +53,7 @@ Result = TypeVar("Result")
 _FIRST = 16
 "The memory of a graph is checked before each of its first 16 replays."
 _SEARCHED = 4
-"The search for names of earlier results runs before the replays 2 to 5 of a graph."
+"Names that hold results of earlier replays are searched for before the replays 2 to 5 of a graph."
 _MOST_STACKS = 4
 "At most this many different call stacks of replays are kept for a graph."
 _MOST_REPLAYERS = 16
