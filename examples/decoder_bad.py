@@ -1,7 +1,7 @@
-"""One decoder layer of a mixture-of-experts model, one token a sequence and step, as it is first written.
+"""A decoder layer of a mixture-of-experts model, as it is first written. A step decodes one token of each sequence.
 
-It runs eagerly on a CPU or a GPU and gives the right numbers; no CUDA graph can hold it. `decoder_good.py` is the same
-layer repaired.
+The layer runs eagerly on a CPU or a GPU and gives the right numbers, but it cannot be captured as a CUDA graph.
+`decoder_good.py` has the repaired layer.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SparseMoe(nn.Module):
         self.load = ExpertLoad(config.experts, device)
 
     def route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and indices of each token's experts, [tokens, top_k]."""
+        """Return the weights and the indices of each token's experts. Both have shape [tokens, top_k]."""
         scores = self.gate(tokens).sigmoid()
         experts = torch.topk(scores - self.load.mean, self.top_k, dim=-1).indices
         weights = scores.gather(1, experts)
@@ -107,7 +107,7 @@ class SparseMoe(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """`hidden` is [batch, 1, hidden]; `context_lens` [batch], the tokens a sequence attends to, this one included."""
+    """`hidden` is [batch, 1, hidden]. `context_lens` counts the tokens of each sequence, including the new one."""
 
     def __init__(self, config: DecoderConfig, batch: int, device: torch.device) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class DecoderLayer(nn.Module):
 def build_layer(
     device: torch.device, *, batch: int = 4, length: int = 128
 ) -> tuple[nn.Module, tuple[Tensor, ...], dict[str, Tensor]]:
-    """A layer whose cache is empty and the first step's inputs; `length` is the longest context in tokens."""
+    """Return a layer with an empty cache, and the first step's inputs. `length` is the longest context in tokens."""
     config = DecoderConfig(max_context=length)
     layer = DecoderLayer(config, batch, device).eval().requires_grad_(False)
     hidden = torch.randn(batch, 1, config.hidden, device=device)

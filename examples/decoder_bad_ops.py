@@ -1,4 +1,4 @@
-"""Rotary table, int8 KV cache and expert bookkeeping of the decoder layer in decoder_bad.py."""
+"""The rotary table, the int8 KV cache and the statistics of experts for the decoder layer in decoder_bad.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def dequantize(codes: Tensor, scale: Tensor) -> Tensor:
 
 
 class RotaryTable:
-    """Cosines and sines of every position up to the longest context, [positions, head_dim / 2]."""
+    """The cosines and sines of all positions. Both tables have shape [positions, head_dim / 2]."""
 
     def __init__(self, positions: int, head_dim: int, device: torch.device) -> None:
         frequency = 10000.0 ** (-torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
@@ -43,7 +43,7 @@ def rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class KVCache:
-    """Keys and values of every token seen so far as int8, [batch, kv_heads, tokens, head_dim]."""
+    """The keys and values of all tokens so far, as int8. Both have shape [batch, kv_heads, tokens, head_dim]."""
 
     def __init__(self, batch: int, kv_heads: int, head_dim: int, device: torch.device) -> None:
         self.keys = torch.empty(batch, kv_heads, 0, head_dim, dtype=torch.int8, device=device)
@@ -61,7 +61,7 @@ class KVCache:
         self.seen_tokens += key.shape[2]
 
     def read(self, longest: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the last `longest` tokens."""
+        """Return the keys and values of the last `longest` tokens."""
         assert self.key_scale is not None and self.value_scale is not None
         keys = self.keys[:, :, -longest:]
         values = self.values[:, :, -longest:]
@@ -74,7 +74,7 @@ def check_context(context_lens: Tensor, limit: int) -> None:
 
 
 def context_mask(context_lens: Tensor, step_info: Tensor, width: int) -> Tensor:
-    """True where a sequence still sees a slot of the cache, [batch, 1, 1, width]."""
+    """Return a mask of shape [batch, 1, 1, width]: whether a sequence attends to a slot of the cache."""
     slots = torch.arange(width, device=context_lens.device)
     age = step_info[0] - 1 - slots
     return (age < context_lens.clamp(min=1).unsqueeze(1))[:, None, None]
@@ -90,7 +90,7 @@ def active_experts(counts: Tensor) -> list[int]:
 
 
 class ExpertLoad:
-    """Running mean of the share of tokens that each expert serves; the router steers away from the busy ones."""
+    """A running mean of each expert's share of the tokens. The router prefers experts with a small share."""
 
     def __init__(self, num_experts: int, device: torch.device, decay: float = 0.9) -> None:
         self.mean = torch.zeros(num_experts, device=device)

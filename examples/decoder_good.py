@@ -1,7 +1,7 @@
-"""The decoder layer of decoder_bad.py, repaired: one CUDA graph holds the whole step.
+"""The decoder layer of decoder_bad.py, repaired: one CUDA graph contains the whole step.
 
-The cache is a ring of fixed size written at a position that lives on the device, expert counts are a `scatter_add_`
-into a buffer, every expert runs on every token, its weight perhaps zero, and what a step needs is built before it.
+The cache is a ring of fixed size, and its position is on the device. `scatter_add_` counts the tokens of each expert in
+a buffer. Every expert runs on every token, perhaps with weight zero. Constants of a step are made before the step.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Attention(nn.Module):
         self.cache = KVCache(batch, config.kv_heads, config.max_context, config.head_dim, device)
 
     def project(self, hidden: Tensor) -> tuple[Tensor, ...]:
-        """Query, key and value before rotation, [batch, heads or kv_heads, 1, head_dim]."""
+        """Return query, key and value before rotation. Their shape is [batch, heads or kv_heads, 1, head_dim]."""
         batch, length, _ = hidden.shape
         heads = self.qkv(hidden).reshape(batch, length, -1, self.head_dim).transpose(1, 2)
         return heads.split([self.heads, self.kv_heads, self.kv_heads], dim=1)
@@ -86,7 +86,7 @@ class SparseMoe(nn.Module):
         self.register_buffer("output", torch.zeros(batch, config.hidden, device=device))
 
     def route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and indices of each token's experts, [tokens, top_k]."""
+        """Return the weights and the indices of each token's experts. Both have shape [tokens, top_k]."""
         scores = self.gate(tokens).sigmoid()
         experts = torch.topk(scores - self.load.mean, self.top_k, dim=-1).indices
         weights = scores.gather(1, experts)
@@ -105,7 +105,7 @@ class SparseMoe(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """`hidden` is [batch, 1, hidden]; `context_lens` [batch], the tokens a sequence attends to, this one included."""
+    """`hidden` is [batch, 1, hidden]. `context_lens` counts the tokens of each sequence, including the new one."""
 
     def __init__(self, config: DecoderConfig, batch: int, device: torch.device) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class DecoderLayer(nn.Module):
         self.moe = SparseMoe(config, batch, device)
 
     def prepare(self, hidden: Tensor) -> None:
-        """Fixes what the first batch decides; call it once, before the first step."""
+        """Set the scales from the first batch. Call this once, before the first step."""
         self.attention.prepare(self.attention_norm(hidden))
 
     def forward(self, hidden: Tensor, context_lens: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ class DecoderLayer(nn.Module):
 def build_layer(
     device: torch.device, *, batch: int = 4, length: int = 128
 ) -> tuple[nn.Module, tuple[Tensor, ...], dict[str, Tensor]]:
-    """A prepared layer whose cache is empty and the first step's inputs; `length` is the longest context in tokens."""
+    """Return a prepared layer with an empty cache, and the first inputs. `length` is the longest context in tokens."""
     config = DecoderConfig(max_context=length)
     layer = DecoderLayer(config, batch, device).eval().requires_grad_(False)
     hidden = torch.randn(batch, 1, config.hidden, device=device)

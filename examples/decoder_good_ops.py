@@ -1,6 +1,6 @@
-"""Rotary table, int8 KV cache and expert bookkeeping of the decoder layer in decoder_good.py.
+"""The rotary table, the int8 KV cache and the statistics of experts for the decoder layer in decoder_good.py.
 
-Everything that a step writes is a buffer of a fixed size at a fixed address, and every position is a device tensor.
+A step writes only to buffers of fixed size at fixed addresses, and every position is a device tensor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def dequantize(codes: Tensor, scale: Tensor) -> Tensor:
 
 
 class RotaryTable(nn.Module):
-    """Cosines and sines of every position up to the longest context, [positions, head_dim / 2]."""
+    """The cosines and sines of all positions. Both tables have shape [positions, head_dim / 2]."""
 
     cos: Tensor
     sin: Tensor
@@ -37,7 +37,7 @@ class RotaryTable(nn.Module):
         self.register_buffer("sin", angle.sin().to(device))
 
     def at(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows for `position`, a [1] int64 tensor on the device."""
+        """Return the rows for `position`, an int64 device tensor of one element."""
         return self.cos.index_select(0, position), self.sin.index_select(0, position)
 
 
@@ -47,7 +47,7 @@ def rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class KVCache(nn.Module):
-    """Keys and values of the last `capacity` tokens as int8, [batch, kv_heads, capacity, head_dim], used as a ring."""
+    """A ring with the last `capacity` tokens' keys and values, as int8: [batch, kv_heads, capacity, head_dim]."""
 
     keys: Tensor
     values: Tensor
@@ -68,7 +68,7 @@ class KVCache(nn.Module):
         self.register_buffer("tokens", torch.zeros(1, dtype=torch.int64, device=device))
 
     def calibrate(self, key: Tensor, value: Tensor) -> None:
-        """Fixes the scales, before the first step."""
+        """Set the scales. Call this before the first step."""
         self.key_scale.copy_(key.abs().amax() / INT8_MAX)
         self.value_scale.copy_(value.abs().amax() / INT8_MAX)
 
@@ -81,18 +81,18 @@ class KVCache(nn.Module):
         self.tokens.add_(1)
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """Keys and values of every slot, the empty ones included."""
+        """Return the keys and values of all slots, including empty slots."""
         return dequantize(self.keys, self.key_scale), dequantize(self.values, self.value_scale)
 
     def visible(self, slot: Tensor, context_lens: Tensor) -> Tensor:
-        """True where a sequence still sees a slot, [batch, 1, 1, capacity]; `slot` is the newest."""
+        """Return whether a sequence attends to a slot, [batch, 1, 1, capacity]. `slot` is the newest slot."""
         age = torch.remainder(slot - self.slots, self.capacity)
         seen = torch.minimum(context_lens.clamp(min=1), self.tokens)
         return (age < seen.unsqueeze(1))[:, None, None]
 
 
 class ExpertLoad(nn.Module):
-    """Running mean of the share of tokens that each expert serves; the router steers away from the busy ones."""
+    """A running mean of each expert's share of the tokens. The router prefers experts with a small share."""
 
     mean: Tensor
     counts: Tensor
@@ -111,6 +111,6 @@ class ExpertLoad(nn.Module):
         self.mean.mul_(self.decay).add_(share, alpha=1 - self.decay)
 
     def report(self) -> None:
-        """Logs the load; the engine calls it between steps."""
+        """Log the load. The engine calls this between steps."""
         idle = int((self.counts.cpu() == 0).sum())
         logger.debug("%d experts idle, mean load %s", idle, self.mean.tolist())

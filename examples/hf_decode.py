@@ -1,8 +1,8 @@
-"""One decode step of transformers models: small configurations, random weights, a StaticCache that holds a prompt.
+"""A decode step of transformers models, with small configurations, random weights and a StaticCache with a prompt.
 
-Needs transformers 5.17. `llama`, `gpt2`, `mixtral` and `qwen3_moe` hold a step that one CUDA graph can replay; `opt`
-does not. The weights are bfloat16, as they are served: in float32 the grouped matrix product of the two
-mixture-of-experts models waits for the device.
+This needs transformers 5.17. The steps of `llama`, `gpt2`, `mixtral` and `qwen3_moe` can be captured as one CUDA graph;
+the step of `opt` cannot. The weights are bfloat16, as in production. In float32, the grouped matrix product of the two
+mixture-of-experts models would wait for the device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROMPT = 8
 
 
 class DecodeStep(nn.Module):
-    """A model with its cache: `token` [batch, 1] in, the logits of the next one [batch, 1, vocabulary] out."""
+    """A model with its cache. It takes `token` [batch, 1] and returns the next logits [batch, 1, vocabulary]."""
 
     def __init__(self, model: PreTrainedModel, cache: StaticCache) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def _decode_step(
 
 
 def llama(device: torch.device, *, batch: int = 2, length: int = 256) -> tuple[nn.Module, tuple[Tensor]]:
-    """`length` is the room in the cache, in tokens, of which the prompt takes eight; the same below."""
+    """`length` is the size of the cache in tokens, here and in the functions below. The prompt takes eight of them."""
     return _decode_step(
         device,
         "llama",
@@ -98,7 +98,7 @@ def qwen3_moe(device: torch.device, *, batch: int = 2, length: int = 256) -> tup
 
 
 def opt(device: torch.device, *, batch: int = 2, length: int = 256) -> tuple[nn.Module, tuple[Tensor]]:
-    """Builds its mask and positions from the cache's length, a tensor on the device: read back in every step."""
+    """OPT computes its mask and positions from the cache's length, a device tensor that each step reads back."""
     return _decode_step(
         device,
         "opt",

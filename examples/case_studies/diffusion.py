@@ -1,4 +1,4 @@
-"""Steps of diffusers 0.42.1 as it is published, and each with a repair (`_repaired`). docs/case-studies.md."""
+"""Steps of diffusers 0.42.1 as published, each with a repair (`_repaired`). See docs/case-studies.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import graphsafe
 
 
 def _step(fn: Any, device: torch.device, timesteps: Tensor) -> graphsafe.Step:
-    """A step of (model output, timestep, sample); each replay gets another timestep of the schedule."""
+    """Return a step of (model output, timestep, sample). Each replay gets another timestep of the schedule."""
     noise, sample = torch.randn(2, 4, 8, 8, device=device), torch.randn(2, 4, 8, 8, device=device)
 
     def refresh(args: tuple[Any, ...], kwargs: dict[str, Any], k: int) -> None:
@@ -161,7 +161,7 @@ def score_sde_repaired(device: torch.device) -> graphsafe.Step:
     scheduler = ScoreSdeVeScheduler()
     scheduler.set_timesteps(20, device=device)
     scheduler.set_sigmas(20)
-    sigmas = torch.cat([torch.zeros(1), scheduler.discrete_sigmas]).to(device)  # the first one stands before place 0
+    sigmas = torch.cat([torch.zeros(1), scheduler.discrete_sigmas]).to(device)  # the zero is the sigma before place 0
 
     def step(score: Tensor, t: Tensor, x: Tensor) -> Tensor:
         place = (t.expand(1) * 19).long()

@@ -1,4 +1,4 @@
-"""Layers of diffusers 0.42.1 as it is published, and each with a repair (`_repaired`). docs/case-studies.md."""
+"""Layers of diffusers 0.42.1 as published, each with a repair (`_repaired`). See docs/case-studies.md."""
 
 from __future__ import annotations
 

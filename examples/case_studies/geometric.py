@@ -1,4 +1,4 @@
-"""Steps of torch_geometric 2.8.1 as it is published, and each with a repair (`_repaired`). docs/case-studies.md."""
+"""Steps of torch_geometric 2.8.1 as published, each with a repair (`_repaired`). See docs/case-studies.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-EDGES = ((0, 1, 1, 2, 2, 3, 3, 0), (1, 0, 2, 1, 2, 2, 0, 3))  # one of them is a loop, 2 to 2
+EDGES = ((0, 1, 1, 2, 2, 3, 3, 0), (1, 0, 2, 1, 2, 2, 0, 3))  # one edge is a loop: 2 to 2
 Target = tuple[Any, tuple[Any, ...]]
 
 
@@ -25,7 +25,7 @@ def gcn_conv_repaired(device: torch.device) -> Target:
     from torch_geometric.nn import GCNConv
 
     class LoopsByWeight(nn.Module):
-        """Append a loop for each node; one that the graph has already gets weight zero and is not removed."""
+        """Append a loop for each node. A loop that the graph already has is not removed, but gets weight zero."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -151,7 +151,7 @@ def dense_batch_repaired(device: torch.device) -> Target:
     def step(x: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
         count = x.new_zeros(2, dtype=torch.long).scatter_add_(0, batch, torch.ones_like(batch))
         place = torch.arange(x.size(0), device=x.device) - (count.cumsum(0) - count)[batch]
-        row = torch.where(place < 4, batch * 4 + place, 2 * 4)  # what is too much goes to a spare row
+        row = torch.where(place < 4, batch * 4 + place, 2 * 4)  # nodes that do not fit are written to a spare row
         out = x.new_zeros(2 * 4 + 1, 8).index_copy_(0, row, x)[:-1]
         mask = torch.zeros(2 * 4 + 1, dtype=torch.bool, device=x.device).index_fill_(0, row, True)[:-1]
         return out.view(2, 4, 8), mask.view(2, 4)
@@ -169,7 +169,7 @@ def quantile(device: torch.device) -> Target:
 
 def quantile_repaired(device: torch.device) -> Target:
     def step(x: Tensor, index: Tensor) -> Tensor:
-        count = index.new_zeros(3).scatter_add_(0, index, torch.ones_like(index))  # as bincount, of a fixed size
+        count = index.new_zeros(3).scatter_add_(0, index, torch.ones_like(index))  # like bincount, with a fixed size
         first = (count.cumsum(0) - count).clamp(max=x.size(0) - 1)
         x, order = x.sort(dim=0)
         x = x.take_along_dim(index[order].sort(dim=0, stable=True)[1], dim=0)

@@ -1,4 +1,4 @@
-"""Steps of transformers 5.23.0 as it is published, and each with a repair (`_repaired`). docs/case-studies.md."""
+"""Steps of transformers 5.23.0 as published, each with a repair (`_repaired`). See docs/case-studies.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of transformers 5.23.0 as it is published, and each with a repair (`_repaired`). docs/case-studies.md."""
+"""Models of transformers 5.23.0 as published, each with a repair (`_repaired`). See docs/case-studies.md."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def longformer_repaired(device: torch.device) -> Target:
     from transformers.models.longformer.modeling_longformer import LongformerBaseModelOutput
 
     class LocalEncoder(nn.Module):
-        """The host knows that no token attends to all others: it was not told of any."""
+        """No token has global attention, since no mask for it was passed. So the host need not read this."""
 
         def __init__(self, layers: nn.ModuleList) -> None:
             super().__init__()

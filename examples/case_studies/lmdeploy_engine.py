@@ -1,4 +1,4 @@
-"""Steps of lmdeploy's PyTorch engine 0.16.0 as it is published, and each with a repair. docs/case-studies.md."""
+"""Steps of lmdeploy's PyTorch engine 0.16.0 as published, each with a repair. See docs/case-studies.md."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PACKAGES = (
 
 
 def _module(name: str) -> Any:
-    """Import a module of the engine. The packages around it, which load kernels of a GPU and servers, stay empty."""
+    """Import a module of the engine. The packages around it stay empty: they would load GPU kernels and servers."""
     if "lmdeploy" not in sys.modules:
         spec = find_spec("lmdeploy")
         assert spec and spec.origin
         for package in ("lmdeploy", *(f"lmdeploy.pytorch.{one}" for one in PACKAGES.split())):
             empty = sys.modules[package] = ModuleType(package)
             empty.__path__ = [str(Path(spec.origin).parent.joinpath(*package.split(".")[1:]))]
-        guided: Any = ModuleType("guided_process")  # it needs a library of grammars, and no step here is guided
+        guided: Any = ModuleType("guided_process")  # needs a library of grammars, which no step here uses
         guided.GuidedDecodingManager = object
         sys.modules["lmdeploy.pytorch.engine.guided_process"] = guided
     return import_module(f"lmdeploy.pytorch.{name}")
@@ -85,7 +85,7 @@ def image_rows(device: torch.device) -> Target:
 
 
 def image_rows_repaired(device: torch.device) -> Target:
-    rows = torch.tensor([1, 2, 5], device=device)  # from lengths and ranges on the host, once for each prefill
+    rows = torch.tensor([1, 2, 5], device=device)  # made from lengths and ranges on the host, once for each prefill
     return lambda first, second: (torch.cat([first, second]), rows.clone()), image_rows(device)[1]
 
 
@@ -215,7 +215,7 @@ def token_history(device: torch.device) -> Target:
 
 
 def token_history_repaired(device: torch.device) -> Target:
-    history = torch.ones(2, 2048, dtype=torch.long, device=device)  # as long as a session may become
+    history = torch.ones(2, 2048, dtype=torch.long, device=device)  # for the longest possible session
     place, last = torch.full((1,), 4, device=device), torch.arange(-2, 1, device=device)
 
     def step(ids: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Steps of torchrl 0.14.1 as it is published, and each with a repair (`_repaired`). docs/case-studies.md."""
+"""Steps of torchrl 0.14.1 as published, each with a repair (`_repaired`). See docs/case-studies.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of torchrl 0.14.1 as it is published, and each with a repair (`_repaired`). docs/case-studies.md."""
+"""Losses of torchrl 0.14.1 as published, each with a repair (`_repaired`). See docs/case-studies.md."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def end_scores_repaired(device: torch.device) -> Target:
         first = torch.where(ids == 0, places, 6).amin(1, keepdim=True)
         return rewards.gather(1, (first - 1) % 6)[
             :, 0
-        ]  # as an index of -1 does, the place before the first is the last
+        ]  # like the index -1, the place before the first is the last place
 
     return step, end_scores(device)[1]
 
@@ -115,7 +115,7 @@ def ppo_entropy_repaired(device: torch.device) -> Target:
     from torchrl.objectives import PPOLoss
 
     class NoCheck(PPOLoss):
-        """A normal distribution always has a finite entropy: the host does not ask for it."""
+        """The entropy of a normal distribution is always finite, so the host need not check it."""
 
         def _get_entropy(self, dist: Any, adv_shape: torch.Size) -> Tensor:
             return dist.entropy().unsqueeze(-1)
@@ -194,7 +194,7 @@ def hard_update_repaired(device: torch.device) -> Target:
     from torchrl.objectives.utils import TargetNetUpdater
 
     class OnDevice(HardUpdate):
-        """Count on the device; in each step the targets are written, with their old values unless it is time."""
+        """Count on the device. Each step writes the targets: new values at each interval, else their old values."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)

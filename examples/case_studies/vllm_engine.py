@@ -1,4 +1,4 @@
-"""Steps of the inference engine vLLM 0.33.0 as it is published, and each with a repair. docs/case-studies.md.
+"""Steps of the inference engine vLLM 0.33.0 as published, each with a repair. See docs/case-studies.md.
 
 Each step calls the published function. `SimpleNamespace` stands in for objects of the engine that hold settings.
 """
@@ -21,13 +21,13 @@ INFINITE = float("inf")
 
 def _module(name: str) -> Any:
     settings: Any = import_module("vllm.utils.torch_utils")
-    settings.PIN_MEMORY = torch.cuda.is_available()  # without a GPU the engine knows no platform, and takes it for true
+    settings.PIN_MEMORY = torch.cuda.is_available()  # without a GPU the engine would set it to True
     return import_module(f"vllm.{name}")
 
 
 def _without_torchvision(name: str) -> Any:
-    """Import a module that imports torchvision, which asks for torch's CUDA build; no step here prepares images."""
-    _module("model_executor.models.interfaces")  # the engine, which looks for what is installed
+    """Import a module that imports torchvision. torchvision needs torch's CUDA build, and no step here uses it."""
+    _module("model_executor.models.interfaces")  # loads the engine, which checks the installed packages
     images: Any = ModuleType("torchvision")
     images.transforms = ModuleType("torchvision.transforms")
     sys.modules |= {"torchvision": images, "torchvision.transforms": images.transforms}
@@ -38,7 +38,7 @@ def _without_torchvision(name: str) -> Any:
 
 
 def _stops(device: torch.device) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """Return the places of stop tokens, two for each of two requests, and logits; a grammar allows one only these."""
+    """Return the positions of two requests' stop tokens, and logits. A grammar allows one request only these tokens."""
     places = torch.tensor([0, 0, 2, 2], device=device), torch.tensor([4, 7, 4, 9], device=device)
     logits = torch.randn(3, 60, device=device)
     logits[2, [*range(4), *range(5, 9), *range(10, 60)]] = -INFINITE
@@ -128,7 +128,7 @@ def image_attention(device: torch.device) -> Target:
 
 
 def image_attention_repaired(device: torch.device) -> Target:
-    lengths = [4, 6]  # of the images, which the host has sent
+    lengths = [4, 6]  # the host knows the lengths of the images
 
     def step(*qkv: Tensor) -> Tensor:
         images = zip(*(one.transpose(1, 2).split(lengths, 2) for one in qkv), strict=True)
@@ -138,7 +138,7 @@ def image_attention_repaired(device: torch.device) -> Target:
 
 
 def _modalities(device: torch.device) -> tuple[SimpleNamespace, tuple[Tensor, Tensor]]:
-    """Return a block with two sets of experts, where an expert is a matrix, not a kernel of a GPU; tokens; a mask."""
+    """Return a block with two sets of experts, tokens, and a mask. Each expert is a matrix and needs no GPU kernel."""
     block = SimpleNamespace(hidden_size=16)
     for kind in ("text", "vision"):
         gate, up = nn.Linear(16, 4, device=device), nn.Linear(16, 64, device=device)
@@ -258,7 +258,7 @@ def audio_frames(device: torch.device) -> Target:
 
 def audio_frames_repaired(device: torch.device) -> Target:
     frames = [5 * chunk + frame for chunk, length in enumerate([5, 2, 4]) for frame in range(length)]
-    places = torch.tensor(frames, device=device)  # from lengths on the host, once for each batch of recordings
+    places = torch.tensor(frames, device=device)  # made from lengths on the host, once for each batch of recordings
     return lambda x: x.flatten(0, 1)[places], audio_frames(device)[1]
 
 
@@ -271,5 +271,5 @@ def patch_order(device: torch.device) -> Target:
 def patch_order_repaired(device: torch.device) -> Target:
     padded = nn.functional.pad(torch.arange(15).view(3, 5), (0, 1, 0, 1), value=-1)
     order = padded.view(2, 2, 3, 2).transpose(1, 2).flatten()
-    places = order[order >= 0].to(device)  # on the host, and sent once for each size of image
+    places = order[order >= 0].to(device)  # made on the host, and sent once for each size of image
     return lambda x: x[places], patch_order(device)[1]

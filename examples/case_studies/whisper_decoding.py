@@ -1,4 +1,4 @@
-"""Steps of openai-whisper 20250625 as it is published, and each with a repair (`_repaired`). docs/case-studies.md."""
+"""Steps of openai-whisper 20250625 as published, each with a repair (`_repaired`). See docs/case-studies.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INFINITE = float("inf")
 
 
 def _logits(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Make tokens, logits and sums of log-probabilities of four sequences, whose vocabulary has 60 tokens."""
+    """Make tokens, logits and sums of log-probabilities for four sequences. The vocabulary has 60 tokens."""
     tokens = torch.randint(0, 60, (4, 8), device=device)
     return tokens, torch.randn(4, 60, device=device), -torch.rand(4, device=device)
 
@@ -164,7 +164,7 @@ def log_mel_repaired(device: torch.device) -> Target:
 
 
 def _model(device: torch.device) -> tuple[Any, Tensor]:
-    """Make a small model with the tokens of the multilingual ones, and the features of two audios."""
+    """Make a small model with the vocabulary of multilingual models, and the features of two recordings."""
     from whisper.model import ModelDimensions, Whisper
 
     sizes = {"n_audio_ctx": 10, "n_audio_state": 16, "n_audio_head": 2, "n_audio_layer": 1, "n_mels": 80}

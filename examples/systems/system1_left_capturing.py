@@ -1,10 +1,10 @@
-"""A constructor that tries a capture, fails, and goes on: the module works and the process is broken.
+"""A constructor swallows the failure of its capture and goes on: the module works, but the process is broken.
 
-The event is vllm#39371 in plain PyTorch. `build_layer` returns a sparse attention module whose constructor warms a
-decode graph. The capture dies at a host read, the exception is taken as "this device cannot", and the module runs
-eagerly. With torch up to 2.11 the default generator is then left capturing: the next `torch.randn` on the device raises
-"Offset increment outside graph capture encountered unexpectedly". `build_repaired` selects without a read, so that its
-capture succeeds, and lets an error out.
+The event is vllm#39371 in plain PyTorch. The constructor of the sparse attention in `build_layer` tries to capture a
+decode graph. The capture fails at a host read. The constructor takes the exception as a sign that the device cannot
+capture, and the module runs eagerly. Up to torch 2.11, the default generator then stays in capture mode: the next
+`torch.randn` on the device raises "Offset increment outside graph capture encountered unexpectedly". `build_repaired`
+does not read on the host, so its capture succeeds, and it does not swallow errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class SparseAttention(nn.Module):
-    """Each query attends to the `top_k` keys that a cheap indexer ranks first; `query` is [batch, dim]."""
+    """Each query attends to the `top_k` keys that a cheap indexer ranks highest. `query` has shape [batch, dim]."""
 
     keys: Tensor
     values: Tensor
@@ -36,7 +36,7 @@ class SparseAttention(nn.Module):
         self.register_buffer("slots", torch.arange(tokens, device=device))
 
     def rank(self, query: Tensor) -> Tensor:
-        """Scores of every key, -inf past the end of a sequence, [batch, tokens]."""
+        """Return the score of every key, [batch, tokens]. After the end of a sequence the scores are -inf."""
         scores = torch.einsum("bd,btd->bt", self.indexer(query), self.keys)
         return scores.masked_fill(self.slots >= self.lengths.unsqueeze(1), float("-inf"))
 
@@ -56,7 +56,7 @@ class WarmedSparseAttention(SparseAttention):
         self.decode_graph = self.try_capture(torch.zeros(batch, dim, device=device))
 
     def shortest_prefix(self, query: Tensor) -> Tensor:
-        """As `forward`, over no more keys than the shortest sequence has."""
+        """Do the same as `forward`, but only for as many keys as the shortest sequence has."""
         shortest = int(self.lengths.min().item())
         scores = self.rank(query)[:, :shortest]
         return self.attend(query, scores.topk(self.top_k, dim=-1).indices)
@@ -98,7 +98,7 @@ def _query(device: torch.device, batch: int) -> Tensor:
 
 
 def build_layer(device: torch.device, *, batch: int = 4, length: int = 64) -> tuple[nn.Module, tuple[Tensor]]:
-    """`length` is the number of cached tokens. The query is no random one: `torch.randn` would raise here."""
+    """`length` is the number of cached tokens. The query is not random, because `torch.randn` would raise here."""
     layer = WarmedSparseAttention(batch, length, dim=32, top_k=8, device=device).requires_grad_(False)
     return layer, (_query(device, batch),)
 

@@ -1,10 +1,10 @@
-"""A portable fallback of an attention kernel: reference code in the hot path, and what it takes of the memory.
+"""A portable fallback for an attention kernel: reference code in the hot path, which takes much memory.
 
-The event is vllm#40899 in plain PyTorch, on one device. Where the fast kernel does not run, sparse attention gathers
-each request's chosen keys, casts them to float32 and attends to them in whole tensors. The step can be captured, but
-each graph's pool then holds all of it, for the largest batch, before the KV cache is sized; and for a long prompt the
-same lines run out of memory. `build_repaired` works in a workspace that is made once for all buckets, a few rows at a
-time. A variable of the environment, FALLBACK_CUDA_GRAPHS, forbids graphs for the fallback.
+The event is vllm#40899 in plain PyTorch, on one device. If the fast kernel cannot run, sparse attention gathers each
+request's chosen keys, casts them to float32 and computes with whole tensors. The step can be captured. But the pool of
+each graph then contains all of these tensors, for the largest batch, before the size of the KV cache is chosen. For a
+long prompt the same lines run out of memory. `build_repaired` processes a few rows at a time, in a workspace that is
+made once for all buckets. The environment variable FALLBACK_CUDA_GRAPHS turns graphs off for the fallback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HEADS, DIM, CHOSEN, SLOTS = 16, 576, 512, 4096
 
 
 class SparseAttention(nn.Module):
-    """Every row of `query` attends to the cache's slots that `indices` names for it, the first `lengths` of them."""
+    """Each row of `query` attends to slots of the cache: the first `lengths` of the slots in its row of `indices`."""
 
     supports_cuda_graph = os.environ.get("FALLBACK_CUDA_GRAPHS", "1") == "1"
 
@@ -43,7 +43,7 @@ class Fallback(SparseAttention):
 
 
 class InWorkspace(SparseAttention):
-    """The same numbers, `rows` rows at a time, in memory that all batches use one after the other."""
+    """Computes the same results, `rows` rows at a time, in memory that all batches share."""
 
     keys: Tensor
     wide: Tensor
@@ -77,7 +77,7 @@ def _step(module: nn.Module, device: torch.device, batch: int) -> tuple[nn.Modul
 
 
 def build_layer(device: torch.device, batch: int = 8) -> tuple[nn.Module, tuple[Tensor, Tensor, Tensor]]:
-    """`batch`: tokens, one of each request in decoding, or those of a prompt."""
+    """`batch` is the number of tokens: one for each request in decoding, or the tokens of a prompt."""
     torch.manual_seed(0)
     return _step(Fallback(device), device, batch)
 

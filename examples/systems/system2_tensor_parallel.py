@@ -1,7 +1,7 @@
-"""A decoder layer split over ranks: each has some heads and a part of the inner width, and two sums go over all.
+"""A decoder layer split over ranks: each rank has some heads and a part of the inner width; two sums join all ranks.
 
-The setting is that of vllm#40899 and its relatives in plain PyTorch. `build_layer` can be captured in every rank.
-`build_asking` lets the ranks agree in every step how far they look into the cache, through the host.
+The setting is that of vllm#40899 and similar reports, in plain PyTorch. `build_layer` can be captured in every rank. In
+`build_asking`, the ranks use the host in every step to agree on the part of the cache that they read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CONTEXT, WIDTH, HEADS = 1024, 2048, 16
 
 
 def ranks() -> tuple[int, int]:
-    """This rank and how many there are."""
+    """Return the number of this rank and the number of ranks."""
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
@@ -26,13 +26,13 @@ def sum_over_ranks(part: Tensor) -> Tensor:
 
 
 def shard(*shape: int, dim: int) -> nn.Parameter:
-    """This rank's part of a weight that is the same in all of them before it is split."""
+    """Return this rank's part of a weight. All ranks draw the same weight before it is split."""
     rank, size = ranks()
     return nn.Parameter((torch.randn(shape) * shape[-1] ** -0.5).chunk(size, dim)[rank].clone())
 
 
 class Attention(nn.Module):
-    """One new token a request, behind `lengths` earlier ones in a static cache; each rank has some of the heads."""
+    """Each request has one new token after `lengths` tokens in a static cache. Each rank has some of the heads."""
 
     keys: Tensor
     values: Tensor

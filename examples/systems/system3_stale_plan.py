@@ -1,9 +1,9 @@
-"""A plan computed in warm-up and kept: replay goes on with the work split of the first batch.
+"""A plan that only the warm-up computes: all replays divide the work as the first batch required.
 
-The event is vllm#42444 in plain PyTorch. Warm-up and capture share one metadata object. Its planning kernels run in
-the first step only, so the graph holds the attention and not the plan. Every later replay attends to the lengths that
-warm-up saw; nothing raises, and the warmed eager module gives the same wrong numbers. `build_repaired` plans in every
-step, into a buffer.
+The event is vllm#42444 in plain PyTorch. Warm-up and capture share one metadata object. The planning kernels run only
+in the first step, so the graph contains the attention but not the planning. Every replay uses the warm-up's lengths.
+No error is raised, and an eager module after the same warm-up gives the same wrong results. `build_repaired` computes
+the plan in every step and writes it into a buffer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 SPLIT = 4
-"Tokens that one work item covers."
+"The number of tokens that one work item covers."
 
 
 class AttentionMetadata:
-    """What the layers of one model share about a batch."""
+    """Data about a batch that all layers of one model share."""
 
     def __init__(self) -> None:
         self.plan: Tensor | None = None
@@ -41,7 +41,7 @@ class SplitAttention(nn.Module):
         self.register_buffer("place_in", slots % SPLIT)
 
     def split(self, lengths: Tensor) -> Tensor:
-        """Tokens that each work item covers, [batch, items]; every sequence has at least one."""
+        """Return the number of tokens in each work item, [batch, items]. Every sequence has at least one token."""
         return (lengths.clamp(min=1).unsqueeze(1) - self.starts).clamp(min=0, max=SPLIT)
 
     def attend(self, query: Tensor, plan: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ def _inputs(device: torch.device, batch: int, length: int) -> tuple[Tensor, Tens
 
 
 def build_layer(device: torch.device, *, batch: int = 4, length: int = 32) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
-    """`length` is the room in the cache, in tokens."""
+    """`length` is the number of tokens that fit into the cache."""
     return PlannedOnce(AttentionMetadata(), batch, length, dim=16, device=device), _inputs(device, batch, length)
 
 

@@ -1,9 +1,9 @@
 """Support for CUDA graphs declared too low, and too high.
 
-The event is vllm#34457 in plain PyTorch. A metadata builder declares that only batches of one token a request can be
-captured. The attention could also do uniform batches of several tokens, as speculative decoding verifies them, so the
-engine never captures those, and nobody notices but the clock. `build_layer` declares too little, `build_bold` too much:
-its path for several tokens reads a length from the device. `build_repaired` declares what is proven.
+The event is vllm#34457 in plain PyTorch. A metadata builder declares that only batches of one token per request can be
+captured. The attention could also process uniform batches of several tokens, as in speculative decoding. Because of the
+declaration the engine never captures these; only their speed shows this. `build_layer` declares too little.
+`build_bold` declares too much: for several tokens it reads a length from the device. `build_repaired` is right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class AttentionCGSupport(enum.Enum):
 
 
 class MetadataBuilder:
-    """What an engine asks before it captures."""
+    """Tells an engine, before it captures, which batches can be captured."""
 
     _cudagraph_support: ClassVar[AttentionCGSupport] = AttentionCGSupport.UNIFORM_BATCH
 
@@ -58,7 +58,7 @@ class Attention(nn.Module):
 
 
 class BoldAttention(Attention):
-    """Cuts the context for several tokens to the longest request."""
+    """For several tokens per request, this attention cuts the context to the length of the longest request."""
 
     def forward(self, query: Tensor, lengths: Tensor) -> Tensor:
         if query.shape[1] > 1:

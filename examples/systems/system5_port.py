@@ -1,10 +1,10 @@
-"""A port's decode layer before and after its own sync detector was obeyed.
+"""The decode layer of a port, before and after the faults were repaired that the port's own detector of waits found.
 
-A mixture-of-experts model was ported to a new device. The team grepped its hot path for sync patterns, ran one step
-under sync-debug mode, tried to capture one layer, and kept the list. `PortedLayer` holds a line for each rule of that
-list and `RepairedLayer` what they wrote instead; the two give the same numbers. Both hold lines that their rules must
-leave alone: branches on what the host knows (batch size, dtype, step, layer number), reads under `VERBOSE >= 2`,
-load-time and warm-up work, copies from pinned memory.
+A mixture-of-experts model was ported to a new device. The team searched its hot path for patterns of waits, ran one
+step in sync-debug mode, tried to capture one layer, and made a list of rules. `PortedLayer` has a line for each rule;
+`RepairedLayer` has the repaired lines. They give the same numbers. Both also have lines that the rules must not
+report: branches on values that the host knows (batch size, dtype, step, layer number), reads under `VERBOSE >= 2`, work
+while loading and warming up, and copies from pinned memory.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 VERBOSE = int(os.environ.get("PORT_VERBOSE", "0"))
 PAD = 0
 RATIO = 4
-"Steps that the compressor takes in for each one that it puts out."
+"The number of steps after which the compressor has an output."
 
 
 class Layer(nn.Module):
-    """What both forms share. `hidden` is [batch, dim]; `token_ids` [batch], `PAD` where a row is empty."""
+    """The common part of both layers. `hidden` is [batch, dim]; `token_ids` is [batch], with `PAD` for an empty row."""
 
     odd_rows: Tensor
 
@@ -142,7 +142,7 @@ class RepairedLayer(Layer):
         self.set_temperature(self.temperature)
 
     def set_temperature(self, temperature: float) -> None:
-        """Between steps: the next step, eager or replayed, copies it to the device."""
+        """Set the temperature between steps. The next step, eager or replayed, copies it to the device."""
         self.host_args[0] = temperature
 
     def forward(self, hidden: Tensor, token_ids: Tensor, step: int = 0) -> Tensor:
@@ -181,7 +181,7 @@ class RepairedLayer(Layer):
         return hidden * self.channel_gain / (1.0 + largest)
 
     def compress(self, hidden: Tensor) -> Tensor:
-        """Zero on the steps that put nothing out."""
+        """Return the compressor's output, or zero in steps without an output."""
         self.seen.add_(1)
         due = self.seen % RATIO == 0
         return torch.where(due, 0.5 * hidden.mean(dim=0, keepdim=True), 0.0)
@@ -195,7 +195,7 @@ def capture_ported(step: Callable[[], Tensor]) -> torch.cuda.CUDAGraph:
 
 
 def capture_repaired(step: Callable[[], Tensor], device: torch.device) -> torch.cuda.CUDAGraph:
-    """Warm-up and capture on one stream of the device that holds the tensors."""
+    """Warm up and capture, on one stream of the tensors' device."""
     stream = torch.cuda.Stream(device)
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
@@ -215,7 +215,7 @@ def _inputs(device: torch.device, batch: int) -> tuple[tuple[Tensor, Tensor], di
 def build_layer(
     device: torch.device, *, batch: int = 4, length: int = 64
 ) -> tuple[nn.Module, tuple[Tensor, Tensor], dict[str, int]]:
-    """`length` is the room in the repaired layer's cache, in tokens; the ported one grows."""
+    """`length` is the number of tokens that fit into the repaired layer's cache; the ported layer's cache grows."""
     layer = PortedLayer(batch, length, dim=32, num_experts=4, device=device).requires_grad_(False)
     return layer, *_inputs(device, batch)
 

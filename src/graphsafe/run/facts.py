@@ -247,7 +247,7 @@ class StepFacts:
     """A captured step, and its runs without a graph. A *size* is the length of an input, as text."""
 
     place: Calls = ()
-    "The line of most runs without a graph."
+    "The line at which most of the runs without a graph happened."
     sizes: Mapping[str, int] = field(default_factory=dict)
     "Size that no graph covers -> the number of runs."
     captured: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -53,7 +53,7 @@ Result = TypeVar("Result")
 _FIRST = 16
 "The memory of a graph is checked before each of its first 16 replays."
 _SEARCHED = 4
-"The search for names of earlier results runs before the replays 2 to 5 of a graph."
+"Names that hold results of earlier replays are searched for before the replays 2 to 5 of a graph."
 _MOST_STACKS = 4
 "At most this many different call stacks of replays are kept for a graph."
 _MOST_REPLAYERS = 16
@@ -61,7 +61,7 @@ _MOST_REPLAYERS = 16
 _PATIENCE = 500
 "On a real GPU, the next check of a graph's memory waits for this many times the duration of the last check."
 
-_NO_STEP = "no captured step can be distinguished from other work, as for a block that calls no function of its own"
+_NO_STEP = "captured steps look like other work, for example because a block calls no function of the program"
 
 
 class Book:
@@ -90,7 +90,7 @@ class Book:
         self._streams: dict[int, str] = {0: "default stream"}
 
     def begun(self, earlier: GraphRecord | None, handled: int) -> GraphRecord | None:
-        """Return the record of a new capture, or None if it is left out. `earlier` has the same graph object."""
+        """Return the record of a new capture, or None if it is left out. `earlier` belongs to the same graph object."""
         if earlier is not None:
             earlier.drop()
         if not self._is_wanted("graphs"):
@@ -208,8 +208,8 @@ class Book:
             record.next_look = ended + _PATIENCE * (ended - begun)
 
     def _returned(self, record: GraphRecord) -> CallSite | None:
-        """Return the line that keeps results of a graph whose memory is outside the pool and is updated by each replay.
-        On a GPU, memory that kernels use is left out: the arguments of a kernel do not say which memory it writes."""
+        """Return the line that keeps results whose memory is outside the pool, if each replay updates this memory. On a
+        GPU, memory that kernels use is left out: a kernel's arguments do not say which memory it writes."""
         updates = ("write", "both") if self.sight.evidence == "predicted" else ("write",)
         updated = [use.memory for use in record.uses if use.access in updates and use.certain]
         storages = frozenset(memory.number for memory in updated if memory.is_there)
@@ -225,7 +225,7 @@ class Book:
             self._tell(False)
 
     def changing_thread(self, record: GraphRecord) -> None:
-        """Record that another thread than at the previous replay is about to replay a graph."""
+        """Record that a thread is about to replay a graph which another thread replayed last."""
         self.replayed_by(record)
         if self._turns.is_wanted(record):
             with torch._C.DisableTorchFunction():
@@ -233,7 +233,7 @@ class Book:
                     self._tell(False)
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
-        """Before an eager step, look for gradients that a graph writes but that the optimizer does not find."""
+        """Look, before an optimizer's eager step, for gradients that a graph writes but the optimizer does not find."""
         for record in self.graphs:
             watched = record.gradients if record.dropped is None else None
             if watched and watched.stepping(optimizer, self.replays(record.number)):

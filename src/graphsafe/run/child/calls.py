@@ -79,8 +79,8 @@ class _Region:
             self._found.append(_Call(code, owners, _is_forward(code), shapes, recorded, frames, now - before))
 
     def calls(self) -> list[_Call]:
-        """Return the calls that recorded at least half of the graph's nodes: modules first, then the outermost
-        first."""
+        """Return the calls that recorded at least half of the graph's nodes. Calls of modules come first, and an outer
+        call comes before the calls inside it."""
         total = self._recorded()
         found = [call for call in reversed(self._found) if total <= 2 * call.nodes]
         return sorted(found, key=lambda call: not call.is_module)

@@ -57,7 +57,7 @@ def _wrapped(owner: Any, name: str, hook: Callable[..., Any], book: Book) -> Any
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return hook(original, book, *args, **kwargs)
 
-    if hook is _replay:  # saves a call in each replay, because programs replay often
+    if hook is _replay:  # programs replay often, and this saves a call in each replay
         wrapper = _replay(original, book)
     wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
     wrapper.__name__, wrapper.__qualname__ = name, f"{owner.__name__}.{name}"

@@ -133,7 +133,7 @@ class Key:
             is_sure = one.is_tied or (is_only and all(each.value == one.value for each in same))
             found = [(now, same)] if is_sure else []
             if one.carrier is not None:
-                # A graph that uses memory of other sizes is not meant for an object with another number.
+                # A graph that uses memory of other sizes cannot be the right graph for an object with another value.
                 alike = same if one.kind == "size" else _like(one, (key for key in others if key.sizes == self.sizes))
                 found += [(value, alike) for value in self._handled(one, frames)]
             for value, known in () if one.is_free else found:

@@ -52,7 +52,7 @@ class Memory:
         self._deaths: dict[int, tuple[CallSite, ...]] = {}
         "Index in `names` -> the calls that led to the line where the tensor with that name was freed."
         self._before: set[int] = set()
-        "The indices of names whose tensors were freed before the line of `frames`."
+        "The indices of names whose tensors were freed before the memory was lost."
         self._outlived: set[int] = set()
         "The indices of names that referred to another tensor while something else held the memory."
         self.instead: CallSite | None = None

@@ -166,10 +166,7 @@ class Steps:
         return not is_in_loop(eager.frames) or any(same_loop(eager.frames, stack) for stack in stacks)
 
     def _without(self, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
-        """Count an eager step of a captured size.
-
-        The step counts if it runs in the loop that replayed the graph, after many such steps without a replay.
-        """
+        """Count an eager step of a captured size, if many such steps run in a row in the loop that made replays."""
         graphs = seen.captured[shapes]
         replays = sum(map(self._played.replays, graphs))
         row = seen.rows.get(shapes)

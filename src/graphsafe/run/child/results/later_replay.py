@@ -135,7 +135,7 @@ class Results:
     def _filled_again(
         self, record: GraphRecord, given: Sequence[_Variable], frames: Sequence[FrameType], sites: tuple[CallSite, ...]
     ) -> Iterator[_Stale]:
-        """Yield the results of other graphs whose memory this graph is about to fill."""
+        """Yield the results of other graphs, if this graph is about to fill their memory."""
         others = [(owner, one) for owner, known in self._given.items() if owner is not record for one in known]
         for owner, variable in others:
             beside = tuple(one for one in given if one.frame == variable.frame and one.name != variable.name)

@@ -93,7 +93,7 @@ _MOST = 8
 _ENOUGH = 3
 """Results count as collected if the number of references grows at this many replays after the first one.
 
-Programs have fewer variables that hold the latest results.
+A program that only keeps the latest result in a few variables does not reach this number.
 """
 _ENOUGH_IN_CONTAINER = 2
 "This many replays are enough if a container is known to hold the same results twice."

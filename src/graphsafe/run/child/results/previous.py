@@ -70,9 +70,8 @@ def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType,
 
 
 def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | None:
-    """Return the line of a function that reads `text` after a new result exists and before the result is stored there.
-
-    `replay` is the line of this function that led to the replay, if there is one.
+    """Return the line of a function that reads `text` after a new result exists and before this result is stored under
+    `text`. `replay` is the line of this function that led to the replay, if there is one.
     """
     function: Any = tree_of_code(code)
     kept = [one for one in _assignments(function) if text in map(ast.unparse, one.targets)]
