@@ -92,7 +92,8 @@ def construct(session: Session, attempts: Sequence[Attempt], threads: set[thread
 
 
 def _filled(paths: list[str]) -> list[Limit]:
-    """Return the limit for parameters that were zero and were given values. It names at most eight of them."""
+    """Return the limit for parameters that were zero and were given values. The limit names at most eight
+    parameters."""
     if not paths:
         return []
     more = f" and {len(paths) - 8} more" if len(paths) > 8 else ""

@@ -122,7 +122,7 @@ class _Compared:
                 elsewhere = moved_tensors(steady, now)
                 fired = () if before.number else self._fired(number, elsewhere, checks)
                 self._result = replace(self._result, moved=elsewhere, after=fired, freed=is_last)
-            # State that moves in every round moves without harm, so only state that has not moved yet is watched.
+            # State that moves in every round causes no harm by moving, so only state that has not moved yet is watched.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
     def _before_replay(self, kept: DeviceStateCopy, step: StepResult, is_last: bool) -> None:

@@ -55,7 +55,7 @@ class StepAhead:
         self._path: list[Operation] = []
         "The operations of the current step."
         self._paths: dict[tuple[Operation, ...], Departure] = {}
-        "Each other path that a further step took -> the first departure of this path."
+        "A path of a further step, if it is not the captured one -> its first departure from the captured path."
         self._number = 0
         self._under: Under = "further steps"
         self._put_back: dict[str, torch.Tensor] = {}
