@@ -108,7 +108,7 @@ class Spread:
             self.units = max(self.units, units)
 
     def bound(self, name: str, values: torch.Tensor | None, apart: Difference) -> float | None:
-        """Return how far a further run of this result may differ from `values`; None if there is no bound. `apart` is
+        """Return how far this result may differ from `values` in a further run; None if there is no bound. `apart` is
         the difference to judge."""
         if name in self.unbounded:
             return None

@@ -18,7 +18,7 @@ def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
     returns.
 
     Tensors that were on the single GPU of the writing process are put on `device`. If that process had no GPU, and so
-    had all tensors on the host, all of them are put on `device`: code on the host alone cannot be captured.
+    had all tensors on the host, all tensors are put on `device`: code on the host alone cannot be captured.
     """
     folder = Path(file).parent
     storages = _storages(folder, device)

@@ -64,9 +64,9 @@ class Session:
     "A function that is called when the user's code asks, in `path_step`, whether a capture is under way."
     factory: Callable[..., Any] | None = None
     generators: ReachableState | None = None
-    "All generators to seed. They are set here before many steps; if this is None, each step searches for them."
+    "All generators to seed. This field is set before many steps. If it is None, each step searches for the generators."
     ranks: Ranks = field(default_factory=Ranks)
-    "The ranks that run this child side by side. They decide together whether further steps run."
+    "The ranks that run this child side by side. All ranks decide together whether further steps run."
 
     def seed(self, k: int) -> None:
         value = self.job.seed * 1_000_003 + k

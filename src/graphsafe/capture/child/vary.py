@@ -25,8 +25,8 @@ Bounds = tuple["float | None", "float | None"]
 _FAR_FLOATS = (0.0, 1.0, -1.0, 10.0, -1000.0, 1000.0)
 _FAR_INTEGERS = (0, 1, 2, 100, -1)
 _CONTRASTS = 3
-"""The last proposals for floats are this many tensors whose values come from the ends of the range seen. They are
-needed because a sampler often draws the same tokens from a few logits if the logits are redrawn within the range."""
+"""The last proposals for floats are this many tensors whose values come from the ends of the range seen. Such tensors
+are needed because a sampler often draws the same tokens if the logits are few and are redrawn within the range."""
 
 
 def constants(values: torch.Tensor, generator: torch.Generator, bounds: Bounds, far: bool) -> Iterator[torch.Tensor]:

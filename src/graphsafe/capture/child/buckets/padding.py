@@ -87,7 +87,7 @@ FILLS = (ZEROS, DUMMY, STALE, NAN)
 """The fillings in the order in which they are tried. An index or a NaN may break the process, so `stale` and `nan` come
 last."""
 _ROUNDING = Spread(units=64.0)
-"The tolerance for a step on fewer rows. Its kernels may differ from those of a step on all rows."
+"The tolerance for a step on fewer rows, whose kernels may differ from those of a step on all rows."
 
 Values = Mapping[str, torch.Tensor]
 

@@ -87,7 +87,8 @@ def _split(path: str) -> tuple[str, str | None]:
 
 
 def _may_be(wanted: str | None, stored: str | None, exact: bool) -> bool:
-    """Return whether a store to the key `stored` may change `wanted`. Unless `exact`, unknown keys match any key."""
+    """Return whether a store to the key `stored` may change the value of the key `wanted`. Unless `exact`, unknown keys
+    match any key."""
     return wanted == stored or (not exact and None in (wanted, stored))
 
 

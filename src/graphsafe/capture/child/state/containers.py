@@ -181,7 +181,7 @@ def contents(container: Any) -> Any:
 
 
 def refill(container: Any, before: Any) -> None:
-    """Put back content that `contents` has read. Raises the container's own error if it refuses."""
+    """Put back content that `contents` has read. Raises the container's own error if the container refuses."""
     kind = type(container)
     if kind is Variables:
         for name, value in before.items():

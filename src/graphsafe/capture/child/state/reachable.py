@@ -24,7 +24,7 @@ def _with_refresh(subject: Subject) -> dict[str, Any]:
 
 
 def reach_with_refresh(subject: Subject) -> ReachableState:
-    """Return `reachable_state` with all that `refresh` refers to, since it may keep state from call to call."""
+    """Return `reachable_state` with all that `refresh` refers to, since a refresh may keep state from call to call."""
     return walk(_with_refresh(subject))
 
 
