@@ -27,7 +27,7 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.twin import Difference
 
 _WORD = 8
-"Number of bytes that are compared at once. They hold one address, or one or two scalars."
+"Number of bytes that are compared at once. These bytes hold one address, or one or two scalars."
 _MOST_DIFFERENCES = 64
 _NEWEST_CALLS = (
     "cuGraphKernelNodeGetParams_v2 cuKernelGetName cuFuncGetName cuKernelGetParamInfo cuFuncGetParamInfo "
@@ -63,7 +63,7 @@ Place = tuple[tuple[CallSite, ...], "Span | None", str]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The allocator's segments at one moment. They give the pool of an address."""
+    """The allocator's segments at one moment. An address belongs to the pool of its segment."""
 
     spans: tuple[tuple[int, int, Pool], ...]
     "The first address of each segment, the address after its end, and its pool, in the order of addresses."

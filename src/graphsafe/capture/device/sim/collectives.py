@@ -188,7 +188,8 @@ def _on_meta(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Fixed:
-    """A process group or the options of a collective. It is compared by its meaning, not by identity."""
+    """A process group or the options of a collective. Two such objects are compared by their content, not by
+    identity."""
 
     value: Any
 
@@ -220,7 +221,7 @@ def _thawed(value: Any) -> Any:
 
 
 _sent: deque[Any] = deque(maxlen=256)
-"The work objects of recent sends. Each keeps its tensors alive."
+"The work objects of recent sends. Each work object keeps its tensors alive."
 
 
 class SimWork:

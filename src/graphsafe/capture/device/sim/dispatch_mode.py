@@ -45,7 +45,8 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World, leaves: type | None = None) -> None:
-        """`leaves` is a tensor subclass. It handles the first operation on such a tensor itself, without this mode."""
+        """`leaves` is a tensor subclass. This subclass handles the first operation on one of its tensors itself,
+        without this mode."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
         self._leaves = leaves
@@ -58,7 +59,7 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
         if self.world.bypassed:
             return func(*args, **kwargs)
         wrapper = next((kind for kind in types if is_wrapper_class(kind)), None)
-        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # a FakeTensor has a shape and no device
+        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # a FakeTensor has only a shape
             return func(*args, **kwargs)
         if wrapper is not None:
             # The subclass's own method calls operations on its inner tensors. These inner tensors have the device's

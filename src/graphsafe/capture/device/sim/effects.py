@@ -40,8 +40,8 @@ NodeKind = Literal["kernel", "memcpy", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The torch function that the user's code called, with the device and the generator that it requests. It is kept
-    while the function's operations run."""
+    """The torch function that the user's code called, with the device and the generator that it requests. The scope is
+    kept while the function's operations run."""
 
     via: str | None = None
     "The name of that function in the op table."

@@ -56,8 +56,8 @@ def _handed_out(
 
 def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStorage, size: int) -> Any:
     """Report a resized storage, whose memory is freed and allocated again (FSDP's gathered parameters). On a GPU, the
-    allocator may give the memory to other tensors in between. Here the memory stays where it is, since a graph uses its
-    address."""
+    allocator may give the memory to other tensors in between. On the simulated device the memory stays where it is,
+    since a graph uses its address."""
     if not is_tagged(storage):
         return real(storage, size)
     world.record_unknown_effect("torch.UntypedStorage.resize_")

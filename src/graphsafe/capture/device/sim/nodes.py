@@ -101,8 +101,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class OrderedNode:
-    """A node with its place in the order of streams and events. It runs after the first `seen[sim_stream]` nodes of
-    each stream."""
+    """A node with its place in the order of streams and events. The node runs after the first `seen[sim_stream]` nodes
+    of each stream."""
 
     node: Node
     sim_stream: SimStream

@@ -132,7 +132,7 @@ class Repeated:
     device: int
     kind: NodeKind | None
     results: Any
-    "Tensors that are like its results, in new memory. None for views, which PyTorch makes."
+    "Tensors of the same form as the call's results, in new memory. None for views, which PyTorch makes."
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return func(*args, **kwargs) if self.results is None else each_tensor(self.results, _like)
@@ -221,8 +221,8 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _made_without_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
-    """If a call makes a tensor from no other tensor, and the values need not be computed, return its result. Otherwise
-    return None."""
+    """If a call makes a new tensor without reading another one, and the values need not be computed, return the result.
+    Otherwise return None."""
     try:
         made = func(*args, **{**kwargs, "device": _META})
     except (RuntimeError, NotImplementedError):

@@ -223,8 +223,8 @@ _torch_load = torch.load
 
 
 def _wrapper(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement of the function that makes a wrapper subclass's tensor. It makes a CPU tensor with the
-    device's tag and no bytes."""
+    """Return a replacement of the function that makes a wrapper subclass's tensor. The replacement makes a CPU tensor
+    with the device's tag and no bytes."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
         world = worlds.active()

@@ -118,8 +118,8 @@ class World:
 
     @property
     def bypassed(self) -> bool:
-        """Whether this thread's operations run plainly, without tags and records. This is so in threads that outlive
-        the device too."""
+        """Whether this thread's operations run plainly, without tags and records. This is also true of threads that
+        outlive the device."""
         return self._here.bypassed or _current is not self
 
     @property
