@@ -1,7 +1,7 @@
 """Finds out, without importing a target, whether its file, its module or its factory is missing.
 
-It answers only if that is certain. It does not answer for a module that may define names dynamically, because only the
-import shows these names.
+It reports only what is certain. For a module that may define names dynamically, it reports no missing factory, because
+only the import shows these names.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def _functions_of(path: Path) -> str:
 
 
 def _functions(tree: ast.Module) -> str:
-    """Return the public functions of a module as part of a message. It is used if the name of the target resembles none
-    of them."""
+    """Return the public functions of a module as part of a message. This part is used if the name of the target
+    resembles none of these functions."""
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
     more = ", …" if len(names) > _MOST_NAMED else ""
     return f" (its functions: {', '.join(names[:_MOST_NAMED])}{more})" if names else ""

@@ -112,9 +112,9 @@ def mismatch(
     rule: Rule,
     source: Source,
 ) -> Finding | Limit | None:
-    """Return a finding or limit if the proof contradicts the declaration. It points to the declaration, or to the step
-    (`entry`) if the declaration has no line. `failures` has the first error of each failed bucket, by the bucket's
-    index in `tried`."""
+    """Return a finding or limit if the proof contradicts the declaration. The finding or limit points to the
+    declaration, or to the step (`entry`) if the declaration has no line. `failures` has the first error of each failed
+    bucket, by the bucket's index in `tried`."""
     if declared.level is None:
         return None
     frame = CallSite(declared.path, declared.line or 0, None) if declared.path else entry

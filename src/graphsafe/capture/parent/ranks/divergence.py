@@ -32,8 +32,8 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
     """Return, for each rank, its first collective that does not match those of the others. The value is None for a rank
     that issues no further collective.
 
-    Return None if all ranks issue the same collectives. Their lines may differ: the root of a broadcast may call it on
-    another line than the other ranks.
+    Return None if all ranks issue the same collectives. The lines of the calls may differ: the root of a broadcast may
+    call it on another line than the other ranks.
     """
     for at in range(max(map(len, by_rank), default=0)):
         here = {rank: calls[at] if at < len(calls) else None for rank, calls in enumerate(by_rank)}

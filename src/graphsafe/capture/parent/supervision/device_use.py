@@ -14,8 +14,8 @@ _SHARE = 0.8
 _PATIENCE = 10.0
 "If a child has waited for this many seconds to be alone on a device, no further child may enter."
 _LONGEST = 20.0
-"""The largest number of seconds that a child waits to be alone. It is limited because another target may take minutes
-to build on the host."""
+"""The largest number of seconds that a child waits to be alone. There is a limit because another target may take
+minutes to build on the host."""
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
 
 
