@@ -62,7 +62,8 @@ def planned(search: Search, recording: PlannedRecording | None, times: Times | N
 def _linear(
     captured: int, total: int, segments: Sequence[Segment], took: float | None, a_captured: float | None
 ) -> Callable[[float], float | None]:
-    """Return a function from coverage to milliseconds. It assumes that every captured operation takes the same time."""
+    """Return a function from coverage to milliseconds. The function assumes that every captured operation takes the
+    same time."""
     if took is None or a_captured is None or captured == total:
         return lambda coverage: None
     an_eager = sum(one.ms or 0.0 for one in segments if one.kind == "eager") / (total - captured)

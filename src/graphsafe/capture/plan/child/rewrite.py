@@ -27,7 +27,8 @@ _FACTORY = "_graphsafe_factory"
 
 Hook = Callable[[int, Callable[[], Any], tuple[str, ...]], Any]
 """A function that is called in place of region number `n`. The other arguments are a function that runs the region's
-statements, and the names of the region's variables that are read later. It returns the result of that function."""
+statements, and the names of the region's variables that are read later. The hook returns the result of the function
+that runs the statements."""
 
 
 class Uncuttable(Exception):

@@ -26,7 +26,8 @@ from graphsafe.report.text import count
 from graphsafe.report.verdict import verdict
 
 _MOST_CHILDREN = 8
-"The largest number of children that plan. They run one after another, each with the failures of earlier captures."
+"""The largest number of children that plan. These children run one after another, each with the failures of earlier
+captures."""
 
 
 @dataclass
