@@ -70,6 +70,6 @@ class Mixed:
 @dataclass(frozen=True, slots=True)
 class Padding:
     """All padded replays so far. The padding is filled in several ways, for instance with zeros. The child sends this
-    answer before the first way, and again after each way."""
+    answer before it tries the first way, and again after each way."""
 
     entries: tuple[Padded, ...] | None = None

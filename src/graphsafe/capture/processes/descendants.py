@@ -35,8 +35,8 @@ def adopt_orphans() -> None:
 def end_descendants() -> None:
     """Kill and reap the descendants of this process until there are none. Needs `adopt_orphans`.
 
-    Python and torch have processes that remove shared memory of processes that have ended. These are given some time to
-    finish.
+    Python and torch have processes that remove shared memory of processes that have ended. These helper processes are
+    given some time to finish.
     """
     began = time.monotonic()
     while reap() and time.monotonic() < began + _PATIENCE:
@@ -48,7 +48,7 @@ def end_descendants() -> None:
 
 
 def reap() -> bool:
-    """Reap the children that have ended. Return whether there are any others."""
+    """Reap the children that have ended. Return whether there are other children."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

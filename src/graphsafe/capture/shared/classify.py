@@ -81,8 +81,8 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
 
 
 def how_of(event: StepEvent, code: str) -> str | None:
-    """Return the `how` of an event, as in events of scan. It selects one of the rule's messages; None selects the
-    default."""
+    """Return the `how` of an event, with the same meaning as in events of scan: it selects one of the rule's messages,
+    and None selects the default."""
     if code != "GS303":
         return None
     if event.op in _BY_INDEX:
