@@ -68,7 +68,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A call whose result changes from call to call, such as a clock or a random number."""
+    """A call whose result changes from call to call, such as a read of a clock or a draw of a random number."""
 
     kind: Literal["clock", "random"]
     function: str

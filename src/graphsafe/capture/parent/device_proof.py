@@ -31,8 +31,8 @@ from graphsafe.rulebook.book import Rulebook
 Axes = Mapping[str, Any]
 
 _NOT_NCCL = (
-    "gloo runs them on the host: the operations that NCCL refuses in a capture, the stream that it uses and its times "
-    "are not known"
+    "gloo runs them on the host: the operations that NCCL refuses in a capture, NCCL's stream and NCCL's times are not "
+    "known"
 )
 
 

@@ -113,7 +113,7 @@ def finding_at(
 
 def played_version(rule: Rule, source: Source) -> str:
     """If the simulated device shows behaviour that the installed torch does not have on a GPU, return a sentence about
-    it, else ""."""
+    this behaviour, else ""."""
     if source != "simulate" or not rule.torch:
         return ""
     try:

@@ -25,7 +25,7 @@ _MOST_NAMED = 5
 
 
 def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
-    """Return one line with the reason why `target` cannot work. Return None if that is not certain without an
+    """Return one line with the reason why `target` cannot work. Return None if no reason is certain without an
     import."""
     where, _, name = target.rpartition(":")
     if not where or not name:

@@ -65,7 +65,8 @@ def end_group(pid: int) -> None:
 
 
 def _cleans_up(pid: int) -> bool:
-    """Return whether this is the process of Python or torch that unlinks shared memory after its makers have ended."""
+    """Return whether this is the process of Python or torch that unlinks shared memory after the processes that made
+    the memory have ended."""
     try:
         with open_file(f"/proc/{pid}/cmdline", "rb") as file:
             command = file.read()

@@ -11,7 +11,7 @@ _TOOLS = (4, 3, 5)
 """The tool numbers that graphsafe tries: two that Python does not reserve, and the number for optimizers, which is not
 used in practice."""
 TAKEN = "other tools have taken the numbers of `sys.monitoring`"
-TOO_OLD = "on a GPU that is seen from Python 3.12 on"
+TOO_OLD = "on a GPU, they can be seen only with Python 3.12 or newer"
 
 
 def disable() -> object:

@@ -27,7 +27,7 @@ class Branch:
     imports: Import | None = None
     job: Job | None = None
     folder: str | None = None
-    "The working directory of the new server. None means that of the present server."
+    "The working directory of the new server. None means the working directory of the present server."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Builds the target without its own CUDA graphs, and finds the functions that the target has marked.
 
 `make_graphed_callables` is replaced by a function that returns its argument, and compiled functions run uncompiled.
-In both cases, the results must be those of the original function. A mark says that a function runs eagerly between
-graphs, or as a graph of its own.
+Neither replacement may change the results of a function. A mark says that a function runs eagerly between graphs, or as
+a graph of its own.
 """
 
 from __future__ import annotations

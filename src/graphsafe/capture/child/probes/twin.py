@@ -331,8 +331,8 @@ class Twins:
         return self._differing(lambda: None, self._before, self._seed) or set()
 
     def _outside_bindings(self, found: list[Difference], start: PreCaptureState, seed: int) -> Explained:
-        """Explain differences that remain after the bindings were put back. The cause is a tensor that was given other
-        memory. If there is no such tensor, it is a clock or the like."""
+        """Explain differences that remain after the bindings were put back. A possible cause is a tensor that was given
+        other memory. If there is no such tensor, the cause is a clock or the like."""
         swapped = [change for change in changes_between(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
         for one in [one for one in found if one.what == "address"][:_MOST_NAMED]:
             key = {_key(one)}

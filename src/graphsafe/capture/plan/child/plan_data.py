@@ -145,7 +145,8 @@ def _common(names: Sequence[str]) -> str | None:
 
 
 def _modules(log: Log) -> tuple[PlannedModule, ...]:
-    """Return each module, with the numbers of all operations in it and its submodules, and of the captured ones."""
+    """Return each module with the number of operations in it and its submodules, and with the number of those that are
+    captured."""
     counts: dict[str, list[int]] = {}
     for op in log.ops:
         if not op.launches:
