@@ -22,7 +22,7 @@ class Capturing:
 
 @dataclass(frozen=True, slots=True)
 class CapturedBucket:
-    """A captured bucket. `pool_bytes` is how much its capture enlarged the pool."""
+    """A captured bucket. `pool_bytes` is the number of bytes by which the capture enlarged the pool."""
 
     axes: Axes
     pool_bytes: int | None

@@ -42,7 +42,7 @@ REPLAYS = 3
 PAIR = REPLAYS + 1
 "The index of the inputs and of the seed that are used for two successive steps without seeding in between."
 CAPTURE_SEED = 7_777
-"The seed at capture. No other step uses it."
+"The seed at capture. No other step uses this seed."
 INPUTS = "inputs.pt"
 "The file with the new inputs, which the build child writes."
 _MANY_CONTAINERS = 5_000

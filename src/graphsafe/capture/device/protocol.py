@@ -179,8 +179,8 @@ class Device(Protocol):
         """Call `sink` with the user's frames each time that the user's code replays a graph."""
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
-        """Yield a list. After the block, it holds the allocations and releases in the block, in order. The allocator's
-        behaviour does not change."""
+        """Yield a list. After the block, the list holds the allocations and releases in the block, in order. The
+        allocator's behaviour does not change."""
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
         """In this block, code that asks whether a capture is under way gets the answer True, and `asked` is called with
@@ -278,6 +278,6 @@ class Device(Protocol):
         return nullcontext()
 
     def unknown_operations(self) -> tuple[str, ...]:
-        """Return the operations that ran and whose effects are unknown. Even one of them makes the verdict
+        """Return the operations that ran and whose effects are unknown. Even a single such operation makes the verdict
         inconclusive."""
         return ()

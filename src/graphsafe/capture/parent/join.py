@@ -121,7 +121,7 @@ def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ..
 
 def of_project(lines: Mapping[str, set[int]], target: str) -> dict[str, set[int]]:
     """Return the lines of files that belong to the project. These files are below the working directory, or below the
-    folder from which the target's file is imported. Installed libraries do not belong to it."""
+    folder from which the target's file is imported. Installed libraries do not belong to the project."""
     file = Path(target.rpartition(":")[0])
     folder = import_folder(file) if file.suffix == ".py" else Path()
     below = tuple(f"{os.path.abspath(one)}{os.sep}" for one in (Path(), folder))
@@ -133,7 +133,8 @@ def of_project(lines: Mapping[str, set[int]], target: str) -> dict[str, set[int]
 
 
 def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
-    """Return whether the function around a place ran. If it did not, a finding there does not concern this step."""
+    """Return whether the function around a place ran. If that function did not run, a finding there does not concern
+    this step."""
     around = function_at(at.path, at.line)
     if around is None:
         return False

@@ -1,7 +1,7 @@
 """Finds out, without importing a target, whether its file, its module or its factory is missing.
 
-It reports only what is certain. For a module that may define names dynamically, it reports no missing factory, because
-only the import shows these names.
+It reports only what is certain. For a module that may define names dynamically, no factory is reported as missing,
+because only the import shows these names.
 """
 
 from __future__ import annotations

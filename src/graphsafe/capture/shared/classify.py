@@ -1,6 +1,6 @@
 """Finds the rule for an event of a step, by its operation, the torch function around it, and its expression.
 
-These are pure functions of events and of the user's source. The parent applies them to the children's answers.
+These are pure functions of events and of the user's source. The parent applies the functions to the children's answers.
 """
 
 from __future__ import annotations

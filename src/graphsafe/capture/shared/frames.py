@@ -87,7 +87,7 @@ def _is_written_by_inductor(path: str, parts: list[str]) -> bool:
 
 
 def written_at(code: CodeType | None) -> CallSite | None:
-    """Return the place where a function is written. Return None if it is not the user's."""
+    """Return the place where a function is written. Return None if the function is not the user's."""
     if code is None or not is_user_file(code.co_filename):
         return None
     return call_site(code, _line_of_def(code))

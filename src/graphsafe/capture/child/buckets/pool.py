@@ -1,8 +1,8 @@
 """Captures all buckets of a target in one pool, the largest first, and replays them in mixed order, as engines do.
 
 Each bucket is also replayed right after its capture, before the next bucket is captured. A later replay must equal
-either that replay, or eager steps that run in the order of the replays.
-Buckets may share state by design, such as a cache. Capturing them in one pool must not change their results.
+either that replay, or eager steps that run in the order of the replays. Buckets may share state by design, such as a
+cache. Capturing the buckets in one pool must not change their results.
 """
 
 from __future__ import annotations

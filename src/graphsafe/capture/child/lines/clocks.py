@@ -32,7 +32,7 @@ second to a year, the numbers fall at points all over the period. This is also t
 because slow steps have time only for these."""
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
-"Functions that turn a number of seconds into another form. Without an argument, they use the current time."
+"Functions that turn a number of seconds into another form. Without an argument, these functions use the current time."
 
 
 class Shift:
@@ -138,7 +138,7 @@ def _set_in_classes(namespaces: list[dict[Any, Any]], ahead: Mapping[int, Any]) 
 
 
 _IS_HEAP_TYPE = 1 << 9
-"The flag of classes that Python code has defined. Only their variables can be set."
+"The flag of classes that Python code has defined. Only variables of such classes can be set."
 
 
 def _end_timers() -> None:

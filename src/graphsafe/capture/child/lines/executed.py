@@ -49,8 +49,8 @@ class Executed:
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
         """Return the frames of the last line that ran and that stores to this path of state, or nothing.
 
-        An element is looked up by its container and key first. If that finds nothing, it is looked up by its key alone.
-        The result then counts only if a single line stores under that key.
+        An element is looked up by its container and key first. If nothing is found, the element is looked up by its key
+        alone. The result then counts only if a single line stores under that key.
         """
         held, key = _split(path)
         name = held.split("[")[0].rpartition(".")[2] or held

@@ -42,7 +42,8 @@ class Mark:
 
 
 def mark_of(function: Any) -> Mark | None:
-    """Return the mark of a function, or of a module's `forward`. Return None if it is not written in Python."""
+    """Return the mark of a function, or of a module's `forward`. Return None if the function is not written in
+    Python."""
     owner = getattr(function, "forward", function)
     code = getattr(getattr(owner, "__func__", owner), "__code__", None)
     if not isinstance(code, CodeType):

@@ -102,7 +102,7 @@ def _filled(paths: list[str]) -> list[Limit]:
 
 
 def _random(state: RandomState, draw: str | None, seed: int) -> Generator:
-    """Describe a generator after construction. Before construction it had a known seed and offset 0."""
+    """Describe a generator after construction. Before construction, the generator had a known seed and offset 0."""
     return Generator(state.seed, 0, state.offset, draw, reseeded=state.seed != seed * 1_000_003)
 
 

@@ -107,10 +107,10 @@ class Rounds:
 def late_rounds(
     session: Session, kept: DeviceStateCopy, put: Callable[[int], None], run: Callable[[], Any]
 ) -> list[StepResult]:
-    """Run rounds in which the device falls behind the host. In half of them the device is busy during the refresh, in
-    the other half only during the step. graphsafe does not wait for the device: the device copies the results in order,
-    and puts its state back before each round. So only the delay can cause a difference. `put` sets the inputs. Return
-    nothing if the device cannot run behind the host."""
+    """Run rounds in which the device falls behind the host. In half of these rounds the device is busy during the
+    refresh, in the other half only during the step. graphsafe does not wait for the device: the device copies the
+    results in order, and puts its state back before each round. So only the delay can cause a difference. `put` sets
+    the inputs. Return nothing if the device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
         kept.put_back(in_order=True)
@@ -246,8 +246,8 @@ class _Eager:
         return skipped, None
 
     def round(self, number: int, refresh: Callable[[int], Sequence[str] | None], watches: bool) -> StepResult | None:
-        """Run one round. Return None if it fails. A failure proves no fault, since a real program might have reset a
-        position earlier."""
+        """Run one round. Return None if the round fails. A failure proves no fault, since a real program might have
+        reset a position earlier."""
         session, watch = self.session, self.watch if watches else None
         try:
             released = refresh(number)

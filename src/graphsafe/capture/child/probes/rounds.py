@@ -101,7 +101,7 @@ class _Compared:
         return any(check.result == "different" for check in (*self._result.checks, *self._result.late))
 
     def _compare(self, steps: Sequence[StepResult], inputs: Iterator[int], kept: DeviceStateCopy) -> None:
-        """Compare further rounds. Their numbers and checks continue those of earlier rounds."""
+        """Compare further rounds. The numbers and checks of these rounds continue those of earlier rounds."""
         replays = self._replays(steps)
         steady, before, differs = reachable_state(self._session.subject).places(), self._result, False
         for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):

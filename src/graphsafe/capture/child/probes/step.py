@@ -1,5 +1,5 @@
 """Watches an eager step for work that a graph cannot do: every wait, copy, data-dependent size and allocation, by line.
-One run finds them all, and the step is not stopped. The probe `state` finds how the state that the step reaches
+One run finds all such work, and the step is not stopped. The probe `state` finds how the state that the step reaches
 changes."""
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class StepAhead:
                 self._depart("memory", op, _LEFT_ALONE, _WRITTEN, place)
 
     def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
-        """Run a step. Return the values that the sources of its copies had before the step."""
+        """Run a step. Return the values that host memory had before the step, for memory from which the step copies."""
         session = self._session
         # Without a refresh, the inputs of round 1 are used each time, since other values of inputs would not change the
         # path of a step here. A refresh may act differently in a later round.

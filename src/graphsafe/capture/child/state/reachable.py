@@ -51,8 +51,8 @@ def objects_of(subject: Subject) -> list[Any]:
 
 
 def walk(roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None] = handler_of) -> ReachableState:
-    # The walk keeps all objects alive that it finds. Repeated garbage collections over them would take most of the
-    # time.
+    # The walk keeps all objects alive that it finds. Repeated garbage collections over these objects would take most of
+    # the time.
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -99,7 +99,7 @@ class Bindings:
             generators.set_state(self._reach.host_generators[path], state)
 
     def put_back_container(self, path: str) -> None:
-        """Put back the elements of one list, dict or set. Raises StateError if it refuses."""
+        """Put back the elements of one list, dict or set. Raises StateError if the container refuses."""
         wanted = self._reach.sized[path]
         for container, before in self._containers:
             if container is wanted:
@@ -142,8 +142,8 @@ class Snapshot:
         return self._bindings.keeps_results
 
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
-        """Put back containers, then tensors, and call the user's `reset`. If `put_back_tensors` is given, it is called
-        to put the tensors back. Raises StateError if a tensor changed that was too large to be kept."""
+        """Put back containers, then tensors, and call the user's `reset`. If the function `put_back_tensors` is given,
+        it puts the tensors back. Raises StateError if a tensor changed that was too large to be kept."""
         self._bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         if self._subject.reset is not None:

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _LISTS = re.compile(r"(FusedOptimizerTensorList|TensorListScalarList|TensorList)MetadataI(?:.*?)Li([1-5])EE")
-"Matches the mangled type of an argument with lists of tensors. The groups are its kind and its number of lists."
+"""Matches the mangled type of an argument with lists of tensors. The groups of the pattern are the kind of the argument
+and its number of lists."""
 _JOINED = re.compile(r"CatArrInputTensorMetadataI(?:.*?)Li(\d+)ELi\d+EE")
 """Matches the mangled type of an argument with tensors to concatenate. The group is the number of tensors for which it
 has space."""

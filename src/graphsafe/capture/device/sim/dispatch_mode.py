@@ -1,5 +1,5 @@
-"""The dispatch mode of the simulated device. For each operation it gives the results their tags, notes the effects, and
-records a node if a capture is under way."""
+"""The dispatch mode of the simulated device. For each operation, the mode gives the results their tags, notes the
+effects, and records a node if a capture is under way."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
 @functools.cache
 def _is_composite(func: Any) -> bool:
     """Return whether an operation consists of other operations. Autograd decomposes such an operation before this mode
-    sees it. In inference mode it is not decomposed."""
+    sees it. In inference mode, Autograd does not decompose the operation."""
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
     return bool(has_kernel) and func.namespace == "aten"
 
@@ -208,7 +208,7 @@ def _performed(
     draw: RandomSource | None,
     captured: bool,
 ) -> tuple[Any, int]:
-    """Run an operation on the CPU. Return its result, and the generator's offset before the operation drew numbers."""
+    """Run an operation on the CPU. Return the result, and the generator's offset before the operation drew numbers."""
 
     def act() -> Any:
         if world.shapes is not None:

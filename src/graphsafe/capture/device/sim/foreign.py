@@ -67,8 +67,9 @@ def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStora
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
-    """Enter the modes in each new thread, since each thread has its own modes. Report a thread that a step starts: its
-    work is seen, but not the order of that work relative to other threads. graphsafe's own threads launch no work."""
+    """Enter the modes in each new thread, since each thread has its own modes. Report a thread that a step starts: the
+    work of this thread is seen, but not the order of that work relative to other threads. graphsafe's own threads
+    launch no work."""
 
     def start(thread: threading.Thread) -> None:
         world = worlds.active()

@@ -1,5 +1,5 @@
-"""Checks the memory that simulated graphs use. Finds races among their nodes, from the order that streams and events
-give, and poisons memory that only graphs still refer to.
+"""Checks the memory that simulated graphs use. Finds races among the nodes of a graph, from the order that streams and
+events give. Poisons memory that only graphs still refer to.
 
 Memory to which only graphs refer is poisoned because a GPU's allocator would reuse it. On the simulated device a graph
 keeps its storages alive, so the other references to a storage are counted. Memory that was allocated during a capture

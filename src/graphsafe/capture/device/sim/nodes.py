@@ -52,7 +52,7 @@ class Node:
     """The arguments, fixed at the capture. Numbers have their values at the capture. Tensors are aliases, which keep
     the addresses. An unpinned host tensor is a copy, since a kernel is given its value."""
     outputs: tuple[torch.Tensor, ...]
-    "Detached aliases of the tensors that the operation returned at the capture. A replay writes into them."
+    "Detached aliases of the tensors that the operation returned at the capture. A replay writes into these tensors."
     op: str
     kind: NodeKind
     draw: Draw | None

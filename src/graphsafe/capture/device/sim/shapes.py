@@ -139,7 +139,7 @@ class Repeated:
 
 
 def repeated(device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor], result: Any) -> Repeated | None:
-    """Return how to run a call again. Return None if its result depends on more than the form of the call."""
+    """Return how to run a call again. Return None if the result depends on more than the form of the call."""
     before = {tensor.untyped_storage()._cdata for tensor in inputs}
     results = tensors_in(result)
     if not all(tensor.layout is torch.strided for tensor in results):

@@ -167,8 +167,8 @@ def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _GeneratorMeta(type):
-    """Replaces `torch.Generator`. For `cuda` it makes simulated generators. In `isinstance`, every generator counts as
-    an instance of the replacement."""
+    """Replaces `torch.Generator`. For `cuda` this class makes simulated generators. In `isinstance`, every generator
+    counts as an instance of the replacement."""
 
     def __call__(cls, device: Any = "cpu") -> Any:
         if torch.device(device).type == "cuda":

@@ -71,7 +71,7 @@ class Coordinator:
                 self._siblings[child.job.rendezvous].failed[child.job.rank] = time.monotonic()
 
     def why_lost(self, child: Child) -> str | None:
-        """Return the reason why this child, which still runs, cannot finish. Return None if it can."""
+        """Return the reason why this child, which still runs, cannot finish. Return None if the child can finish."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous)
             if siblings is None:

@@ -70,7 +70,7 @@ def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping
 
 def of_one_rank(divergence: Mapping[int, Call | None], rank: int | None) -> tuple[Call, dict[str, Any], str] | None:
     """Return this rank's call that caused the divergence, the calls of the other ranks, and a sentence. Return None if
-    another rank caused it."""
+    another rank caused the divergence."""
     own = None if rank is None else divergence.get(rank)
     if own is None or not own.extra:
         return None

@@ -45,7 +45,7 @@ class Launched:
         return Launched(rank, size)
 
     def lead(self) -> Leader:
-        """Wait until the other ranks have connected. Only rank 0 calls this. Raises RequestError if they do not
+        """Wait until the other ranks have connected. Only rank 0 calls this. Raises RequestError if a rank does not
         connect."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

@@ -27,7 +27,7 @@ class DeviceStay:
     owner: object
     "The owner of the child. Children of one owner exclude each other only if one of them must be alone on the device."
     bytes: int | None
-    "Number of bytes that the child takes. None if it is not known, because the target has not been built yet."
+    "Number of bytes that the child takes. None if the target has not been built yet, so that the number is not known."
     total: int | None
     "Number of bytes of the device's memory, if known."
     alone: bool = False

@@ -33,9 +33,9 @@ class _File:
 
 
 class SharedServers:
-    """The servers of one command. All its targets fork from them, so that torch and each file of targets are imported
-    only once. Several threads, each with its own supervisor, may use this object. Use it as a context manager: at the
-    end of the block no server is left."""
+    """The servers of one command. All targets of the command fork from these servers, so that torch and each file of
+    targets are imported only once. Several threads, each with its own supervisor, may use this object. Use it as a
+    context manager: at the end of the block no server is left."""
 
     def __init__(self, folder: str, kept: Server | None = None) -> None:
         """`folder` is the folder to which the children write. `kept` is a server that has imported torch and is not

@@ -247,7 +247,7 @@ class Supervisor:
             self._following[key] = server
 
     def _adopt(self, key: Key, server: Server, deadline: float) -> None:
-        """Fork from this server once it is ready. If it cannot be used, keep the previous server."""
+        """Fork from this server once it is ready. If this server cannot be used, keep the previous one."""
         if self._becomes_ready(server, deadline):
             self._servers.append(server)
             self._sources[key] = server

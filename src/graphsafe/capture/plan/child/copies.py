@@ -26,7 +26,7 @@ def _modes() -> tuple[bool, bool, tuple[tuple[bool, torch.dtype], ...]]:
 def surroundings() -> Callable[[], AbstractContextManager[Any]]:
     """Return a function that makes a context in which the present modes are set again.
 
-    If they are already set, entering the block costs nothing.
+    If these modes are already set, entering the block costs nothing.
     """
     then = _modes()
     inference, grad, casts = then

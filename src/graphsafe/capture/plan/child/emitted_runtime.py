@@ -39,8 +39,8 @@ from graphsafe.capture.plan.child.copies import (
 
 
 class PlanBroken(RuntimeError):
-    """Raised if eager code returned another number, structure or size than at capture. The graphs after it hold the
-    captured value.
+    """Raised if eager code returned another number, structure or size than at capture. The graphs after the eager code
+    hold the captured value.
 
     The step is only half finished. Restore its state before you continue eagerly.
     """

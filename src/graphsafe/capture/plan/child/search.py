@@ -31,7 +31,7 @@ class Unplannable(Exception):
 
 @dataclass
 class Search:
-    """The search for breaks. `find()` finds them, and `widen(...)` adds a need that a replay has shown."""
+    """The search for breaks. `find()` finds the breaks, and `widen(...)` adds a need that a replay has shown."""
 
     session: Session
     start: Snapshot

@@ -32,8 +32,8 @@ captures."""
 
 @dataclass
 class Planning:
-    """The planning of one step. `plan()` returns the plan. If there is none, it returns None, and `limits` has the
-    reason."""
+    """The planning of one step. `plan()` returns the plan. If there is no plan, `plan()` returns None, and `limits` has
+    the reason."""
 
     request: CaptureRequest
     folder: Path
@@ -113,7 +113,8 @@ class Planning:
             write_atomically(request.emit, text)
 
     def _checked(self, text: str) -> str | None:
-        """Run the code, if breakable-cuda-graphs is installed. Return the reason why it cannot be used, or None."""
+        """Run the code, if breakable-cuda-graphs is installed. Return the reason why the code cannot be used, or
+        None."""
         if importlib.util.find_spec("breakable_cuda_graphs") is None:
             why = "the code was compiled and not run: breakable-cuda-graphs is not installed"
             self._limit("emit", f'{why} (pip install "graphsafe[plan]")')

@@ -91,9 +91,9 @@ def edits(
     """Return the edits of the function's file, whose lines are `lines`. Statements that share lines are replaced by one
     edit.
 
-    `calls` always get lines of their own. These are calls that lead to marked expressions in other functions, because
-    such a call may return another value in each step. They are also operations whose result is tested for truth,
-    because only the test reads the device.
+    `calls` always get lines of their own. They contain calls that lead to marked expressions in other functions,
+    because such a call may return another value in each step. `calls` also contains operations whose result is tested
+    for truth, because only the test reads the device.
     """
     return list(_Apart(function, marked, lines, calls).of_block(function.node, function.body))
 

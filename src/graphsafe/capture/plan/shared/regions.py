@@ -92,7 +92,8 @@ class Function:
 
     @functools.cached_property
     def nonlocals(self) -> frozenset[str]:
-        """Variables of the enclosing function that this function assigns. A break reaches them through its closure."""
+        """Variables of the enclosing function that this function assigns. A break reaches these variables through its
+        closure."""
         return declared(self.node, ast.Nonlocal)
 
     @functools.cached_property
