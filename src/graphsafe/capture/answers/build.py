@@ -129,7 +129,7 @@ class Ended:
 
     @property
     def by_itself(self) -> bool:
-        """Whether the child reported its end itself. A child that died, or was killed, did not report it."""
+        """Whether the child reported its end itself. A child that died, or was killed, did not report its end."""
         return self.how in ("done", "target", "state")
 
     @property

@@ -120,8 +120,8 @@ class DeviceProof:
         self._add(*sharing.findings(seen.answers[Built].entry, self.book, seen.source))
 
     def _alone_bytes(self) -> list[int | None]:
-        """Return the bytes of each bucket's graph in its own pool. If there are several ranks, return the largest of
-        their numbers."""
+        """Return the bytes of each bucket's graph in its own pool. If there are several ranks, return for each bucket
+        the largest number of all ranks."""
         own = [seen.probes.memory.pool_bytes for _, seen in self.runs]
         of_ranks = self.rank.gather(own)
         return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]

@@ -182,8 +182,8 @@ def torch_function(frame: FrameType | None) -> str | None:
 
 @functools.cache
 def public_name(module: str, name: str) -> str:
-    """Return the usual name of a function or a method that a module of torch defines: `torch.amp.GradScaler.step` for
-    `GradScaler.step` of `torch.amp.grad_scaler`, which torch itself also exports."""
+    """Return the usual name of a function or a method that a module of torch defines. For `GradScaler.step` of
+    `torch.amp.grad_scaler`, this is `torch.amp.GradScaler.step`, because `torch.amp` exports the class too."""
     if module == "torch._tensor" and "." not in name:  # before Python 3.11, names have no class
         name = f"Tensor.{name}"
     head, parts = name.partition(".")[0], module.split(".")

@@ -1,4 +1,4 @@
-"""Passes a job from the parent to a child, and the answer back, through files in a folder of their own.
+"""Passes a job from the parent to a child, and the child's answers back, through files in a separate folder.
 
 Files work in the same way for a forked child and for a new interpreter, survive a child that dies, and can be read
 while the child runs.

@@ -127,8 +127,8 @@ def late_rounds(
 
 
 def event_since(session: Session, at: int) -> str | None:
-    """Return the event that happened last before round `at` (counted from 0). Return None before the first event, and
-    when the last event is `_EVENT_GAP` rounds or more ago."""
+    """Return the event that happened last before round `at` (counted from 0). Return None before the first event, or if
+    the last event happened `_EVENT_GAP` or more rounds ago."""
     turn, events = (at - _FIRST_EVENT) // _EVENT_GAP, [*session.subject.events]
     return events[turn % len(events)] if 0 <= turn < _EACH_EVENT * len(events) else None
 
@@ -350,7 +350,7 @@ def run(job: Job, channel: Channel) -> None:
 
 def _is_put_back(session: Session, tensor: torch.Tensor, is_written: bool) -> bool:
     """Return whether the values of a tensor are put back before each round. A tensor that steps change and that only
-    the host can write is a count in Python code. Like a program, graphsafe does not put it back."""
+    the host can write is a count in Python code. Like a program, graphsafe does not put back such a count."""
     if is_written:
         return not session.device.is_pageable(tensor)
     return not tensor.is_floating_point()

@@ -1,5 +1,5 @@
 """Decides which children may use a GPU: several together as long as its memory suffices, but only one while times are
-measured. Also computes how many devices or targets the host has enough cores and memory for."""
+measured. Also computes for how many devices or targets the host has enough cores and memory."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from graphsafe.capture.plan.shared.statements import begin, stores_in
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
     """An edit of source lines. `lines` replace the lines from `first` to `last`. If `last` is the line before `first`,
-    they are inserted before `first`."""
+    `lines` are inserted before `first`."""
 
     first: int
     last: int

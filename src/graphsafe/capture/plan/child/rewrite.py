@@ -95,7 +95,8 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
 
 
 def put_in_place(source: Function, written: Function) -> None:
-    """Make all function objects with the code of `source` run `written`, from another file. Raises Uncuttable."""
+    """Make all function objects that have the code of `source` run the code `written`, which is from another file.
+    Raises Uncuttable."""
     functions = living(source)
     codes = [_rewritten(written, {}, function.__code__) for function in functions]
     for function, code in zip(functions, codes, strict=True):

@@ -1,7 +1,7 @@
 """Ranges of statements that can be cut out of a function to run eagerly, in the way that a person would choose them.
 
-A region is one or several whole statements of one block. It can only grow: to the statement around it, and at most to
-the whole body of its function.
+A region is one or several whole statements of one block. A region can only grow: to the statement around it, and at
+most to the whole body of its function.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ class Function:
         return place.block is self.body and place.stop == len(self.body)
 
     def grown(self, region: Region, name: str, to: Literal["defined", "used"]) -> Region | None:
-        """Return a larger region. It reaches back to the last statement that assigns `name`, or forward to the last
+        """Return a larger region, which reaches back to the last statement that assigns `name`, or forward to the last
         statement that reads `name`. If there is no such statement on that side, take the last such statement anywhere.
-        Return None if there is none at all, as for an argument."""
+        Return None if there is no such statement at all, as for an argument."""
         place = self.place(region)
         if place is None:
             return None
