@@ -22,8 +22,8 @@ class Series:
     _nudge: int | None = None
     "If not None, parameters and inputs are moved by one unit in the last place, up and down in turn. 0 begins with up."
     _is_first: bool = False
-    """Whether to note the state that step 1 makes or fills. Later series do not need this, and it would read all state
-    again."""
+    """Whether to note the state that step 1 makes or fills. Later series do not need this state, and noting it would
+    read all state again."""
     warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
     steps: list[StepResult] = field(default_factory=list)

@@ -1,5 +1,5 @@
-"""A target that a child has built on its device. All children build it, seed it, set its inputs and step it in the same
-way."""
+"""A target that a child has built on its device. All children build, seed and step the target in the same way, and set
+its inputs in the same way."""
 
 from __future__ import annotations
 

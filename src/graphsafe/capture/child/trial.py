@@ -1,4 +1,4 @@
-"""Finds the inputs of a step that can be given new values. It tries new values on a separate eager build."""
+"""Finds the inputs of a step that can be given new values. New values are tried on a separate eager build."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ class Pieces(Protocol):
     def begin(self) -> None: ...
 
     def end(self) -> Recording:
-        """End the current part. Raises the error with which its capture ended. After that error the process must not
-        capture again."""
+        """End the current part. Raises the error with which the capture of the part ended. After that error the process
+        must not capture again."""
 
     def failure(self, error: BaseException) -> CaptureFailure:
         """Describe an error of `begin`, of `end`, or of an operation between them, and end the current part."""

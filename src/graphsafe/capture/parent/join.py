@@ -63,7 +63,7 @@ def joined(
         predicted = predictions.of(sorted(files), config)
     except ImportError as error:
         return list(findings), [Limit("join", "scan", f"scan could not be loaded: {error}")]
-    except Exception as error:  # a failure of scan must not lose the measured results
+    except Exception as error:  # the measured results must not be lost if scan fails
         return list(findings), [Limit("join", "scan", f"scan failed: {type(error).__name__}: {error}")]
     proven = list(findings)
     alone: list[Finding] = []

@@ -1,5 +1,5 @@
-"""Makes the probes of one run from the children's answers, and from the way in which a child ended. Also converts them
-for a report: frames become places, and paths become relative."""
+"""Makes the probes of one run from the children's answers, and from the way in which a child ended. Also converts the
+probes for a report: frames become places, and paths become relative."""
 
 from __future__ import annotations
 

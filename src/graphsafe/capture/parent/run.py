@@ -162,7 +162,7 @@ class Run:
         return f"{self.rank.named('of')} on {self.device}".lstrip()
 
     def _wrong(self, line: str, child: Child) -> None:
-        """Add the reason why the request is wrong. Of several ranks, only the rank that failed first adds it."""
+        """Add the reason why the request is wrong. Of several ranks, only the first to fail adds the reason."""
         if any(limit.kind == BAD_REQUEST for limit in self.limits):
             return
         bucket = f" with {bucket_name(self.axes)}" if self.axes else ""

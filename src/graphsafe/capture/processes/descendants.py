@@ -58,8 +58,8 @@ def reap() -> bool:
 
 
 def end_group(pid: int) -> None:
-    """Kill the process group of a child that has ended, unless a process in it is cleaning up. `end_descendants` ends
-    that process later."""
+    """Kill the process group of a child that has ended, unless a process in the group is cleaning up. `end_descendants`
+    ends that process later."""
     if not any(map(_cleans_up, descendants(os.getpid()))):
         kill_group(pid)
 

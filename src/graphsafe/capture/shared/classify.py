@@ -214,8 +214,8 @@ def _called(node: ast.Call) -> str:
 
 
 def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
-    """Return the expression that ran at a place. Without a span (before Python 3.11), return it only if its line has a
-    single candidate."""
+    """Return the expression that ran at a place. Without a span (before Python 3.11), return the expression only if its
+    line has a single candidate."""
     if not frames:
         return None
     nodes = _nodes(frames[-1].path).by_span
@@ -228,7 +228,7 @@ def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """The nodes of a file. There are none if the file cannot be read or parsed."""
+    """The nodes of a file. The fields are empty if the file cannot be read or parsed."""
 
     functions: tuple[Function, ...] = ()
     by_span: Mapping[Span, ast.expr | ast.stmt] = field(default_factory=dict)

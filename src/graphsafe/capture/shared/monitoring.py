@@ -22,8 +22,8 @@ def disable() -> object:
 
 
 class Monitor:
-    """One tool of `sys.monitoring`, from its creation until `close`. If no tool number is free, it gets no events, and
-    `problem` is the reason."""
+    """One tool of `sys.monitoring`, from its creation until `close`. If no tool number is free, the tool gets no
+    events, and `problem` is the reason."""
 
     def __init__(self, heard: dict[str, Callable[..., Any]]) -> None:
         """`heard` has a callback for each kind of event that the tool may receive, such as `LINE` or `PY_RETURN`."""

@@ -3,7 +3,7 @@
 The functions are replaced wherever the user's code refers to them: in the module `time`, in variables of modules and
 classes, in attributes and slots (`from time import monotonic`, `self.clock = time.time`), in closures, in default
 arguments and in `functools.partial`. Methods of dates that the code has stored (`self.now = datetime.now`) are replaced
-too. A reference inside a list or any other tuple still gets the true clock.
+too. A reference inside a list, or inside a tuple that does not hold default arguments, still gets the true clock.
 """
 
 from __future__ import annotations

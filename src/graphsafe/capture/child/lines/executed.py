@@ -43,7 +43,8 @@ class Executed:
     "Function that ran -> the user's frames of its first call."
 
     def caller_of(self, function: Any) -> tuple[CallSite, ...]:
-        """Return the frames of the function's first call; none if it did not run or is not a Python function."""
+        """Return the frames of the function's first call; none if the function did not run or is not a Python
+        function."""
         return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:

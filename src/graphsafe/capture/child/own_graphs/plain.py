@@ -53,8 +53,8 @@ def mark_of(function: Any) -> Mark | None:
 
 
 def eager_marks() -> tuple[Mark, ...]:
-    """Return the functions that the target marks with `no_graph` of breakable-cuda-graphs. There are none if the target
-    has not imported that package."""
+    """Return the functions that the target marks with `no_graph` of breakable-cuda-graphs. The result is empty if the
+    target has not imported that package."""
     package = sys.modules.get(_PACKAGE)
     if package is None or package.__file__ is None:
         return ()

@@ -366,8 +366,8 @@ class Replays:
         return "pass" if advances.eager_differ == advances.replays_differ else "fail", advances
 
     def _first_step(self, built: Mapping[str, torch.Tensor], expected: StepResult) -> Literal["pass", "fail"]:
-        """Compare a replay from the state that construction left with the first eager step. This must be the last
-        comparison."""
+        """Compare the first eager step with a replay that starts from the state after construction. This must be the
+        last comparison."""
         session = self.session
         with users_code("step", "the state could not be restored"):
             for path, value in self.reference.start.items():

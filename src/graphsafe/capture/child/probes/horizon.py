@@ -134,8 +134,8 @@ class _Ahead(StepAhead):
         return self._ended(power_of_two(held) if reason is None else held, reason)
 
     def _further(self, cpu_seconds: float) -> tuple[int, str | None]:
-        """Run further steps until a step departs from the captured path or fails. Return the number of steps before it,
-        and the error if it failed."""
+        """Run further steps until a step departs from the captured path or fails. Return the number of steps before
+        this step, and the error if the step failed."""
         time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
         self._turns = []
         for number in range(1, self._most + 1):
@@ -145,7 +145,7 @@ class _Ahead(StepAhead):
             try:
                 self._compared_step()
             except TargetError as error:
-                # An index on the host ran beyond its buffer. A real program would have reset it earlier.
+                # An index on the host ran beyond its buffer. A real program would have reset the index earlier.
                 self._departure = None
                 return held, f"step {number} ahead failed: {error.line}"
             path = () if self._departure is None else tuple(self._path)
@@ -214,7 +214,7 @@ class _Ahead(StepAhead):
 
     def _texts(self, path: Iterable[Operation]) -> Set[str]:
         """Return the strings among the arguments, such as settings of kernels and sources of random numbers. The
-        simulated device computes the same with other settings, so its rounds do not test them."""
+        simulated device computes the same with other settings, so its rounds do not test settings."""
         return {one for operation in path for one in operation.numbers if not NUMBER.match(one)}
 
     def _is_known_path(self) -> bool:
@@ -273,7 +273,7 @@ class _Ahead(StepAhead):
         changed."""
         subject = self._session.subject
         # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. If
-        # there is a refresh, they are not changed, because a refresh may count in such objects.
+        # there is a refresh, such tensors are not changed, because a refresh may count in such objects.
         found = with_objects(subject) if subject.refresh is None else inputs_of(subject)
         on_host = {path: one for path, one in found.items() if not self._session.is_on_gpu(one)}
         if subject.refresh is None:

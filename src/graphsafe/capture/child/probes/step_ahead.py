@@ -23,7 +23,7 @@ EARLY = 3
 check whether they have an effect."""
 _SEED = 50_000
 _MOST_BYTES = 64 * 2**20
-"Host memory is compared as the source of a copy only up to this size in bytes. Larger memory holds weights."
+"Host memory from which a step copies is compared only up to this size in bytes. Larger memory holds weights."
 Place = tuple[tuple[CallSite, ...], "Span | None"]
 _LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
 """How a report describes host memory that differs: in the recorded step, and in the further step. A replay copies from

@@ -54,7 +54,7 @@ class GraphNode:
 
 
 Pool = tuple[int, ...]
-"The name of a memory pool in the allocator, which consists of two numbers."
+"The name of a memory pool in the allocator: two numbers."
 SHARED: Pool = (0, 0)
 "The allocator's default pool, which belongs to no graph."
 What = Literal["count", "operation", "extent", "scalar", "address"]

@@ -234,8 +234,8 @@ class SimDevice(Device):
         return SimPieces(self.world)
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """Return the line at which a capture of `step` fails. The plain attempt already names it, so no instruments are
-        needed."""
+        """Return the line at which a capture of `step` fails. The plain attempt already names the line, so no
+        instruments are needed."""
         result = self.record(step)
         if self.guilty is None:
             return None

@@ -254,8 +254,8 @@ def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str
 
 
 def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
-    """Return the unknown effects on which the values of `inputs` depend. During a step, also note that the step has met
-    them."""
+    """Return the unknown effects on which the values of `inputs` depend. During a step, also note these effects as
+    effects of the step."""
     found = [tag.doubt for tag in tags_of(inputs) if tag.doubt is not None]
     if world.stepping:
         world.met(found)

@@ -54,8 +54,8 @@ def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) 
 
 
 def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
-    """Return the call of this rank that has no partner in a rank that issues fewer calls. It is the first call of this
-    operation from a line that none of the ranks with fewer calls reaches.
+    """Return the call of this rank that has no partner in a rank that issues fewer calls. This call is the first call
+    of its operation from a line that none of the ranks with fewer calls reaches.
 
     A comparison by position alone could be wrong: it would pair this call with a later call of the rank that issues
     fewer calls.

@@ -39,7 +39,7 @@ class SharedServers:
 
     def __init__(self, folder: str, kept: Server | None = None) -> None:
         """`folder` is the folder to which the children write. `kept` is a server that has imported torch and is not
-        closed here. It may have been started in another working directory."""
+        closed here. `kept` may have been started in another working directory."""
         self.folder = folder
         self._kept = kept
         self._clean: Server | None = None
@@ -149,8 +149,8 @@ class Server:
         """Fork another server from this server. The new server makes the job's imports if `what` is given. Return None
         if this server is gone.
 
-        The new server works in `folder`, or else in this server's folder, and its output is discarded. It becomes
-        `ready` or `gone` some time later. Several threads may call this method at once.
+        The new server works in `folder`, or else in this server's folder, and its output is discarded. The new server
+        becomes `ready` or `gone` some time later. Several threads may call this method at once.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, open(os.devnull, "wb") as nothing:

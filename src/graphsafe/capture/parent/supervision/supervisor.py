@@ -58,7 +58,7 @@ class Supervisor:
         self._interrupted = interrupted or threading.Event()
         self._servers: list[Server] = []
         self._first: Server | None = None
-        "The server that has imported none of the user's code. It is started when a child needs it."
+        "The server that has imported none of the user's code. The server is started when a child needs it."
         self._sources: dict[Key, Server] = {}
         "The server to fork from, if it is not the first one."
         self._following: dict[Key, Server] = {}

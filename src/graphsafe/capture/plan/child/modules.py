@@ -44,8 +44,8 @@ class ModuleStack:
 
 
 def names_of(subject: Subject) -> dict[int, str]:
-    """Return the name of each module, by `id`. The name is the one in `named_modules`, after the root's name if the
-    root has one."""
+    """Return the name of each module, by `id`. The name is the one in `named_modules`. If the root has a name, this
+    name comes first."""
     found: dict[int, str] = {}
     for prefix, root in _roots(subject):
         for name, module in root.named_modules():

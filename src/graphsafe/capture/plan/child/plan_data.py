@@ -126,8 +126,8 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the first cause of each line in the region. If there is none, return the causes outside the region that
-    led to it."""
+    """Return the first cause of each line in the region. If the region has no causes, return the causes outside of it
+    that led to the region."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):

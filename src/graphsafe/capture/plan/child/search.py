@@ -1,5 +1,5 @@
-"""Finds the breaks. The search starts with lines that are known to fail. It widens the breaks until the code between
-them does the same in several eager steps on new inputs."""
+"""Finds the breaks. The search starts with lines that are known to fail. The search widens the breaks until the code
+between them does the same in several eager steps on new inputs."""
 
 from __future__ import annotations
 

@@ -97,8 +97,8 @@ class Planning:
         return until_nothing_is_learned(_MOST_CHILDREN, plan, _lesson_of)
 
     def _emit(self, plan: Plan, code: Emitted) -> None:
-        """Run the code that applies the plan as a test, then write it. If no code is written, a limit has the
-        reason."""
+        """Test the code that applies the plan by running it, then write the code to its file. If no code is written, a
+        limit has the reason."""
         request = self.request
         text = code.text if request.emit_for is None else marks(plan, request.emit_for)
         if text is None:
@@ -138,7 +138,7 @@ def _lesson_of(child: Child) -> SegmentFailure | None:
 
 
 def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
-    """Return the plan of the step without its own graphs. The plan's reason says that it is for this step."""
+    """Return the plan of the step without its own graphs. The plan's reason says that the plan is for this step."""
     if plan is None:
         return None
     return replace(plan, reason=f"of the step without {what}" + (f": {plan.reason}" if plan.reason else ""))

@@ -266,8 +266,8 @@ def grouped(regions: Mapping[int, Region]) -> dict[Function, dict[int, Region]]:
 
 
 def region_of(frames: Sequence[CallSite], closed: Set[Function]) -> Region | None:
-    """Return the running statement of the innermost function from which it can be cut out. Functions in `closed` are
-    skipped. Return None if there is no such function."""
+    """Find the innermost function from which the running statement can be cut out, and return this statement. Functions
+    in `closed` are skipped. Return None if there is no such function."""
     for frame in reversed(frames):
         function = function_of(frame)
         if function is None or function in closed:
