@@ -92,7 +92,7 @@ def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str |
         def reducer_override(self, value: Any) -> Any:
             if not isinstance(value, CodeType):
                 return super().reducer_override(value)
-            # Since version 3.1.3 cloudpickle leaves out the file name of a code object. Findings need it.
+            # Since version 3.1.3 cloudpickle leaves out the file name of a code object. Findings need this name.
             return code_of_file, (*self.dispatch_table[CodeType](value), value.co_filename)
 
         def persistent_id(self, value: Any) -> Any:

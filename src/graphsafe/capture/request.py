@@ -100,8 +100,8 @@ class CaptureRequest:
     breaks: bool = False
     "Whether the verdict ready-with-breaks counts as a success. If so, a step that is not ready is planned."
     declared: str | None = None
-    """The support for CUDA graphs that the configuration declares. If it is None, the declarations of the step's
-    classes count."""
+    """The support for CUDA graphs that the configuration declares. If this field is None, the declarations of the
+    step's classes count."""
     name: str | None = None
     "The target's name in the configuration."
     shard: str | None = None

@@ -1,4 +1,4 @@
-"""Answers of the build child, except for those of the probe `construct`. They describe the target and its step, the
+"""Answers of the build child, other than the probe `construct`. These answers describe the target and its step, the
 GPUs of this machine, and how a child ended."""
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Declaration:
     path: str | None = None
     line: int | None = None
     exact: bool = True
-    """Whether the declaration also says that nothing beyond its level is supported. SGLang's methods say only that
-    graphs of decoding are supported."""
+    """Whether the declaration also excludes any support beyond its level. SGLang's methods do not: they declare only
+    that graphs of decoding are supported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Ended:
 
     @property
     def by_itself(self) -> bool:
-        """Whether the child reported its end itself. A child that died, or was killed, did not report it."""
+        """Whether the child reported its end itself. A child that died, or was killed, did not report its end."""
         return self.how in ("done", "target", "state")
 
     @property

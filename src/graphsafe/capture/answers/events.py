@@ -1,4 +1,5 @@
-"""Events of a step, a capture or a graph, with the user's lines. A device makes them and the parent reads them."""
+"""Events of a step, a capture or a graph, with the user's lines. A device makes these events, and the parent reads
+them."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class StepEvent:
     for random numbers; `dtype`."""
     called: str | None = None
     """The outermost function of torch that the user's line called and that is written in Python
-    (`torch.amp.GradScaler.step`). The event happens inside it."""
+    (`torch.amp.GradScaler.step`). The event happens inside this function."""
 
     def details(self) -> dict[str, Any]:
         """Return the details that are known, for a finding's data."""

@@ -22,7 +22,7 @@ class Capturing:
 
 @dataclass(frozen=True, slots=True)
 class CapturedBucket:
-    """A captured bucket. `pool_bytes` is how much its capture enlarged the pool."""
+    """A captured bucket. `pool_bytes` is the number of bytes by which the capture enlarged the pool."""
 
     axes: Axes
     pool_bytes: int | None
@@ -70,6 +70,6 @@ class Mixed:
 @dataclass(frozen=True, slots=True)
 class Padding:
     """All padded replays so far. The padding is filled in several ways, for instance with zeros. The child sends this
-    answer before the first way, and again after each way."""
+    answer before it tries the first way, and again after each way."""
 
     entries: tuple[Padded, ...] | None = None

@@ -1,5 +1,5 @@
-"""Answers of children, except for those of their probes. They describe the reference, an eager step, a capture, the
-replays and events after it, and the target's own graphs."""
+"""Answers of children, other than the probes of a report. These answers describe the reference, an eager step, a
+capture, the replays and events after it, and the target's own graphs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SeenEvent(StepEvent):
     first_only: bool = False
     "Whether the events happened only in step 1."
     guarded: bool = False
-    "Whether the events do not occur in a step that is told that a capture is under way."
+    "Whether a step leaves the events out when it is told that a capture is under way."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A call whose result changes from call to call, such as a clock or a random number."""
+    """A call whose result changes from call to call, such as a read of a clock or a draw of a random number."""
 
     kind: Literal["clock", "random"]
     function: str
@@ -147,8 +147,8 @@ class TakenPath:
     is_exact: bool
     "Whether all results of these rounds equal those of replays bit for bit."
     is_shown: bool
-    """Whether these rounds test the operations in which this path differs from the usual path: a small error in them
-    would change the results of at least one round."""
+    """Whether these rounds test the operations in which this path differs from the usual path: a small error in these
+    operations would change the results of at least one round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class LaunchChoices:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Memory and time after a number of replays; None if a number is unknown."""
+    """Memory and time after a number of replays. None stands for an unknown value."""
 
     replay: int
     device_bytes: int | None
@@ -219,7 +219,7 @@ class LongRun:
     """The measurements of a long run of replays."""
 
     growth: Growth
-    "The growth that the replays caused. The numbers in `points` are not part of it."
+    "The growth that the replays caused, without the measured numbers, which are in `points`."
     points: tuple[Point, ...]
     refresh: CallSite | None
 
@@ -257,4 +257,4 @@ class OwnGraphs:
     replays: tuple[tuple[CallSite, ...], ...] = ()
     "Call stacks of the target's own replays."
     compiled: bool = False
-    "Whether Inductor makes the target's graphs. This is also true if Inductor skipped them in this run."
+    "Whether Inductor makes the target's graphs. The value is also true if Inductor skipped these graphs in this run."

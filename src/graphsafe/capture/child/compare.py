@@ -84,8 +84,8 @@ class Spread:
 
     The differences are pooled because a few runs may agree by luck: with float atomics, three runs give the same output
     in a third of the cases. Results have different sizes and dtypes, so differences are counted in units in the last
-    place of the largest value. A value that fills masked elements does not count as the largest, unless it differs
-    itself: one unit of -1e9 is 119, and would hide any difference of logits.
+    place of the largest value. A value that fills masked elements, such as -1e9, does not count as the largest, unless
+    it differs itself: one unit in the last place of -1e9 is 119, which would hide any difference of logits.
     """
 
     units: float = 0.0
@@ -108,7 +108,7 @@ class Spread:
             self.units = max(self.units, units)
 
     def bound(self, name: str, values: torch.Tensor | None, apart: Difference) -> float | None:
-        """Return how far a further run of this result may differ from `values`; None if there is no bound. `apart` is
+        """Return how far this result may differ from `values` in a further run; None if there is no bound. `apart` is
         the difference to judge."""
         if name in self.unbounded:
             return None

@@ -1,4 +1,4 @@
-"""Copies of state. The state is put back from them before each round, or before the rounds begin again."""
+"""Copies of state. The state is put back from these copies before each round, or before the rounds begin again."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class DeviceStateCopy:
         "Whether putting this state back undoes something that a refresh wrote."
 
     def refresh(self, number: int) -> list[str]:
-        """Call the refresh of a round. Return the float tensors of which it has written only a part. From now on these
-        tensors are not put back, as in a program, so that nothing that the refresh wrote is lost. Integers are still
-        put back, because a position may run beyond its buffer."""
+        """Call the refresh of a round. Return the float tensors of which the refresh has written only a part. From now
+        on these tensors are not put back, as in a program, so that nothing that the refresh wrote is lost. Integers are
+        still put back, because a position may run beyond its buffer."""
         with PartsKept(self._tensors.values()) as seen:
             self._session.put_inputs(number)
         written = {path: one for path, one in self._tensors.items() if memory_key(one) in seen.found}

@@ -1,12 +1,12 @@
 """Seeds the host generators that the user's code makes without a seed, so that they draw the same numbers in each
 process.
 
-`numpy.random.default_rng()` and `random.Random()` take their seed from the system. So two builds of a target would have
-different data, and two calls of its refresh with the same number would give different inputs. Then replays could not be
-compared with the eager steps of another process.
+`numpy.random.default_rng()` and `random.Random()` take their seed from the system. Without this module, two builds of a
+target would have different data, and two calls of its refresh with the same number would give different inputs. So
+replays could not be compared with the eager steps of another process.
 
-`os.urandom`, `secrets` and the generator of `tempfile` still ask the system: programs use them for unique names
-(`uuid4`), and several children run at the same time.
+`os.urandom`, `secrets` and the generator of `tempfile` still get their random numbers from the system. Programs use
+them for unique names (`uuid4`), and several children run at the same time.
 """
 
 from __future__ import annotations

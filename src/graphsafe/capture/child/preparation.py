@@ -1,8 +1,8 @@
 """Imports modules only once, in the process from which the children fork, if this makes no difference for any child.
 
-A fork copies all memory, but only one thread: the one that forks. So imports are shared only under these conditions:
-they left CUDA untouched, started no process and no thread that a fork would lose, opened no file, and did not change
-the state of torch's random numbers. Otherwise every child imports for itself.
+A fork copies all memory, but only one thread: the one that forks. So imports are shared only if they left CUDA
+untouched, started no process and no thread that a fork would lose, opened no file, and did not change the state of
+torch's random numbers. Otherwise every child imports for itself.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def prepared(job: Job) -> Prepared | None:
 
 
 def restore_random_state(ready: Prepared) -> None:
-    """Restore the random state that the import left. It has changed since then: `rich` draws random numbers, and every
-    fork seeds Python again."""
+    """Restore the random state that the import left. The state has changed since then: `rich` draws random numbers, and
+    every fork seeds Python again."""
     python, numpys = ready.random_state
     random.setstate(python)
     if numpys is not None:
@@ -104,7 +104,8 @@ def prepare(job: Job) -> None:
 
 
 def import_ahead(job: Job) -> None:
-    """Run the imports at the beginning of the factory, for the children to be forked here. Raises NotShareable."""
+    """Run the imports at the beginning of the factory, for the children that will be forked from this process. Raises
+    NotShareable."""
     global _prepared
     assert _prepared is not None
     imports = first_imports(_prepared.module, job.target.rpartition(":")[2])
@@ -145,7 +146,7 @@ def follow(folder: Path) -> None:
                 try:
                     importlib.import_module(name)
                 except BaseException:
-                    continue  # the build child got this module in another way, as the other children can
+                    continue  # the build child got this module in another way, and the other children can do the same
     new = [name for name in list(sys.modules) if name not in before]
     different = [name for name in new if name not in origins or origins[name] != _origin(name)]
     if different:
@@ -169,7 +170,7 @@ def _watched(device: Device | None) -> Iterator[None]:
             yield
     finally:
         if os.getpid() != process:
-            leave(0)  # this process is a fork that the module made and that returned from its import
+            leave(0)  # the module has forked, and this process is the fork, which returned from the import
     if has_children():
         raise NotShareable("it starts a process")
     if _open_files() - files:

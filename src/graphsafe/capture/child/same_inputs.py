@@ -5,8 +5,9 @@ system's random numbers. In this case, two processes run a step on different val
 would prove nothing. So the values that the refresh wrote are stored with the results of a step, and are given to the
 step with which these results are compared.
 
-This must not hide a fault: a refresh may copy values that the step's Python code has left, and replays do not run this
-code. So a value is given only if the refresh writes different values when it is called twice in the same state.
+Giving values must not hide a fault: a refresh may copy values that the step's Python code has left, and replays do not
+run this code. So a value is given only if the refresh writes different values when it is called twice in the same
+state.
 """
 
 from __future__ import annotations

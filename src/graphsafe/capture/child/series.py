@@ -20,10 +20,10 @@ class Series:
     _session: Session
     _start: Snapshot
     _nudge: int | None = None
-    "0 or 1 if parameters and inputs are moved by one unit in the last place, up and down in turn; else None."
+    "If not None, parameters and inputs are moved by one unit in the last place, up and down in turn. 0 begins with up."
     _is_first: bool = False
-    """Whether to note the state that step 1 makes or fills. Later series do not need this, and it would read all state
-    again."""
+    """Whether to note the state that step 1 makes or fills. Later series do not need this state, and noting it would
+    read all state again."""
     warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
     steps: list[StepResult] = field(default_factory=list)
@@ -40,7 +40,8 @@ class Series:
     refreshed: set[str] = field(default_factory=set)
     "State and inputs that the refresh wrote."
     _like: Series | None = None
-    "The first series. The steps of this series get the values that the refresh wrote there, even those from a clock."
+    """The first series; None in the first series itself. Later series give their steps the values that the refresh
+    wrote in the first one, even those from a clock."""
     _same: SameInputs | None = None
 
     def run(self, name: str, vary: bool = True) -> None:

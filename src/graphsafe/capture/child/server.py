@@ -1,11 +1,11 @@
 """A process from which children are forked, with a keeper for each child.
 
-The first server has imported torch and none of the user's code. A child forked from it starts in a third of a second; a
-fresh process needs four seconds. No code in a server may ask torch about CUDA (not even with
+The first server has imported torch and none of the user's code. A child forked from this server starts in a third of a
+second; a fresh process needs four seconds. No code in a server may ask torch about CUDA (not even with
 `torch.cuda.is_available()`), because forked children could not use CUDA afterwards. Further servers are forked from the
 first, one for each target, so that targets do not wait for each other.
 
-Between a server and each child there is a process called the keeper. It adopts all processes that the child's
+Between a server and each child there is a process called the keeper. The keeper adopts all processes that the child's
 descendants leave behind, even daemons, and ends them when the child ends.
 """
 
@@ -63,7 +63,8 @@ def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None
 
 
 def serve(parent: socket.socket) -> bool:
-    """Serve the parent's requests. Return True if the parent asked the server to end, False if it has exited."""
+    """Serve the parent's requests. Return True if the parent asked the server to end, False if the parent has
+    exited."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
         reap()

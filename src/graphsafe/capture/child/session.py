@@ -1,5 +1,5 @@
-"""A target that a child has built on its device. All children build it, seed it, set its inputs and step it in the same
-way."""
+"""A target that a child has built on its device. All children build, seed and step the target in the same way, and set
+its inputs in the same way."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REPLAYS = 3
 PAIR = REPLAYS + 1
 "The index of the inputs and of the seed that are used for two successive steps without seeding in between."
 CAPTURE_SEED = 7_777
-"The seed at capture. No other step uses it."
+"The seed at capture. No other step uses this seed."
 INPUTS = "inputs.pt"
 "The file with the new inputs, which the build child writes."
 _MANY_CONTAINERS = 5_000
@@ -64,9 +64,9 @@ class Session:
     "A function that is called when the user's code asks, in `path_step`, whether a capture is under way."
     factory: Callable[..., Any] | None = None
     generators: ReachableState | None = None
-    "All generators to seed. They are set here before many steps; if this is None, each step searches for them."
+    "All generators to seed. This field is set before many steps. If it is None, each step searches for the generators."
     ranks: Ranks = field(default_factory=Ranks)
-    "The ranks that run this child side by side. They decide together whether further steps run."
+    "The ranks that run this child side by side. All ranks decide together whether further steps run."
 
     def seed(self, k: int) -> None:
         value = self.job.seed * 1_000_003 + k

@@ -226,7 +226,7 @@ def kind_of(value: Any) -> str:
 
 
 def _from_specs(module: Any, inputs: tuple[InputSpec, ...], device: torch.device) -> Subject:
-    """Return a subject with the inputs that `--input` describes. They are drawn on the host, because the device's
+    """Return a subject with the inputs that `--input` describes. The inputs are drawn on the host, because the device's
     generator must not advance."""
     generator = torch.Generator().manual_seed(0)
     kwargs: dict[str, Any] = {}

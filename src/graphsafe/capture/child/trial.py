@@ -1,4 +1,4 @@
-"""Finds the inputs of a step that can be given new values. It tries new values on a separate eager build."""
+"""Finds the inputs of a step that can be given new values. New values are tried on a separate eager build."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Outcome = Mapping[str, str]
 TOGETHER = "all inputs"
 
 _MOST_ALONE = 32
-"""Up to this many inputs are tried one by one. If there are more, they are tried together. If the step fails on all of
-them, each half is tried, and so on."""
+"""Up to this many inputs are tried one by one. If there are more inputs, all are tried together. If the step then
+fails, each half of them is tried, and so on."""
 
 _NO_CHOICE = "no other legal values are known"
 _BROKE = "the new values that were tried broke the process"

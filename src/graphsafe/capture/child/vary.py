@@ -3,9 +3,9 @@
 Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (used in masks) stay in place.
 Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative integers (padding) stay in place.
 Integers that are in order, or all different (offsets, positions, slots, block tables), have a meaning together. For
-them there are proposals of several kinds, and the caller finds out which proposal the step accepts. An input whose
-elements are all equal (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the
-host also gets constants far from the old one, because Python may compare it with a threshold. All functions work on
+such integers there are proposals of several kinds, and the caller finds out which proposal the step accepts. An input
+whose elements are all equal (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on
+the host also gets constants far from the old one, because Python may compare it with a threshold. All functions work on
 copies on the host.
 """
 
@@ -25,8 +25,8 @@ Bounds = tuple["float | None", "float | None"]
 _FAR_FLOATS = (0.0, 1.0, -1.0, 10.0, -1000.0, 1000.0)
 _FAR_INTEGERS = (0, 1, 2, 100, -1)
 _CONTRASTS = 3
-"""The last proposals for floats are this many tensors whose values come from the ends of the range seen. They are
-needed because a sampler often draws the same tokens from a few logits if the logits are redrawn within the range."""
+"""The last proposals for floats are this many tensors whose values come from the ends of the range seen. Such tensors
+are needed because a sampler often draws the same tokens if the logits are few and are redrawn within the range."""
 
 
 def constants(values: torch.Tensor, generator: torch.Generator, bounds: Bounds, far: bool) -> Iterator[torch.Tensor]:

@@ -17,7 +17,7 @@ from graphsafe.capture.device.protocol import Device
 _SCALE = 0.02
 "The standard deviation with which transformers usually initialises weights."
 _DRAWN = 1 << 20
-"The largest number of values that are drawn. A larger parameter repeats them."
+"The largest number of values that are drawn. A larger parameter repeats these values."
 
 
 def fill_zero_parameters(device: Device, subject: Subject) -> list[str]:

@@ -1,6 +1,6 @@
 """Works on the bits of tensors: returns their bytes and digests, and moves values by one unit in the last place.
 
-It does not need numpy, because torch works without numpy too.
+This module does not need numpy, because torch works without numpy too.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class outside_modes:
-    """A context in which no function mode and no dispatch mode is active. It is entered for each operation, so it must
-    be cheap."""
+    """A context in which no function mode and no dispatch mode is active. The context is entered for each operation, so
+    it must be cheap."""
 
     __slots__ = ("_functions", "_modes")
 

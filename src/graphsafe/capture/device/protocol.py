@@ -45,7 +45,7 @@ class MemoryEvent:
     """The allocation or the release of a block of device memory."""
 
     block: int
-    "The block's number. It may be used for another block after the release."
+    "The block's number. After the release, the number may be used for another block."
     nbytes: int
     "The number of bytes that were requested; 0 for a release."
     place: CallSite | None = None
@@ -79,8 +79,8 @@ class Recording(Replayable, Protocol):
     """A captured step."""
 
     def nodes(self) -> Mapping[str, int]:
-        """Return the number of graph nodes of each kind (`kernel`, `memcpy`, `memset`, `host`, ...). It is empty for an
-        empty graph."""
+        """Return the number of graph nodes of each kind (`kernel`, `memcpy`, `memset`, `host`, ...). The result is
+        empty for an empty graph."""
 
     def pool_bytes(self) -> int | None: ...
 
@@ -106,8 +106,8 @@ class Pieces(Protocol):
     def begin(self) -> None: ...
 
     def end(self) -> Recording:
-        """End the current part. Raises the error with which its capture ended. After that error the process must not
-        capture again."""
+        """End the current part. Raises the error with which the capture of the part ended. After that error the process
+        must not capture again."""
 
     def failure(self, error: BaseException) -> CaptureFailure:
         """Describe an error of `begin`, of `end`, or of an operation between them, and end the current part."""
@@ -119,7 +119,7 @@ class Device(Protocol):
     name: str
     "The name in reports: `cuda:1` or `sim:1`."
     torch_device: torch.device
-    "The device that the factory is given. It is `cuda:1` for `sim:1` too."
+    "The device that the factory is given. This device is `cuda:1` for `sim:1` too."
     evidence: Literal["measured", "predicted"]
     computes: bool
     "Whether operations compute values. Without values a recording cannot be replayed."
@@ -141,7 +141,7 @@ class Device(Protocol):
         return None
 
     def limits(self) -> tuple[Limit, ...]:
-        """Return a limit for each feature that the target has used and that this device handles in another way than a
+        """Return a limit for each feature that the target has used and that this device handles differently from a
         GPU."""
         return ()
 
@@ -152,8 +152,8 @@ class Device(Protocol):
         """Return seed and offset of the default generators of all devices with a live context."""
 
     def random_source(self) -> torch._C.Generator:
-        """Return a generator that shares the current state of this device's default generator. They share it until the
-        program replaces the state (`graphsafe_set_state`)."""
+        """Return a generator that shares the current state of this device's default generator. Both generators share
+        the state until the program replaces it (`graphsafe_set_state`)."""
 
     def draw(self, device: str) -> str | None:
         """Draw one number and put the offset back. Return the error's message if the generator is broken, else None."""
@@ -179,8 +179,8 @@ class Device(Protocol):
         """Call `sink` with the user's frames each time that the user's code replays a graph."""
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
-        """Yield a list. After the block, it holds the allocations and releases in the block, in order. The allocator's
-        behaviour does not change."""
+        """Yield a list. After the block, the list holds the allocations and releases in the block, in order. The
+        allocator's behaviour does not change."""
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
         """In this block, code that asks whether a capture is under way gets the answer True, and `asked` is called with
@@ -252,7 +252,7 @@ class Device(Protocol):
 
     def reuse_freed(self) -> None:
         """Overwrite free memory, even if a graph still uses it. This method finds more faults than `churn`, but it
-        hides the cause of a difference. So it is for runs whose differences are not explained afterwards."""
+        hides the cause of a difference. So this method is for runs whose differences are not explained afterwards."""
 
     def memory(self) -> DeviceMemory: ...
 
@@ -273,11 +273,11 @@ class Device(Protocol):
         return 0
 
     def with_made_up_values(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
-        """In this block, Python gets a made-up value if it reads a value that was not computed. The answer 1 stands for
-        True, one, and all elements of a mask; 0 stands for False, zero, and no element of a mask."""
+        """In this block, Python gets a made-up value if it reads a value that was not computed. If `answer` is 1, the
+        value is True, one, or all elements of a mask. If it is 0, the value is False, zero, or no element of a mask."""
         return nullcontext()
 
     def unknown_operations(self) -> tuple[str, ...]:
-        """Return the operations that ran and whose effects are unknown. Even one of them makes the verdict
+        """Return the operations that ran and whose effects are unknown. Even a single such operation makes the verdict
         inconclusive."""
         return ()

@@ -2,7 +2,7 @@
 to the other.
 
 A replay may run such nodes in either order, or at once. Each device reports which memory a node uses and how nodes are
-ordered. This module compares them.
+ordered. This module compares these accesses.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
-"""The parent process of a capture. It starts and supervises children, and judges their answers. It runs no user
+"""The parent process of a capture. The parent starts and supervises children, and judges their answers. It runs no user
 code."""

@@ -1,4 +1,5 @@
-"""Checks that the call chain of a prediction of scan consists of lines that ran. If it does not, finds another chain.
+"""Checks that the call chain of a prediction of scan consists of lines that ran. If a line of the chain did not run,
+another chain is searched for.
 
 Several targets of a file may share a function. Scan gives one chain of calls to that function, which may start in the
 step of any of these targets.

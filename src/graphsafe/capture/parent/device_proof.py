@@ -31,8 +31,8 @@ from graphsafe.rulebook.book import Rulebook
 Axes = Mapping[str, Any]
 
 _NOT_NCCL = (
-    "gloo runs them on the host: the operations that NCCL refuses in a capture, the stream that it uses and its times "
-    "are not known"
+    "gloo runs them on the host: the operations that NCCL refuses in a capture, NCCL's stream and NCCL's times are not "
+    "known"
 )
 
 
@@ -120,8 +120,8 @@ class DeviceProof:
         self._add(*sharing.findings(seen.answers[Built].entry, self.book, seen.source))
 
     def _alone_bytes(self) -> list[int | None]:
-        """Return the bytes of each bucket's graph in its own pool. If there are several ranks, return the largest of
-        their numbers."""
+        """Return the bytes of each bucket's graph in its own pool. If there are several ranks, return for each bucket
+        the largest number of all ranks."""
         own = [seen.probes.memory.pool_bytes for _, seen in self.runs]
         of_ranks = self.rank.gather(own)
         return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]

@@ -35,7 +35,8 @@ class Words(dict[str, str]):
 
 
 def what_was_frozen(one: Difference) -> str:
-    """Return a sentence about two captures and the values that they froze. It is appended to other sentences."""
+    """Return a sentence about two captures and the values that they froze. The sentence is appended to other
+    sentences."""
     op = f"{readable(one.op)}{at_place(one.frames)}"
     if one.what == "count":
         return f" Here one capture has {one.before}, and a later one has {one.after}; they differ from {op} on."
@@ -46,7 +47,8 @@ def what_was_frozen(one: Difference) -> str:
 
 
 def what_departed(departure: Departure) -> str:
-    """Return a sentence about how a later step differs from the captured one. It is appended to other sentences."""
+    """Return a sentence about how a later step differs from the captured one. The sentence is appended to other
+    sentences."""
     place, under = at_place(departure.frames), departure.under
     later = f"{count(departure.step, 'step')} later" if under == "further steps" else f"with {under}"
     if departure.what == "operation":
@@ -111,7 +113,7 @@ def finding_at(
 
 def played_version(rule: Rule, source: Source) -> str:
     """If the simulated device shows behaviour that the installed torch does not have on a GPU, return a sentence about
-    it, else ""."""
+    this behaviour, else ""."""
     if source != "simulate" or not rule.torch:
         return ""
     try:

@@ -88,7 +88,7 @@ class _Writer:
         self.add = self.table.add
         entry = seen.answers[Built].entry
         self._entry: tuple[CallSite, ...] = () if entry is None else (entry,)
-        "The step's function. It is the place of findings whose line is not known."
+        "The step's function. Findings whose line is not known are placed at this function."
         self._twin = seen.probes.twin
         self._causes = {cause.path: cause for cause in self._twin.changes}
         "The causes that twin captures found for their differences, by path."
@@ -136,7 +136,8 @@ class _Writer:
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
-                # A container that grows in every step also grows in step 1. This is not a lazy initialisation.
+                # A container that grows in every step also grows in step 1. This first growth is not a lazy
+                # initialisation.
                 if any(is_within(path, name) for path in lazy) and not any(is_within(name, one) for one in growing):
                     reported.append(name)
                     self._lazy(name, frames)
@@ -322,7 +323,7 @@ class _Writer:
         self.add("GS704", self._entry, expr=names, value=names, data=data)
 
     def _rounds(self, wrong: list[Check]) -> list[Check]:
-        """Add findings for later rounds that differ. They are at the refresh, because nothing else runs between
+        """Add findings for later rounds that differ. The findings are at the refresh, because nothing else runs between
         replays. Return the checks that these findings do not explain."""
         rounds = self._answers[ComparedRounds]
         if rounds.after:

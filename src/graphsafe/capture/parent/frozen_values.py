@@ -30,7 +30,7 @@ class FrozenValues:
         self._first = twin.differences[0]
         self._changes = {change.name: change for change in changed}
         # A tensor that grows also gets other memory, as in GS703. But the repair of GS703, a write in place, is not
-        # possible for it.
+        # possible for such a tensor.
         self._growing = {change.name for change in changed if change.how == "grows"}
         self._calls = host_calls
         self._entry = entry

@@ -63,7 +63,7 @@ def joined(
         predicted = predictions.of(sorted(files), config)
     except ImportError as error:
         return list(findings), [Limit("join", "scan", f"scan could not be loaded: {error}")]
-    except Exception as error:  # a failure of scan must not lose the measured results
+    except Exception as error:  # the measured results must not be lost if scan fails
         return list(findings), [Limit("join", "scan", f"scan failed: {type(error).__name__}: {error}")]
     proven = list(findings)
     alone: list[Finding] = []
@@ -121,7 +121,7 @@ def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ..
 
 def of_project(lines: Mapping[str, set[int]], target: str) -> dict[str, set[int]]:
     """Return the lines of files that belong to the project. These files are below the working directory, or below the
-    folder from which the target's file is imported. Installed libraries do not belong to it."""
+    folder from which the target's file is imported. Installed libraries do not belong to the project."""
     file = Path(target.rpartition(":")[0])
     folder = import_folder(file) if file.suffix == ".py" else Path()
     below = tuple(f"{os.path.abspath(one)}{os.sep}" for one in (Path(), folder))
@@ -133,7 +133,8 @@ def of_project(lines: Mapping[str, set[int]], target: str) -> dict[str, set[int]
 
 
 def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
-    """Return whether the function around a place ran. If it did not, a finding there does not concern this step."""
+    """Return whether the function around a place ran. If that function did not run, a finding there does not concern
+    this step."""
     around = function_at(at.path, at.line)
     if around is None:
         return False

@@ -32,8 +32,8 @@ class BlamedLine:
 
     @property
     def how(self) -> str | None:
-        """`departed` if the line is not a cause but only the place where a later step differs, else None. It selects
-        the rule's message."""
+        """`departed` if the line is not a cause but only the place where a later step differs, else None. The value
+        selects the rule's message."""
         return None if self.frames or self.expr else "departed"
 
     def is_reported(self, frames: Sequence[CallSite], found: Mapping[Key, Finding]) -> bool:

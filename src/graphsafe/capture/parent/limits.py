@@ -44,7 +44,7 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
         yield Limit("horizon", called, ahead.reason)
     elif ahead.status == "pass" and ahead.steps is not None and ahead.steps < USUAL_STEPS:
         ran = count(ahead.steps, "further step")
-        yield Limit("horizon", called, f"time allowed only {ran}; host state that decides later was not seen")
+        yield Limit("horizon", called, f"there was time for only {ran}; a later effect of host state would not be seen")
 
 
 def doubts_of(seen: DeviceAnswers, known: Sequence[Limit], called: str) -> Iterator[Limit]:

@@ -1,7 +1,7 @@
 """Finds out, without importing a target, whether its file, its module or its factory is missing.
 
-It answers only if that is certain. It does not answer for a module that may define names dynamically, because only the
-import shows these names.
+It reports only what is certain. For a module that may define names dynamically, no factory is reported as missing,
+because only the import shows these names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_NAMED = 5
 
 
 def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
-    """Return one line with the reason why `target` cannot work. Return None if that is not certain without an
+    """Return one line with the reason why `target` cannot work. Return None if no reason is certain without an
     import."""
     where, _, name = target.rpartition(":")
     if not where or not name:
@@ -93,8 +93,8 @@ def _functions_of(path: Path) -> str:
 
 
 def _functions(tree: ast.Module) -> str:
-    """Return the public functions of a module as part of a message. It is used if the name of the target resembles none
-    of them."""
+    """Return the public functions of a module as part of a message. This part is used if the name of the target
+    resembles none of these functions."""
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
     more = ", …" if len(names) > _MOST_NAMED else ""
     return f" (its functions: {', '.join(names[:_MOST_NAMED])}{more})" if names else ""

@@ -1,5 +1,5 @@
-"""Makes the probes of one run from the children's answers, and from the way in which a child ended. Also converts them
-for a report: frames become places, and paths become relative."""
+"""Makes the probes of one run from the children's answers, and from the way in which a child ended. Also converts the
+probes for a report: frames become places, and paths become relative."""
 
 from __future__ import annotations
 
@@ -173,9 +173,9 @@ def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
     """Return the probes without the departures from the captured path that rounds of the refresh have tested.
 
     Eager rounds run the step's Python code. So if a step takes another path in a round, it is compared with a replay,
-    which repeats the captured path. If the results are equal, the captured path is right for both. An example is a
-    penalty that eager steps leave out if its factor is one. If twin captures differ for the same reason, the difference
-    proves no fault.
+    which repeats the captured path. If the results are equal, the graph is also right for steps that take the other
+    path. An example is a penalty that eager steps leave out if its factor is one. If twin captures differ for the same
+    reason, the difference proves no fault.
     """
     horizon, twin = probes.horizon, probes.twin
     if horizon.departure is None:
@@ -197,8 +197,8 @@ def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
 
 
 def _tested(rounds: ComparedRounds, others: Set[str]) -> list[TakenPath]:
-    """Return the paths of the rounds whose results equal those of replays. If the results on the usual path are equal
-    bit for bit, rounding cannot explain a difference on another path."""
+    """Return the paths of the rounds whose results equal those of replays. If results on the usual path are equal bit
+    for bit, they must be so on other paths too: rounding cannot explain a difference."""
     is_exact = all(one.is_exact for one in rounds.paths if one.path not in others)
     return [one for one in rounds.paths if one.is_exact or not is_exact]
 
@@ -225,7 +225,7 @@ def twin_of(answers: Answers, end: Ended) -> Twin:
 
 
 def memory_of(held: StepMemory, capture: Capture) -> Memory:
-    """Return the probe `memory` from the memory of a step. It has a pool only if the capture passed."""
+    """Return the probe `memory` from the memory of a step. The probe has a pool only if the capture passed."""
     pool = held.pool if capture.status == "pass" else None
     return Memory("skipped" if held.step is None else "pass", step=held.step, pool=pool)
 

@@ -58,7 +58,8 @@ class Proof:
         "The buckets that are proven one by one."
 
     def is_impossible(self) -> bool:
-        """Return whether the target's files already show that it cannot run. The report then gives the reason."""
+        """Return whether the target's files already show that the target cannot run. The report then gives the
+        reason."""
         missing = what_is_missing(self._request.target, self._request.config.targets)
         if missing is not None:
             self.limits.append(Limit(BAD_REQUEST, self.target, missing))
@@ -205,7 +206,7 @@ class Proof:
 
     @property
     def _are_lines_known(self) -> bool:
-        """Whether a run says which lines ran. If its step failed, a run does not say this."""
+        """Whether a run says which lines ran. A run whose step failed does not."""
         return any(Ran in seen.answers for seen in self._seen)
 
     def _report(self, findings: Sequence[Finding], limits: Sequence[Limit]) -> Report:

@@ -60,7 +60,7 @@ _MOST_BUILDS = 4
 _OF_TWIN = {BAD_REQUEST: "plan"}
 """Kind of a limit -> its kind if it comes from the run without the target's own graphs. A wrong request in that run is
 not the user's mistake."""
-_NO_TIMELINE = "not asked for; `-o trace.json` and `-o page.html` ask for it"
+_NO_TIMELINE = "not requested; `-o trace.json` or `-o page.html` requests it"
 _NOT_BUILT = Construct("fail", built=False, captures=())
 
 
@@ -162,7 +162,7 @@ class Run:
         return f"{self.rank.named('of')} on {self.device}".lstrip()
 
     def _wrong(self, line: str, child: Child) -> None:
-        """Add the reason why the request is wrong. Of several ranks, only the rank that failed first adds it."""
+        """Add the reason why the request is wrong. Of several ranks, only the first to fail adds the reason."""
         if any(limit.kind == BAD_REQUEST for limit in self.limits):
             return
         bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
@@ -238,7 +238,7 @@ class Run:
 
     def _side_by_side(self, *names: str) -> list[Child]:
         """Run these children side by side. Return an empty list if they have to run one after the other."""
-        why: str | None = "its memory fits only one build at a time"
+        why: str | None = "its memory has room for only one build at a time"
         if self.rank.all(fits(self._answers[DeviceMemory], len(names))):
             children = [self.supervisor.start(self._job(name)) for name in names]
             self.supervisor.wait(children, self._tell_end)

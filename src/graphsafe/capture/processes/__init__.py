@@ -1,2 +1,2 @@
-"""Code for every process of a capture. It finds and ends processes, and keeps functions that the user's code may
+"""Code for every process of a capture. The code finds and ends processes, and keeps functions that the user's code may
 replace."""

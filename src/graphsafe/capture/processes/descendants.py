@@ -35,8 +35,8 @@ def adopt_orphans() -> None:
 def end_descendants() -> None:
     """Kill and reap the descendants of this process until there are none. Needs `adopt_orphans`.
 
-    Python and torch have processes that remove shared memory of processes that have ended. These are given some time to
-    finish.
+    Python and torch have processes that remove shared memory of processes that have ended. These helper processes are
+    given some time to finish.
     """
     began = time.monotonic()
     while reap() and time.monotonic() < began + _PATIENCE:
@@ -48,7 +48,7 @@ def end_descendants() -> None:
 
 
 def reap() -> bool:
-    """Reap the children that have ended. Return whether there are any others."""
+    """Reap the children that have ended. Return whether there are other children."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -58,14 +58,15 @@ def reap() -> bool:
 
 
 def end_group(pid: int) -> None:
-    """Kill the process group of a child that has ended, unless a process in it is cleaning up. `end_descendants` ends
-    that process later."""
+    """Kill the process group of a child that has ended, unless a process in the group is cleaning up. `end_descendants`
+    ends that process later."""
     if not any(map(_cleans_up, descendants(os.getpid()))):
         kill_group(pid)
 
 
 def _cleans_up(pid: int) -> bool:
-    """Return whether this is the process of Python or torch that unlinks shared memory after its makers have ended."""
+    """Return whether this is the process of Python or torch that unlinks shared memory after the processes that made
+    the memory have ended."""
     try:
         with open_file(f"/proc/{pid}/cmdline", "rb") as file:
             command = file.read()

@@ -63,7 +63,8 @@ def read_text(path: str, most: int = MAX_ANSWER) -> str:
 
 
 def complain(line: str) -> None:
-    """Print a line to the pipe that the parent reads. This is for a message that cannot be written to a file."""
+    """Print a line to the pipe that the parent reads. Use this function for a message that cannot be written to a
+    file."""
     try:
         _write(2, f"{line}\n".encode(errors="replace"))
     except OSError:

@@ -30,7 +30,7 @@ class StackTop:
     line: CallSite | None = None
     "The innermost line of the user's code."
     in_collective: bool = False
-    "Whether that line is waiting in a call of torch.distributed."
+    "Whether the innermost line is waiting in a call of torch.distributed."
 
     def text(self) -> str:
         if self.line is None:

@@ -1,5 +1,5 @@
-"""Answers of children. They are frozen dataclasses; a child writes them as JSON, and the parent reads them by their
-class."""
+"""Answers of children. An answer is a frozen dataclass. A child writes answers as JSON, and the parent reads them by
+their class."""
 
 from __future__ import annotations
 

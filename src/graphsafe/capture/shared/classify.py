@@ -1,6 +1,6 @@
 """Finds the rule for an event of a step, by its operation, the torch function around it, and its expression.
 
-These are pure functions of events and of the user's source. The parent applies them to the children's answers.
+These are pure functions of events and of the user's source. The parent applies the functions to the children's answers.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
 
 
 def how_of(event: StepEvent, code: str) -> str | None:
-    """Return the `how` of an event, as in events of scan. It selects one of the rule's messages; None selects the
-    default."""
+    """Return the `how` of an event, with the same meaning as in events of scan: it selects one of the rule's messages,
+    and None selects the default."""
     if code != "GS303":
         return None
     if event.op in _BY_INDEX:
@@ -214,8 +214,8 @@ def _called(node: ast.Call) -> str:
 
 
 def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
-    """Return the expression that ran at a place. Without a span (before Python 3.11), return it only if its line has a
-    single candidate."""
+    """Return the expression that ran at a place. Without a span (before Python 3.11), return the expression only if its
+    line has a single candidate."""
     if not frames:
         return None
     nodes = _nodes(frames[-1].path).by_span
@@ -228,7 +228,7 @@ def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """The nodes of a file. There are none if the file cannot be read or parsed."""
+    """The nodes of a file. The fields are empty if the file cannot be read or parsed."""
 
     functions: tuple[Function, ...] = ()
     by_span: Mapping[Span, ast.expr | ast.stmt] = field(default_factory=dict)

@@ -50,7 +50,7 @@ FUNCTIONAL = (
     *("all_gather_tensor", "all_gather_into_tensor_coalesced", "all_reduce", "all_reduce_coalesced"),
     *("all_to_all_single", "broadcast", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced"),
 )
-"Functions of `torch.distributed._functional_collectives`, which do not call these methods."
+"Functions of `torch.distributed._functional_collectives`, which do not call the methods of process groups."
 
 OF_OBJECTS = (
     *("all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"),

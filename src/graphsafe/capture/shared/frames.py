@@ -32,8 +32,8 @@ _MOST_DECORATOR_LINES = 40
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 "Beginnings of the names of instructions that test the truth of a value."
 _KEEPS = ("COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG", "STORE_")
-"""Beginnings of the names of instructions that produce no value. They may stand between the instruction that makes a
-value and the test of this value."""
+"""Beginnings of the names of instructions that produce no value. Such instructions may stand between the instruction
+that makes a value and the test of this value."""
 _CHANGING = {
     re.compile(r"\b0x[0-9a-fA-F]{6,16}\b"): "0x...",
     re.compile(r"(?<=[/\\])tmp[a-z0-9_]{8}\b"): "tmp...",
@@ -51,7 +51,7 @@ _MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs
 
 
 def absolute(filename: str) -> str:
-    """Return the absolute file name. Return it unchanged if the working directory has been removed."""
+    """Return the absolute file name. Return the name unchanged if the working directory has been removed."""
     try:
         return os.path.abspath(filename)
     except OSError:
@@ -87,7 +87,7 @@ def _is_written_by_inductor(path: str, parts: list[str]) -> bool:
 
 
 def written_at(code: CodeType | None) -> CallSite | None:
-    """Return the place where a function is written. Return None if it is not the user's."""
+    """Return the place where a function is written. Return None if the function is not the user's."""
     if code is None or not is_user_file(code.co_filename):
         return None
     return call_site(code, _line_of_def(code))
@@ -182,8 +182,8 @@ def torch_function(frame: FrameType | None) -> str | None:
 
 @functools.cache
 def public_name(module: str, name: str) -> str:
-    """Return the usual name of a function or a method that a module of torch defines: `torch.amp.GradScaler.step` for
-    `GradScaler.step` of `torch.amp.grad_scaler`, which torch itself also exports."""
+    """Return the usual name of a function or a method that a module of torch defines. For `GradScaler.step` of
+    `torch.amp.grad_scaler`, this is `torch.amp.GradScaler.step`, because `torch.amp` exports the class too."""
     if module == "torch._tensor" and "." not in name:  # before Python 3.11, names have no class
         name = f"Tensor.{name}"
     head, parts = name.partition(".")[0], module.split(".")
@@ -204,7 +204,7 @@ def running_line() -> CallSite | None:
 
 def stack_level() -> int:
     """Return the `stacklevel` with which `warnings.warn` in the calling function names the innermost frame of the user.
-    If there is no such frame (`python -c`), it names the outermost frame."""
+    If there is no such frame (`python -c`), the result names the outermost frame."""
     frames = list(frames_from(sys._getframe(1)))
     levels = (level for level, one in enumerate(frames, 1) if is_user_file(one.f_code.co_filename))
     return next(levels, len(frames))
@@ -250,7 +250,7 @@ def root_error(error: BaseException, handled: int = 0) -> tuple[BaseException, t
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error. It is empty if the error itself raises when its message is requested.
+    """Return the message of an error. The message is empty if the error itself raises when its message is requested.
 
     Lone surrogates become escapes. Names that differ from run to run become symbolic: `<Cache object at 0x...>`.
     """
@@ -265,8 +265,8 @@ def message_of(error: BaseException) -> str:
 
 
 def error_frames(error: BaseException | None, root: BaseException | None = None) -> tuple[CallSite, ...]:
-    """Return the user's frames from the place where the error was caught to the place where it began. It began with
-    `root`, by default the first error of its chain."""
+    """Return the user's frames from the place where the error was caught to the place where it began. The beginning is
+    the line that raised `root`, by default the first error of the chain."""
     if error is None:
         return ()
     root = root or root_error(error)[0]

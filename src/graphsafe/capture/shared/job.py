@@ -1,4 +1,4 @@
-"""Passes a job from the parent to a child, and the answer back, through files in a folder of their own.
+"""Passes a job from the parent to a child, and the child's answers back, through files in a separate folder.
 
 Files work in the same way for a forked child and for a new interpreter, survive a child that dies, and can be read
 while the child runs.
@@ -40,8 +40,8 @@ OWN_INPUTS = "the step's own inputs"
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """A value of `--input`, for example `ids:i64[4,1]=0..31999`. It describes an argument of the module's `forward`, by
-    name."""
+    """A value of `--input`, for example `ids:i64[4,1]=0..31999`. The value describes an argument of the module's
+    `forward`, by name."""
 
     name: str
     dtype: str
@@ -130,8 +130,8 @@ _MAX_PHASES = 4_000_000
 
 
 class Channel:
-    """The child's side of a job. It writes phases when they change, answers when they are known, and files for the
-    other children."""
+    """The child's side of a job. The channel writes phases when they change, answers when they are known, and files for
+    the other children."""
 
     def __init__(self, job: Job) -> None:
         self.folder = Path(job.folder)
@@ -147,7 +147,7 @@ class Channel:
         write_bytes(f"{self.folder}/{self.name}.phases", line, append=True)
 
     def send(self, *answers: object) -> None:
-        """Write answers, which replace earlier ones of the same kind. They survive the child's death."""
+        """Write answers, which replace earlier ones of the same kind. Answers survive the child's death."""
         self._exit_in_fork()
         self._result |= written(*answers)
         write_json(self.folder / f"{self.name}.result", self._result)

@@ -11,7 +11,7 @@ _TOOLS = (4, 3, 5)
 """The tool numbers that graphsafe tries: two that Python does not reserve, and the number for optimizers, which is not
 used in practice."""
 TAKEN = "other tools have taken the numbers of `sys.monitoring`"
-TOO_OLD = "on a GPU that is seen from Python 3.12 on"
+TOO_OLD = "on a GPU, they can be seen only with Python 3.12 or newer"
 
 
 def disable() -> object:
@@ -22,8 +22,8 @@ def disable() -> object:
 
 
 class Monitor:
-    """One tool of `sys.monitoring`, from its creation until `close`. If no tool number is free, it gets no events, and
-    `problem` is the reason."""
+    """One tool of `sys.monitoring`, from its creation until `close`. If no tool number is free, the tool gets no
+    events, and `problem` is the reason."""
 
     def __init__(self, heard: dict[str, Callable[..., Any]]) -> None:
         """`heard` has a callback for each kind of event that the tool may receive, such as `LINE` or `PY_RETURN`."""

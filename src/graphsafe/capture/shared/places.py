@@ -16,8 +16,8 @@ _LONGEST = 60
 
 
 def location(frame: CallSite, span: Sequence[int] | None) -> Location:
-    """Return the location of the expression that ran on a frame's line. Without a span, return that of the whole
-    statement."""
+    """Return the location of the expression that ran on a frame's line. Without a span, return the location of the
+    whole statement."""
     path, line = frame.path, frame.line
     place: Span | None = None if span is None else (span[0], span[1], span[2], span[3])
     place = place or statement_span(path, line) or (line, 0, line, 0)

@@ -1,5 +1,5 @@
-"""Replaces attributes of modules, classes and objects for some time. In this way, it also watches replays of graphs
-that the user's own code has captured."""
+"""Replaces attributes of modules, classes and objects for some time. In this way, replays of graphs that the user's own
+code has captured are watched too."""
 
 from __future__ import annotations
 

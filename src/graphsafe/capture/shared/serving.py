@@ -1,4 +1,4 @@
-"""Messages between the parent and a process from which children are forked. `written` encodes them."""
+"""Messages between the parent and a process from which children are forked. `written` encodes these messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Branch:
     imports: Import | None = None
     job: Job | None = None
     folder: str | None = None
-    "The working directory of the new server. None means that of the present server."
+    "The working directory of the new server. None means the working directory of the present server."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +48,4 @@ class ChildState:
     number: int
     pid: int
     status: int | None = None
-    "The exit status, or the negative number of the signal that ended the child. None while it runs."
+    "The exit status, or the negative number of the signal that ended the child. None while the child runs."

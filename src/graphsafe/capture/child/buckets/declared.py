@@ -62,8 +62,8 @@ def _vllm(kind: type, value: Any) -> Declaration | None:
 
 
 def _asked(kind: type, value: Any) -> Any:
-    """Call the class method that declares support, with the configuration that is stored in the object `value`. Return
-    the declared level, or None if there is no such method or the call fails."""
+    """Call the class method that declares support. Its argument is the configuration that the object `value` stores.
+    Return the declared level, or None if there is no such method or the call fails."""
     _, method = _stored(kind, _VLLM_METHOD)
     if not isinstance(method, classmethod):
         return None

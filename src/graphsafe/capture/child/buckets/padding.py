@@ -2,11 +2,11 @@
 requests.
 
 The padding rows are filled in several ways: with the values that engines use, and with leftovers of an earlier batch.
-`stale` fills them with rows of another batch, as when a refresh writes only the live rows; integers get the largest
-value that the input has had. `zeros` and `dummy` (a repeated request) are the values with which engines fill padding.
-`nan` stands for memory that was never written. Each filling is replayed twice, because a padding row that writes into a
-cache affects only the next step. If results depend on the filling, an eager step on the live requests alone shows which
-filling gives the right results.
+`stale` fills padding rows with rows of another batch, as when a refresh writes only the live rows; integers get the
+largest value that the input has had. `zeros` and `dummy` (a repeated request) are the values with which engines fill
+padding. `nan` stands for memory that was never written. Each filling is replayed twice, because a padding row that
+writes into a cache affects only the next step. If results depend on the filling, an eager step on the live requests
+alone shows which filling gives the right results.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ FILLS = (ZEROS, DUMMY, STALE, NAN)
 """The fillings in the order in which they are tried. An index or a NaN may break the process, so `stale` and `nan` come
 last."""
 _ROUNDING = Spread(units=64.0)
-"The tolerance for a step on fewer rows. Its kernels may differ from those of a step on all rows."
+"The tolerance for a step on fewer rows, whose kernels may differ from those of a step on all rows."
 
 Values = Mapping[str, torch.Tensor]
 

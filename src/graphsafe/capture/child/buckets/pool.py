@@ -1,8 +1,8 @@
 """Captures all buckets of a target in one pool, the largest first, and replays them in mixed order, as engines do.
 
 Each bucket is also replayed right after its capture, before the next bucket is captured. A later replay must equal
-either that replay, or eager steps that run in the order of the replays.
-Buckets may share state by design, such as a cache. Capturing them in one pool must not change their results.
+either that replay, or eager steps that run in the order of the replays. Buckets may share state by design, such as a
+cache. Capturing the buckets in one pool must not change their results.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ def _mixed(members: Sequence[Member], held: Sequence[SavedBindings]) -> Mixed:
 
 
 def _order(count: int) -> list[tuple[int, int]]:
-    """Return pairs of a bucket and the number of its inputs. Each bucket follows larger buckets and smaller ones."""
+    """Return the order of replays, as pairs of a bucket and the number of its inputs. Each bucket is replayed after
+    larger buckets and after smaller ones."""
     numbers = [*range(count), *reversed(range(count)), *range(0, count, 2), *range(1, count, 2)]
     return [(number, at % REPLAYS + 1) for at, number in enumerate(numbers[:_MOST_MIXED])]
 

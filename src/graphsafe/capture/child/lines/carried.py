@@ -54,7 +54,7 @@ class FromInputs(_Watching):
         follows = not _takes_form_alone(func) and any(hasattr(storage, _MARK) for storage in read)
         for key, storage in (written | results).items():
             if follows:
-                setattr(storage, _MARK, key not in given)  # true for memory that the step allocates
+                setattr(storage, _MARK, key not in given)  # the mark is true for memory that the step itself allocates
             elif overwrites and hasattr(storage, _MARK):
                 delattr(storage, _MARK)
 

@@ -3,7 +3,7 @@
 The functions are replaced wherever the user's code refers to them: in the module `time`, in variables of modules and
 classes, in attributes and slots (`from time import monotonic`, `self.clock = time.time`), in closures, in default
 arguments and in `functools.partial`. Methods of dates that the code has stored (`self.now = datetime.now`) are replaced
-too. A reference inside a list or any other tuple still gets the true clock.
+too. A reference inside a list, or inside a tuple that does not hold default arguments, still gets the true clock.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ A_DAY = 90_061.0
 "Seconds by which clocks are set ahead: a day, an hour, a minute and a second, to change the time of day too."
 _PART, _PARTS, _STRIDE = 973_894.07, 33, 29
 LATER = tuple(round(at * _STRIDE % _PARTS * _PART, 2) for at in range(1, _PARTS))
-"""Further numbers of seconds by which clocks are set ahead, up to a year. They are spread over every usual period, from
-a tenth of a second to a year. The first ten numbers are spread in this way too, because slow steps have time only for
-these."""
+"""Further numbers of seconds by which clocks are set ahead, up to a year. For every usual period, from a tenth of a
+second to a year, the numbers fall at points all over the period. This is also true of the first ten numbers alone,
+because slow steps have time only for these."""
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CALENDARS = ("localtime", "gmtime", "ctime")
-"Functions that turn a number of seconds into another form. Without an argument, they use the current time."
+"Functions that turn a number of seconds into another form. Without an argument, these functions use the current time."
 
 
 class Shift:
@@ -138,7 +138,7 @@ def _set_in_classes(namespaces: list[dict[Any, Any]], ahead: Mapping[int, Any]) 
 
 
 _IS_HEAP_TYPE = 1 << 9
-"The flag of classes that Python code has defined. Only their variables can be set."
+"The flag of classes that Python code has defined. Only variables of such classes can be set."
 
 
 def _end_timers() -> None:
@@ -202,7 +202,7 @@ def _functions_ahead(shift: Shift) -> list[tuple[Any, _Ahead]]:
 
 
 _TIME = (datetime.datetime,)
-"The true class. A reference inside a tuple is not replaced."
+"The true class, in a tuple because a reference inside a tuple is not replaced."
 
 
 class _OfBase(type):

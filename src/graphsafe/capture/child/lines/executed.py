@@ -43,14 +43,15 @@ class Executed:
     "Function that ran -> the user's frames of its first call."
 
     def caller_of(self, function: Any) -> tuple[CallSite, ...]:
-        """Return the frames of the function's first call; none if it did not run or is not a Python function."""
+        """Return the frames of the function's first call; none if the function did not run or is not a Python
+        function."""
         return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
         """Return the frames of the last line that ran and that stores to this path of state, or nothing.
 
-        An element is looked up by its container and key first. If that finds nothing, it is looked up by its key alone.
-        The result then counts only if a single line stores under that key.
+        An element is looked up by its container and key first. If nothing is found, the element is looked up by its key
+        alone. The result then counts only if a single line stores under that key.
         """
         held, key = _split(path)
         name = held.split("[")[0].rpartition(".")[2] or held
@@ -87,7 +88,8 @@ def _split(path: str) -> tuple[str, str | None]:
 
 
 def _may_be(wanted: str | None, stored: str | None, exact: bool) -> bool:
-    """Return whether a store to the key `stored` may change `wanted`. Unless `exact`, unknown keys match any key."""
+    """Return whether a store to the key `stored` may change the value of the key `wanted`. Unless `exact`, unknown keys
+    match any key."""
     return wanted == stored or (not exact and None in (wanted, stored))
 
 

@@ -27,13 +27,13 @@ _SOURCE = (".py", ".pyc", os.devnull)
 "Files that the interpreter reads for itself, and the null device."
 _OF_SYSTEM = ("/proc/", "/sys/", "/dev/")
 _WITH_NUMBERS = "/proc/"
-"""Files in these folders hold named numbers, and code may choose its path by one of them. Changing all numbers tests
-such choices."""
+"""Files in these folders hold named numbers, and code may branch on one of these numbers. To test such branches, all
+numbers are changed."""
 _NUMBER = re.compile(r"\d+")
 _SCALES = (0, 3, 1_000)
 "Numbers in such files are multiplied by each of these factors."
 _ASKS = ("stat", "lstat", "access", "listdir", "scandir")
-"The functions of `os` behind `os.path.exists`, `os.path.getmtime`, `pathlib` and `glob`."
+"The functions of `os` that are called by `os.path.exists`, `os.path.getmtime`, `pathlib` and `glob`."
 Variation = Callable[[], AbstractContextManager[None]]
 _sinks: list[set[str]] = []
 

@@ -1,4 +1,4 @@
-"""Finds calls in a step that return a different value each time: host clocks and sources of random numbers.
+"""Finds calls in a step that return a different value each time: calls of host clocks and of sources of random numbers.
 
 A profile function receives the called C function itself, so the name under which the user imported it does not matter.
 Python does not report NumPy's functions to a profile function, so the functions of `numpy.random` are wrapped. The

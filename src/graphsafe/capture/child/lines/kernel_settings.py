@@ -40,7 +40,7 @@ def _settings(operation: str) -> tuple[str, ...]:
 def _precision(own: str, of_all: str) -> str:
     """Return the name of the setting for the precision of float32.
 
-    Since 2.9, reading `allow_tf32` raises if the program has set `fp32_precision`. Setting `allow_tf32` also sets
+    Since torch 2.9, reading `allow_tf32` raises if the program has set `fp32_precision`. Setting `allow_tf32` also sets
     `fp32_precision` (torch 2.13), so the latter is read if it exists.
     """
     precise = f"{own}.fp32_precision"

@@ -18,9 +18,9 @@ from graphsafe.capture.device.structures import by_schema, is_valueless, is_writ
 Aspect = Literal["operation", "number", "shape", "memory"]
 _COPIES = ("aten.copy_", "aten._to_copy", "aten.copy.")
 _MOST_ELEMENTS = 1_000
-"The largest number of elements of a list that are compared."
+"At most this many elements of a list are compared."
 NUMBER = re.compile(r"-?(\d|inf\b|nan\b|True\b|False\b)")
-"Matches the beginning of those `numbers` of an operation that are not text."
+"Matches the beginning of an entry of `Operation.numbers` that is a number and not a string."
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ class Unnamed:
 
 
 class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
-    """Passes each operation of the device to `sink` after it has run. The user's stack is then still the stack of the
-    operation."""
+    """Passes each operation of the device to `sink` after it has run. At that time, the user's stack is still the one
+    from which the operation was called."""
 
     def __init__(
         self,

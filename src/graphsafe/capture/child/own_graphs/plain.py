@@ -1,8 +1,8 @@
 """Builds the target without its own CUDA graphs, and finds the functions that the target has marked.
 
 `make_graphed_callables` is replaced by a function that returns its argument, and compiled functions run uncompiled.
-In both cases, the results must be those of the original function. A mark says that a function runs eagerly between
-graphs, or as a graph of its own.
+Neither replacement may change the results of a function. A mark says that a function runs eagerly between graphs, or as
+a graph of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Mark:
 
 
 def mark_of(function: Any) -> Mark | None:
-    """Return the mark of a function, or of a module's `forward`. Return None if it is not written in Python."""
+    """Return the mark of a function, or of a module's `forward`. Return None if the function is not written in
+    Python."""
     owner = getattr(function, "forward", function)
     code = getattr(getattr(owner, "__func__", owner), "__code__", None)
     if not isinstance(code, CodeType):
@@ -52,8 +53,8 @@ def mark_of(function: Any) -> Mark | None:
 
 
 def eager_marks() -> tuple[Mark, ...]:
-    """Return the functions that the target marks with `no_graph` of breakable-cuda-graphs. There are none if the target
-    has not imported that package."""
+    """Return the functions that the target marks with `no_graph` of breakable-cuda-graphs. The result is empty if the
+    target has not imported that package."""
     package = sys.modules.get(_PACKAGE)
     if package is None or package.__file__ is None:
         return ()

@@ -11,8 +11,8 @@ from graphsafe.report.probes.twin import Cause
 
 
 class PreCaptureState:
-    """Everything that the step can reach right before a capture. It serves to find changes up to a later capture, and
-    to put bindings back."""
+    """Everything that the step can reach right before a capture. This state serves to find changes up to a later
+    capture, and to put bindings back."""
 
     def __init__(self, session: Session) -> None:
         self.reach: ReachableState = reachable_state(session.subject)

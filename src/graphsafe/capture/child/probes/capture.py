@@ -118,8 +118,9 @@ def reference_of(session: Session) -> Expected | None:
 
 
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:
-    """Give the tensors that construction left the reference's values. Return these tensors and the reference, or None
-    if there is no usable reference. Children that replay something other than the plain capture call this function."""
+    """Set the tensors that exist after construction to the reference's values. Return these tensors and the reference,
+    or None if there is no usable reference. Children that replay something other than the plain capture call this
+    function."""
     built = reachable_state(session.subject).tensors
     unmatched = copy_reference_state(session, built)
     reference = reference_of(session)
@@ -253,8 +254,8 @@ class Replays:
             self.on_result(self.result)
 
     def once(self, k: int, inputs: int, then: Callable[[], None] = lambda: None) -> tuple[Check, ...]:
-        """Replay on the inputs numbered `inputs`, and compare with step `k` of the reference. `then` is called between
-        the setting of the inputs and the replay."""
+        """Replay on the inputs numbered `inputs`, and compare with step `k` of the reference. `then` is called after
+        the inputs are set and before the replay."""
         self.is_exact = True
         self._put_inputs(k, inputs)
         then()
@@ -365,8 +366,8 @@ class Replays:
         return "pass" if advances.eager_differ == advances.replays_differ else "fail", advances
 
     def _first_step(self, built: Mapping[str, torch.Tensor], expected: StepResult) -> Literal["pass", "fail"]:
-        """Compare a replay from the state that construction left with the first eager step. This must be the last
-        comparison."""
+        """Compare the first eager step with a replay that starts from the state after construction. This must be the
+        last comparison."""
         session = self.session
         with users_code("step", "the state could not be restored"):
             for path, value in self.reference.start.items():

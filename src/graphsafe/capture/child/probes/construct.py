@@ -92,7 +92,8 @@ def construct(session: Session, attempts: Sequence[Attempt], threads: set[thread
 
 
 def _filled(paths: list[str]) -> list[Limit]:
-    """Return the limit for parameters that were zero and were given values. It names at most eight of them."""
+    """Return the limit for parameters that were zero and were given values. The limit names at most eight
+    parameters."""
     if not paths:
         return []
     more = f" and {len(paths) - 8} more" if len(paths) > 8 else ""
@@ -101,7 +102,7 @@ def _filled(paths: list[str]) -> list[Limit]:
 
 
 def _random(state: RandomState, draw: str | None, seed: int) -> Generator:
-    """Describe a generator after construction. Before construction it had a known seed and offset 0."""
+    """Describe a generator after construction. Before construction, the generator had a known seed and offset 0."""
     return Generator(state.seed, 0, state.offset, draw, reseeded=state.seed != seed * 1_000_003)
 
 

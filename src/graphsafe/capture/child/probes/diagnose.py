@@ -1,4 +1,4 @@
-"""Finds why a plain capture failed or missed work. It repeats the attempt with instruments, in a separate process."""
+"""Finds why a plain capture failed or missed work. The attempt is repeated with instruments, in a separate process."""
 
 from __future__ import annotations
 

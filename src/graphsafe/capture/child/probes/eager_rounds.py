@@ -60,14 +60,14 @@ _FIRST_EVENT = 64
 _EVENT_GAP = 20
 "Number of rounds from one event to the next."
 _EACH_EVENT = 2
-"Number of times that each event happens."
+"Each event happens this many times."
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
 "Numbers of the inputs for rounds that let the device fall behind the host."
 INPUTS_GOING_ON = range(LATE_INPUTS.stop, LATE_INPUTS.stop + MOST_GOING_ON)
 _CPU_SECONDS = {"predicted": 2.0, "measured": 6.0}
 """Evidence of the device -> number of seconds of CPU time after which no further round starts. A GPU gets more time,
 because a refresh may act differently only in later rounds, and because children that share the GPU wait for each other.
-Refreshes without a step have the same time once more."""
+The same time is allowed again for refreshes without a step."""
 _WATCHED = 1.5
 "Watched rounds may use this many times as much CPU time."
 _SECONDS = 20.0
@@ -80,7 +80,7 @@ _FEW = 16
 "If a round fails before this many rounds have run, the rounds begin again, and no state is put back between them."
 _HASH_EVERY = 16
 """In every round whose number is a multiple of this number, larger tensors that the steps write are compared by their
-hashes. Rounds on one of the other paths that further steps took always compare these hashes."""
+hashes. If a round takes one of the other paths that further steps took, these hashes are always compared."""
 
 
 @dataclass
@@ -101,16 +101,16 @@ class Rounds:
     is_whole: bool = False
     "Whether every round ran and succeeded. Another child can then reach the state after the rounds."
     late: Sequence[StepResult] = ()
-    "The rounds in which the device fell behind the host. They have only outputs."
+    "The rounds in which the device fell behind the host. These rounds have only outputs."
 
 
 def late_rounds(
     session: Session, kept: DeviceStateCopy, put: Callable[[int], None], run: Callable[[], Any]
 ) -> list[StepResult]:
-    """Run rounds in which the device falls behind the host. In half of them the device is busy during the refresh, in
-    the other half only during the step. graphsafe does not wait for the device: the device copies the results in order,
-    and puts its state back before each round. So only the delay can cause a difference. `put` sets the inputs. Return
-    nothing if the device cannot run behind the host."""
+    """Run rounds in which the device falls behind the host. In half of these rounds the device is busy during the
+    refresh, in the other half only during the step. graphsafe does not wait for the device: the device copies the
+    results in order, and puts its state back before each round. So only the delay can cause a difference. `put` sets
+    the inputs. Return nothing if the device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
         kept.put_back(in_order=True)
@@ -127,8 +127,8 @@ def late_rounds(
 
 
 def event_since(session: Session, at: int) -> str | None:
-    """Return the event that happened last before round `at` (counted from 0). Return None before the first event, and
-    when the last event is `_EVENT_GAP` rounds or more ago."""
+    """Return the event that happened last before round `at` (counted from 0). Return None before the first event, or if
+    the last event happened `_EVENT_GAP` or more rounds ago."""
     turn, events = (at - _FIRST_EVENT) // _EVENT_GAP, [*session.subject.events]
     return events[turn % len(events)] if 0 <= turn < _EACH_EVENT * len(events) else None
 
@@ -145,7 +145,8 @@ def inputs_of_rounds(session: Session, kept: DeviceStateCopy) -> Iterator[int]:
 
 
 def inputs_of_continued_rounds(kept: DeviceStateCopy) -> Iterator[int]:
-    """Yield the number of the inputs of each continued round. The state is put back only before the first of them."""
+    """Yield the number of the inputs of each continued round. The state is put back only before the first of these
+    rounds."""
     kept.put_back()
     yield from INPUTS_GOING_ON
 
@@ -231,7 +232,7 @@ class _Eager:
 
     def skipping(self, inputs: Iterator[int], watches: bool) -> tuple[int, StepResult | None]:
         """Run only the refreshes of the remaining rounds, and then one whole round. Return the number of rounds without
-        a step, and the whole round. The latter is None if this round or a refresh fails."""
+        a step, and the whole round. None stands for the whole round if this round or a refresh fails."""
         session, skipped = self.session, 0
         time_left = TimeLeft(self._cpu_seconds, _SECONDS)
         try:
@@ -245,8 +246,8 @@ class _Eager:
         return skipped, None
 
     def round(self, number: int, refresh: Callable[[int], Sequence[str] | None], watches: bool) -> StepResult | None:
-        """Run one round. Return None if it fails. A failure proves no fault, since a real program might have reset a
-        position earlier."""
+        """Run one round. Return None if the round fails. A failure proves no fault, since a real program might have
+        reset a position earlier."""
         session, watch = self.session, self.watch if watches else None
         try:
             released = refresh(number)
@@ -291,7 +292,7 @@ def run(job: Job, channel: Channel) -> None:
         reference = given[1]
         session.warm_up()
         # The program itself runs plain steps. But if the two kinds of steps differ by rounding, only steps along the
-        # path of captures use the same kernels as replays.
+        # path of captures use the same kernels as replays, so the rounds run these.
         session.capture_path = reference.rounding is not None and not reference.refused
         changed = {path for step in reference.steps for path in step.values}
         goes_on, watch = can_compare_continued(session, reference), PathWatch(session)
@@ -330,7 +331,8 @@ def run(job: Job, channel: Channel) -> None:
                 kept, inputs, rounds = freely, others, Rounds([], steps=steps, is_whole=is_whole)
         rounds.is_faithful = not kept.is_refreshed
         rounds.steps_write = bool(eager.written)
-        # This is done without ranks only, because several ranks would have to agree before each refresh.
+        # Rounds are skipped only if there is a single rank, because several ranks would have to agree before each
+        # refresh.
         if rounds.is_whole and len(rounds.steps) < MOST_ROUNDS and session.ranks.size == 1:
             rounds.skipped, rounds.last = eager.skipping(inputs, watches)
             rounds.is_whole = rounds.last is not None
@@ -348,7 +350,7 @@ def run(job: Job, channel: Channel) -> None:
 
 def _is_put_back(session: Session, tensor: torch.Tensor, is_written: bool) -> bool:
     """Return whether the values of a tensor are put back before each round. A tensor that steps change and that only
-    the host can write is a count in Python code. Like a program, graphsafe does not put it back."""
+    the host can write is a count in Python code. Like a program, graphsafe does not put back such a count."""
     if is_written:
         return not session.device.is_pageable(tensor)
     return not tensor.is_floating_point()

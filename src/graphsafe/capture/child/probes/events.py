@@ -69,8 +69,8 @@ def in_turn(session: Session) -> Iterator[tuple[int, str]]:
 
 def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
     """Run the events in turn, and call `then` after each with the number of the next inputs. Return the first failure.
-    If an event fails only the second time, it cannot happen repeatedly. This does not count as a failure, but no
-    further event is run."""
+    If an event fails only the second time, it cannot happen repeatedly. Such an error does not count as a failure, but
+    no further event is run."""
     for number, name in in_turn(session):
         is_again = number >= len(session.subject.events)
         try:

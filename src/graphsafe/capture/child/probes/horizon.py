@@ -38,14 +38,15 @@ from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.horizon import USUAL_STEPS, Departure, Horizon, Under
 
 LATER_STEPS = 1024
-"The number of further steps, if time allows and a refresh or host state may decide later. See also `USUAL_STEPS`."
+"""The number of further steps, if time allows and if a refresh or host state may change Python's later decisions. See
+also `USUAL_STEPS`."""
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
 _CPU_SECONDS_FREELY = 1.0
 "The limit of CPU time for steps that put no state back."
 _CLOCK_STEPS = 2
 _LATER_CLOCKS = (1.0, 3.0)
-"After this many seconds of CPU time, or of total time, clocks are set ahead by no further amounts."
+"After this many seconds of CPU time, or of total time, no further clock settings are tried."
 _MOST_PATHS = 64
 """If further steps take other paths than the captured step, at most this many of these paths are recorded. A step with
 more paths depends on a changing number."""
@@ -133,8 +134,8 @@ class _Ahead(StepAhead):
         return self._ended(power_of_two(held) if reason is None else held, reason)
 
     def _further(self, cpu_seconds: float) -> tuple[int, str | None]:
-        """Run further steps until a step departs or fails. Return the number of steps before it, and the error if it
-        failed."""
+        """Run further steps until a step departs from the captured path or fails. Return the number of steps before
+        this step, and the error if the step failed."""
         time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
         self._turns = []
         for number in range(1, self._most + 1):
@@ -144,7 +145,7 @@ class _Ahead(StepAhead):
             try:
                 self._compared_step()
             except TargetError as error:
-                # An index on the host ran beyond its buffer. A real program would have reset it earlier.
+                # An index on the host ran beyond its buffer. A real program would have reset the index earlier.
                 self._departure = None
                 return held, f"step {number} ahead failed: {error.line}"
             path = () if self._departure is None else tuple(self._path)
@@ -156,10 +157,10 @@ class _Ahead(StepAhead):
         return held, None
 
     def _may_go_on_freely(self, reason: str | None) -> bool:
-        """Return whether a second series of further steps runs, in which no state is put back, as in a program. They do
-        so after a failure, because the refresh may have failed only because counts of the steps were put back. They
-        also do so on a simulated device, because there the refresh may take another path that depends on such a count.
-        On a GPU, continued rounds show this."""
+        """Return whether a second series of further steps runs, in which no state is put back, as in a program. Such a
+        series runs after a failure: the refresh may have failed only because counts of the steps were put back. It also
+        runs on a simulated device, because the refresh may take another path that depends on such a count. On a GPU,
+        continued rounds show such a path."""
         session = self._session
         if session.ranks.size > 1 or not self._put_back:
             return False
@@ -177,7 +178,7 @@ class _Ahead(StepAhead):
         return self._works()
 
     def _works_from(self, early: Bindings) -> bool:
-        """Put back the host's state of the first steps, after a step that failed. Then clocks and values on the host
+        """Put back the host's state of the first steps, after a step that failed, so that clocks and values on the host
         can still be changed. Return whether the step does the same as before."""
         if self._session.subject.refresh is not None:
             self._number = EARLY  # the refresh may have come to the end of its data
@@ -196,8 +197,8 @@ class _Ahead(StepAhead):
 
     def _takes_other_path(self) -> bool:
         """Return whether the current step differs from the captured step only in the operations that run. Rounds of the
-        refresh can then show whether it computes the same. They cannot test a step that uses other memory: the memory
-        of the capture may be freed, and still hold the same values."""
+        refresh can then show whether both steps compute the same. Rounds cannot test a step that uses other memory: the
+        memory of the capture may be freed, and still hold the same values."""
         departure, session = self._departure, self._session
         if departure is None or departure.what == "memory" or not self._texts(self._path) <= self._known_texts:
             return False
@@ -213,7 +214,7 @@ class _Ahead(StepAhead):
 
     def _texts(self, path: Iterable[Operation]) -> Set[str]:
         """Return the strings among the arguments, such as settings of kernels and sources of random numbers. The
-        simulated device computes the same with other settings, so its rounds do not test them."""
+        simulated device computes the same with other settings, so its rounds do not test settings."""
         return {one for operation in path for one in operation.numbers if not NUMBER.match(one)}
 
     def _is_known_path(self) -> bool:
@@ -272,7 +273,7 @@ class _Ahead(StepAhead):
         changed."""
         subject = self._session.subject
         # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. If
-        # there is a refresh, they are not changed, because a refresh may count in such objects.
+        # there is a refresh, such tensors are not changed, because a refresh may count in such objects.
         found = with_objects(subject) if subject.refresh is None else inputs_of(subject)
         on_host = {path: one for path, one in found.items() if not self._session.is_on_gpu(one)}
         if subject.refresh is None:

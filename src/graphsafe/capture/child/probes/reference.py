@@ -2,8 +2,8 @@
 
 The step runs along the path that it takes during a capture: `torch.cuda.is_current_stream_capturing()` returns True.
 Code that calls this function may choose another kernel (for masks, for example), and only results of the same kernels
-can be compared bit for bit. If the step calls it, the same steps also run as plain eager steps, and both series have to
-agree within rounding.
+can be compared bit for bit. If the step calls this function, the same steps also run as plain eager steps, and both
+series have to agree within rounding.
 
 Two files are shared with the capture child. `given.pt` has the values after construction that differ between builds.
 `reference.pt` has the outputs and state of every step, the spread of eager runs, and the first step on new inputs.
@@ -145,7 +145,8 @@ class _Runs:
         return frozenset(inputs_of(self._session.subject))
 
     def _first_run(self) -> Series:
-        """Run the first series along the path of captures. Run it as plain steps if the step fails on that path."""
+        """Run the first series along the path of captures. If the step fails on that path, run the series as plain
+        steps."""
         series = Series(self._session, self._start, _is_first=True)
         error = None
         try:

@@ -36,8 +36,8 @@ class Taken:
     written: Set[str] = frozenset()
     "The state that the step wrote in place."
     differing: Set[str] | None = frozenset()
-    """The results that depend on an operation in which this path differs from the usual path. None if they are not
-    known."""
+    """The results that depend on an operation in which this path differs from the usual path. None if these results are
+    not known."""
 
     def is_shown(self, values: Mapping[str, torch.Tensor], hashed: Mapping[str, torch.Tensor]) -> bool:
         """Return whether a small error in the operations in which the paths differ would change the results. `values`
@@ -102,7 +102,8 @@ def can_compare_continued(session: Session, reference: Expected) -> bool:
 
 
 def has_compiled() -> bool:
-    """Return whether Dynamo has compiled functions. Dynamo would compile them again while they are watched."""
+    """Return whether Dynamo has compiled functions. While such functions are watched, Dynamo would compile them
+    again."""
     dynamo: Any = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["frames"])
 

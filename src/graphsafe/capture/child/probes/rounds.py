@@ -101,7 +101,7 @@ class _Compared:
         return any(check.result == "different" for check in (*self._result.checks, *self._result.late))
 
     def _compare(self, steps: Sequence[StepResult], inputs: Iterator[int], kept: DeviceStateCopy) -> None:
-        """Compare further rounds. Their numbers and checks continue those of earlier rounds."""
+        """Compare further rounds. The numbers and checks of these rounds continue those of earlier rounds."""
         replays = self._replays(steps)
         steady, before, differs = reachable_state(self._session.subject).places(), self._result, False
         for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):
@@ -122,7 +122,7 @@ class _Compared:
                 elsewhere = moved_tensors(steady, now)
                 fired = () if before.number else self._fired(number, elsewhere, checks)
                 self._result = replace(self._result, moved=elsewhere, after=fired, freed=is_last)
-            # State that moves in every round moves without harm, so only state that has not moved yet is watched.
+            # State that moves in every round causes no harm by moving, so only state that has not moved yet is watched.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
     def _before_replay(self, kept: DeviceStateCopy, step: StepResult, is_last: bool) -> None:

@@ -112,7 +112,7 @@ def _tell_carried(session: Session, still_read: StillRead, unfilled: Set[str]) -
 
 
 def _step_with_opposite_answers(session: Session, seen: StepEvents) -> None:
-    """Step once more, and give the opposite answer each time that Python asks for an unknown value. This shows the
+    """Step once more, and give the opposite answer each time that Python asks for an unknown value. This step shows the
     lines on the other path."""
     if not session.device.uncomputed_value_reads():
         return
@@ -131,8 +131,9 @@ def _only_there(more: list[StepEvent], seen: StepEvents) -> list[StepEvent]:
 
 
 def _memory(session: Session, held: StepMemory) -> Memory:
-    """Return the probe `memory`, computed from the sizes that real tensors would have. It includes the allocator's
-    rounding to its unit. It does not include the allocator's other overhead in a pool, which is not known."""
+    """Return the probe `memory`, computed from the sizes that real tensors would have. The sizes include the
+    allocator's rounding to its unit. They do not include the allocator's other overhead in a pool, which is not
+    known."""
     return Memory(
         "skipped" if held.step is None else "pass",
         peak_bytes=session.device.memory().peak,

@@ -19,13 +19,13 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
     `how` is one of these:
     - `born`: missing or None before step 1
     - `grows`: a tensor, or a container that holds tensors, that is larger after each further step
-    - `rebound`: a tensor whose name has another storage after a step
+    - `rebound`: a tensor whose path leads to another storage after a step
     - `host`: a Python value, or the length of a container of Python values, that every step changes
     - `changes`: a Python value that only some steps change
     - `cached`: a container to which step 2 or 3 adds a tensor
     - `opaque`: an iterator whose position cannot be read
 
-    State that is born may also be counted or rebound later. It then has two entries.
+    State that is born may also be counted or rebound later. Such state has two entries.
     """
     start, one, two, three = census
     found: dict[tuple[str, bool], Change] = {}

@@ -1,5 +1,5 @@
 """Watches an eager step for work that a graph cannot do: every wait, copy, data-dependent size and allocation, by line.
-One run finds them all, and the step is not stopped. The probe `state` finds how the state that the step reaches
+One run finds all such work, and the step is not stopped. The probe `state` finds how the state that the step reaches
 changes."""
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def held_by_step(session: Session) -> StepMemory:
     """Return the device memory that a step takes, by line.
 
     If the device cannot read a graph's pool, the memory of a step along the path of captures is reported as the pool's
-    memory. If the step does not ask whether a capture is under way, the plain step gets the same number.
+    memory. If the step does not ask whether a capture is under way, it takes the same path in a plain run, so no
+    separate plain step is measured.
     """
     session.channel.phase("a warm step, its memory watched")
     if session.device.evidence != "predicted":
@@ -145,7 +146,8 @@ def _held_by_plain_step(session: Session) -> StepMemory:
 def _collectives_let_go(session: Session) -> None:
     """Wait until the threads of the backend have let go of the tensors of finished collectives.
 
-    They hold a tensor for a moment after `wait()`, so that the memory in use would differ from run to run.
+    The threads hold a tensor for a moment after `wait()`. Without this pause, the memory in use would differ from run
+    to run.
     """
     if session.job.ranks > 1:
         time.sleep(_LETTING_GO)

@@ -23,7 +23,7 @@ EARLY = 3
 check whether they have an effect."""
 _SEED = 50_000
 _MOST_BYTES = 64 * 2**20
-"Host memory is compared as the source of a copy only up to this size in bytes. Larger memory holds weights."
+"Host memory from which a step copies is compared only up to this size in bytes. Larger memory holds weights."
 Place = tuple[tuple[CallSite, ...], "Span | None"]
 _LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
 """How a report describes host memory that differs: in the recorded step, and in the further step. A replay copies from
@@ -55,7 +55,7 @@ class StepAhead:
         self._path: list[Operation] = []
         "The operations of the current step."
         self._paths: dict[tuple[Operation, ...], Departure] = {}
-        "Each other path that a further step took -> the first departure of this path."
+        "A path of a further step, if it is not the captured one -> its first departure from the captured path."
         self._number = 0
         self._under: Under = "further steps"
         self._put_back: dict[str, torch.Tensor] = {}
@@ -101,7 +101,7 @@ class StepAhead:
                 self._depart("memory", op, _LEFT_ALONE, _WRITTEN, place)
 
     def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
-        """Run a step. Return the values that the sources of its copies had before the step."""
+        """Run a step. Return the values that host memory had before the step, for memory from which the step copies."""
         session = self._session
         # Without a refresh, the inputs of round 1 are used each time, since other values of inputs would not change the
         # path of a step here. A refresh may act differently in a later round.

@@ -1,6 +1,6 @@
 """Captures a step again some steps later. If the two graphs differ, Python froze a value that changes.
 
-Results are not compared with a reference. So no input has to be varied, and even a clock's values are found. A
+Results are not compared with a reference. So no input has to be varied, and even a frozen clock value is found. A
 different kernel or size is already proof. A different number or address is proof only if the two graphs also compute
 different results from the same state, because unused bytes between a kernel's arguments may differ.
 
@@ -43,7 +43,7 @@ from graphsafe.report.probes.twin import Cause, Difference, Twin
 
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7
-"The largest number of captures. So many are enough to notice Python code that acts differently in one of eight steps."
+"The largest number of captures. This is enough to notice Python code that acts differently in one of eight steps."
 _SECONDS = 2.0
 "After the minimum number of captures, no capture starts after this many seconds."
 MAY_BE_CHANCE = ("scalar", "address")
@@ -75,7 +75,7 @@ def compare_captures(session: Session, decisive: Recording, constants: Constants
     are needed to see which differences are due to chance.
 
     `constants` are small host values, such as numbers, from before the decisive capture. No other state from that time
-    may be kept alive. Memory that only the graph uses must be free, so that it can be overwritten.
+    may be kept alive: memory that only the graph uses must be free, so that it can be overwritten.
     """
     # Garbage is collected before each capture. This is cheap if the objects that exist now are frozen, so that the
     # collector skips them.
@@ -308,7 +308,7 @@ class Twins:
         return causes, None if causes else "elsewhere"
 
     def _rebound_by_refresh(self, keys: set[Key]) -> list[Cause]:
-        """Return the tensors that a refresh rebinds, if captures before and after it differ in one of `keys`."""
+        """Return tensors that the refresh rebinds, if captures before and after it differ in one of `keys`."""
         session = self._session
         if session.subject.refresh is None:
             return []
@@ -327,12 +327,12 @@ class Twins:
         return [Cause("input", path, None, None, frames) for path in rebound[:_MOST_NAMED]] if keys & again else []
 
     def _chance(self) -> set[Key]:
-        """Return the differences between captures from the same state and seed: unwritten bytes, a clock and so on."""
+        """Return the differences between captures from the same state and seed, such as unwritten bytes or a clock."""
         return self._differing(lambda: None, self._before, self._seed) or set()
 
     def _outside_bindings(self, found: list[Difference], start: PreCaptureState, seed: int) -> Explained:
-        """Explain differences that remain after the bindings were put back. The cause is a tensor that was given other
-        memory, or else a clock or the like."""
+        """Explain differences that remain after the bindings were put back. A possible cause is a tensor that was given
+        other memory. If there is no such tensor, the cause is a clock or the like."""
         swapped = [change for change in changes_between(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
         for one in [one for one in found if one.what == "address"][:_MOST_NAMED]:
             key = {_key(one)}
@@ -347,7 +347,7 @@ class Twins:
             start.reach.tensors[change.path].data = self._before.views[change.path]
 
     def _put_back(self, change: Cause, start: PreCaptureState) -> None:
-        """Undo only this change: restore the state from before the first capture."""
+        """Undo only this change: give this piece of state the value that it had before the first capture."""
         earlier = self._before.reach
         if change.kind == "attribute":
             put_back_host(start.reach, change.path, earlier.values[change.path])
@@ -378,7 +378,7 @@ class Twins:
 
 
 def _is_of_ranks(one: Difference) -> bool:
-    """Return whether the difference is in NCCL's arguments. They contain a count, which another rank may change."""
+    """Return whether the difference is in NCCL's arguments, which contain a count that another rank may change."""
     return one.op.startswith("nccl") and one.what in MAY_BE_CHANCE
 
 

@@ -40,7 +40,8 @@ WEAK_TABLES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
 def count_text(counter: Any) -> str | None:
-    """Return a counter as a string, such as `count(5)`. Return None if its numbers are objects of another library."""
+    """Return a counter as a string, such as `count(5)`. Return None if the numbers of the counter are objects of
+    another library."""
     numbers = [one for one in gc.get_referents(counter) if one is not itertools.count]  # its type, from Python 3.13 on
     return repr(counter) if are_scalars(numbers) else None
 
@@ -94,7 +95,7 @@ class Slot:
             return MISSING
 
     def put(self, value: Any) -> None:
-        """Set the value. MISSING removes it."""
+        """Set the value. MISSING removes the value."""
         if value is not MISSING:
             self.descriptor.__set__(self.of, value)
         elif self.read() is not MISSING:
@@ -181,7 +182,7 @@ def contents(container: Any) -> Any:
 
 
 def refill(container: Any, before: Any) -> None:
-    """Put back content that `contents` has read. Raises the container's own error if it refuses."""
+    """Put back content that `contents` has read. Raises the container's own error if the container refuses."""
     kind = type(container)
     if kind is Variables:
         for name, value in before.items():
@@ -229,8 +230,8 @@ def _base(kind: type) -> Any:
 
 
 def put_back_host(reach: ReachableState, path: str, value: Any) -> None:
-    """Put back a host value where `reach` found it. MISSING removes it. Raises StateError if its container does not
-    accept the change."""
+    """Put back a host value where `reach` found it. MISSING removes the value. Raises StateError if the container does
+    not accept the change."""
     container, key = reach.owners[path]
     if type(value) is itertools.count:
         value = count_from(count_text(value) or "")

@@ -80,8 +80,8 @@ def _is_opaque(kind: type) -> bool:
 
 
 def numbers_of(subject: Subject) -> list[str]:
-    """Return the paths of Python and NumPy numbers among the step's arguments. A graph holds them as constants. For
-    numbers in a set, the path is that of the set."""
+    """Return the paths of Python and NumPy numbers among the step's arguments. A graph holds these numbers as
+    constants. For numbers in a set, the path is that of the set."""
     numpy: Any = sys.modules.get("numpy")
     numbers: tuple[type, ...] = (bool, int, float, complex, *([] if numpy is None else [numpy.generic]))
     found = []

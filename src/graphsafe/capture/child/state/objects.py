@@ -108,7 +108,7 @@ def layout_of(kind: type) -> Layout:
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Return the object's own `__dict__`, or None. A `threading.local` has one for each thread."""
+    """Return the object's own `__dict__`, or None. A `threading.local` has one `__dict__` for each thread."""
     if issubclass(type(value), threading.local):
         return threading.local.__getattribute__(value, "__dict__")  # type: ignore[no-any-return]
     read = layout_of(type(value)).attributes

@@ -32,14 +32,14 @@ def copies_of(device: Device, tensors: Mapping[str, torch.Tensor]) -> dict[str, 
 
 
 def smallest(tensors: Mapping[str, torch.Tensor], most: int) -> dict[str, torch.Tensor]:
-    """Return the smallest tensors, in the order of their size. They have at most `most` bytes in all."""
+    """Return the smallest tensors, in the order of their size. Together, these tensors have at most `most` bytes."""
     ordered = sorted(tensors.items(), key=lambda item: item[1].nbytes)
     sums = itertools.accumulate(tensor.nbytes for _, tensor in ordered)
     return {path: tensor for (path, tensor), held in zip(ordered, sums, strict=True) if held <= most}
 
 
 class Undo:
-    """Puts changed tensors back. It holds them weakly, so that memory that the target drops is freed."""
+    """Puts changed tensors back. The tensors are held weakly, so that memory that the target drops is freed."""
 
     def __init__(self, device: Device, before: Snapshot) -> None:
         """Find the changes since `before`, and undo them for the first time. Raises StateError."""
@@ -99,7 +99,7 @@ class Bindings:
             generators.set_state(self._reach.host_generators[path], state)
 
     def put_back_container(self, path: str) -> None:
-        """Put back the elements of one list, dict or set. Raises StateError if it refuses."""
+        """Put back the elements of one list, dict or set. Raises StateError if the container refuses."""
         wanted = self._reach.sized[path]
         for container, before in self._containers:
             if container is wanted:
@@ -142,8 +142,8 @@ class Snapshot:
         return self._bindings.keeps_results
 
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
-        """Put back containers, then tensors, and call the user's `reset`. If `put_back_tensors` is given, it is called
-        to put the tensors back. Raises StateError if a tensor changed that was too large to be kept."""
+        """Put back containers, then tensors, and call the user's `reset`. If the function `put_back_tensors` is given,
+        it puts the tensors back. Raises StateError if a tensor changed that was too large to be kept."""
         self._bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         if self._subject.reset is not None:
@@ -169,6 +169,7 @@ class Snapshot:
                 self._device.store(tensor, values)
             except RuntimeError as error:
                 raise StateError(f"{path} cannot be restored: {' '.join(str(error).split())[:200]}") from error
-        # A tensor without a saved value may share memory with a tensor that was put back. Then it is back too.
+        # A tensor without a saved value may share memory with a tensor that was put back. Then it has its old values
+        # again too.
         for path in self.changed(path for path in changed if path not in self.values):
             raise StateError(f"{path} changed and is too large to be restored")

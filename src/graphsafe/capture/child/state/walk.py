@@ -77,8 +77,8 @@ class ObjectWalk:
         return bool(self.todo)
 
     def later(self, items: Iterable[Item]) -> None:
-        """Visit these items after all items that are known so far. If an attribute of the user holds the same object,
-        the object then gets the name of that attribute."""
+        """Visit these items after all items that are known so far. If an attribute of one of the user's objects holds
+        the same object, the name of that attribute is used for it."""
         self._later.append(items)
 
     def last(self, items: Iterable[Item]) -> None:

@@ -32,7 +32,7 @@ from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
 
 _BUSY_CYCLES = 30_000_000
-"About 20 ms on an H100, which is longer than a refresh takes on the host."
+"Clock cycles for which `keep_busy` occupies the GPU: about 20 ms on an H100, longer than a refresh takes on the host."
 
 
 class CudaDevice(Device):
@@ -158,8 +158,8 @@ class CudaDevice(Device):
         return CudaRecording(graph, outputs, places.places if places is not None else ())
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
-        """Return the races. A graph with branches is captured again while its operations are watched. Raises
-        NotComparable."""
+        """Return the races in a recording. If its graph has branches, the step is captured again while its operations
+        are watched. Raises NotComparable."""
         assert isinstance(recording, CudaRecording)
         if is_chain(recording.raw):
             return ()

@@ -77,8 +77,8 @@ class _Detective:
 
 def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis | None:
     if "torch._dynamo" in sys.modules:
-        # Under the modes, compiled functions run uncompiled and may call libraries for the first time. The set-up of a
-        # library would then be taken for the cause, so the step first runs once without a capture.
+        # While the modes are active, compiled functions run uncompiled and may call libraries for the first time. The
+        # set-up of a library would then be taken for the cause. So the step first runs once without a capture.
         with suppress(Exception), torch.cuda.stream(stream), traced(Running(lambda event: None)):
             step()
         torch.cuda.synchronize()

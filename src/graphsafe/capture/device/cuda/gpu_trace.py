@@ -71,8 +71,8 @@ def _stop() -> None:
 
 
 def _flag() -> ctypes.c_bool:
-    """Return PyTorch's flag. If this version of PyTorch has no such flag, return one that is never read; the trace then
-    cannot pause."""
+    """Return PyTorch's flag. If this version of PyTorch has no such flag, return a flag that is never read; the trace
+    then cannot pause."""
     library = Path(torch.__file__).parent / "lib" / "libc10.so"
     try:
         return ctypes.c_bool.in_dll(ctypes.CDLL(str(library)), _FLAG)

@@ -89,7 +89,7 @@ class CudaRecording:
         the nodes."""
         assert isinstance(other, CudaRecording)
         # A traced recording may have other nodes than a plain one, because a dispatch mode changes the launches of
-        # compiled code. Its places may then belong to other nodes.
+        # compiled code. The places of the traced recording may then belong to other nodes.
         pools = (tuple(self.graph.pool()), tuple(other.graph.pool()))
         return differences(self._nodes, other._nodes, pools, Segments.now(), other.places)
 
@@ -121,8 +121,8 @@ class CudaPieces:
         self._pool = torch.cuda.graph_pool_handle()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._ended: list[torch.cuda.CUDAGraph] = []
-        """All graphs that were ended, including empty ones. They are kept alive because torch refuses a pool that no
-        graph uses any more."""
+        """All graphs whose capture has ended, including empty ones. The graphs are kept alive because torch refuses a
+        pool that no graph uses any more."""
 
     def begin(self) -> None:
         graph = torch.cuda.CUDAGraph(keep_graph=True)

@@ -1,7 +1,7 @@
 """Hashes tensors on their own device, many at once, because a step's state consists of hundreds of small tensors.
 
 A hash is made from two sums over the 64-bit words of a tensor's bytes, in which each word is weighted by its position.
-It does not depend on which tensors are hashed together.
+The hash does not depend on which tensors are hashed together.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reads the nodes of a captured graph from the driver, and compares two captures of one step.
 
-The driver's own library is called through ctypes. Torch has loaded it, so graphsafe needs no other package. Names of
-kernels need CUDA 12.3, and the layout of their arguments needs CUDA 12.4. An older driver raises `NotComparable`.
+The driver's own library is called through ctypes. Torch has loaded this library, so graphsafe needs no other package.
+Names of kernels need CUDA 12.3, and the layout of their arguments needs CUDA 12.4. An older driver raises
+`NotComparable`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.twin import Difference
 
 _WORD = 8
-"Number of bytes that are compared at once. They hold one address, or one or two scalars."
+"Number of bytes that are compared at once. These bytes hold one address, or one or two scalars."
 _MOST_DIFFERENCES = 64
 _NEWEST_CALLS = (
     "cuGraphKernelNodeGetParams_v2 cuKernelGetName cuFuncGetName cuKernelGetParamInfo cuFuncGetParamInfo "
@@ -53,7 +54,7 @@ class GraphNode:
 
 
 Pool = tuple[int, ...]
-"The name of a memory pool in the allocator, which consists of two numbers."
+"The name of a memory pool in the allocator: two numbers."
 SHARED: Pool = (0, 0)
 "The allocator's default pool, which belongs to no graph."
 What = Literal["count", "operation", "extent", "scalar", "address"]
@@ -63,7 +64,7 @@ Place = tuple[tuple[CallSite, ...], "Span | None", str]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The allocator's segments at one moment. They give the pool of an address."""
+    """The allocator's segments at one moment. An address belongs to the pool of its segment."""
 
     spans: tuple[tuple[int, int, Pool], ...]
     "The first address of each segment, the address after its end, and its pool, in the order of addresses."

@@ -47,7 +47,8 @@ def profiled(
 
 
 def _mark(name: str) -> Any:
-    """Return a context manager that the profiler records under `name`. It runs no operation, so modes do not see it."""
+    """Return a context manager that the profiler records under `name`. The context manager runs no operation, so modes
+    do not see it."""
     return torch._C._profiler._RecordFunctionFast(name)
 
 

@@ -57,7 +57,7 @@ class Running:
         self.via: str | None = None
         self.op: str | None = None
         self.reported = False
-        "Whether the running op has already been reported. A wait inside it is then not reported again."
+        "Whether the running op has already been reported. A wait inside the op is then not reported again."
         self.inside: str | None = None
         "A call that has been reported as a whole, so that events inside it are not reported."
         self.before_op: Callable[[str, Sequence[Any]], None] | None = None

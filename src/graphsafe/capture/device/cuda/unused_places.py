@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _LISTS = re.compile(r"(FusedOptimizerTensorList|TensorListScalarList|TensorList)MetadataI(?:.*?)Li([1-5])EE")
-"Matches the mangled type of an argument with lists of tensors. The groups are its kind and its number of lists."
+"""Matches the mangled type of an argument with lists of tensors. The groups of the pattern are the kind of the argument
+and its number of lists."""
 _JOINED = re.compile(r"CatArrInputTensorMetadataI(?:.*?)Li(\d+)ELi\d+EE")
 """Matches the mangled type of an argument with tensors to concatenate. The group is the number of tensors for which it
 has space."""
@@ -48,8 +49,8 @@ _SPACES = (
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The layout of an argument. It begins with columns that have one word for each tensor, such as its address or its
-    number of elements."""
+    """The layout of an argument. The argument begins with columns. Each column has one word for each tensor, such as
+    the address or the number of elements."""
 
     columns: int
     tensors: int
@@ -97,7 +98,8 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
         if len(argument) > space > grid[1] * _WORD:
             yield grid[1] * _WORD, space
     elif "18elementwise_kernel" in kernel:
-        # This kernel's argument begins with the strides of all tensors. Their addresses and a small function follow.
+        # This kernel's argument begins with the strides of all tensors. The addresses of the tensors and a small
+        # function follow.
         yield from _strides(argument, 0, (len(argument) - _SIZES) // (_STRIDES + _WORD))
     elif "ReduceOp" in kernel and len(argument) > 8 * _WORD:
         # The argument of a reduction ends with its source, two destinations, three buffers, a base, two flags and the

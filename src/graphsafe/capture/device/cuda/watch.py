@@ -1,9 +1,9 @@
 """Finds, in one run of an eager step, every line that waits for the device, copies, or queries the device's progress.
 
 PyTorch's GPU trace calls back before each wait inside PyTorch, with the live Python stack. (Sync-debug mode warns only
-of some of these waits.) The trace does not report queries, so the functions that query are patched here. Nor does it
-report pageable copies with `non_blocking=True`, but the dispatch mode sees these. The callbacks of the trace cannot be
-removed; this is one reason why the step child is a separate process.
+of some of these waits.) The trace does not report queries, so the functions that query are patched here. The trace does
+not report pageable copies with `non_blocking=True` either, but the dispatch mode sees these copies. The callbacks of
+the trace cannot be removed; this is one reason why the step child is a separate process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RESEEDS: tuple[tuple[Any, str, str], ...] = (
 
 def waits_patched(running: Running) -> AbstractContextManager[None]:
     """Report calls that wait for the device or query it, also through events and streams, and calls that seed the
-    device's generators. Each is reported by its name."""
+    device's generators. Each call is reported by its name."""
     changes = [(owner, name, _reporting(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
     for owner, name, spelled in _RESEEDS:
         changes.append((owner, name, _reporting(running, owner, name, "random", spelled, how="reseed")))

@@ -1,9 +1,9 @@
 """The simulated device: real CPU tensors whose storages are tagged with the index of a simulated GPU.
 
 One mode answers questions about devices (`function_mode.py`). Another mode (`dispatch_mode.py`) gives results their
-tags, notes the effects of each operation and records a capture. Calls of `torch.cuda` are answered from a `World`. A
-capture refuses what H200s refused under torch 2.11, whichever version is installed. `tests/capture/sim/test_atlas.py`
-checks this against every measured row.
+tags, notes the effects of each operation and records a capture. Functions of `torch.cuda` get their results from a
+`World`. A capture refuses what H200s refused under torch 2.11, whichever version is installed.
+`tests/capture/sim/test_atlas.py` checks this against every measured row.
 
 These things are not simulated:
 - how a graph's pool reuses memory

@@ -1,4 +1,5 @@
-"""Collectives between ranks. Gloo runs them on the host, but streams wait for them as they wait for NCCL on a GPU.
+"""Collectives between ranks. Gloo runs the collectives on the host, but streams wait for them as streams wait for NCCL
+on a GPU.
 
 An asynchronous collective runs on a stream of its own, and `wait()` makes the current stream wait for that stream. The
 host never waits. As on a GPU, nothing is sent during a capture; only a replay exchanges data with the other ranks.
@@ -89,7 +90,8 @@ def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping
 
 
 def _begun(world: World, index: int, name: str) -> Stream | None:
-    """Return the stream on which a collective is captured. Return None if it is not captured and runs now."""
+    """Return the stream on which a collective is captured. Return None if the collective is not captured and runs
+    now."""
     world.touched.add(index)
     session, current = world.session, world.current_sim_stream(index)
     if session is None:
@@ -174,7 +176,8 @@ def _functional(func: Any) -> Functional:
 
 
 def _shaped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return new memory for the result of a captured collective. Return its argument if it works in place."""
+    """Return new memory for the result of a captured collective. Return the argument itself if the collective works in
+    place."""
     if func._schema.is_mutable:
         return args[0]
     meta = func(*_on_meta(args), **_on_meta(dict(kwargs)))
@@ -188,7 +191,8 @@ def _on_meta(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Fixed:
-    """A process group or the options of a collective. It is compared by its meaning, not by identity."""
+    """A process group or the options of a collective. Two such objects are compared by their content, not by
+    identity."""
 
     value: Any
 
@@ -220,7 +224,7 @@ def _thawed(value: Any) -> Any:
 
 
 _sent: deque[Any] = deque(maxlen=256)
-"The work objects of recent sends. Each keeps its tensors alive."
+"The work objects of recent sends. Each work object keeps its tensors alive."
 
 
 class SimWork:

@@ -110,7 +110,7 @@ class SimDevice(Device):
     collectives: Literal["nccl", "gloo"] = "gloo"
 
     def __init__(self, index: int, table: OpTable, count: int = 1, shapes: bool = False) -> None:
-        """Make enough devices for `index`, and at least `count`. With `shapes`, they compute no values."""
+        """Make enough devices for `index`, and at least `count`. With `shapes`, the devices compute no values."""
         self.computes = not shapes
         self.name = f"sim:{index}"
         self.index = index
@@ -234,8 +234,8 @@ class SimDevice(Device):
         return SimPieces(self.world)
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """Return the line at which a capture of `step` fails. The plain attempt already names it, so no instruments are
-        needed."""
+        """Return the line at which a capture of `step` fails. The plain attempt already names the line, so no
+        instruments are needed."""
         result = self.record(step)
         if self.guilty is None:
             return None
@@ -299,7 +299,7 @@ class SimDevice(Device):
         return Kernels(sum(kind in LAUNCHED for kind in counted), 0)
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
-        """Return the order of the work. It has no times, since they would not be those of a GPU."""
+        """Return the order of the work. The result has no times, since they would not be those of a GPU."""
         seen = SequenceRecorder()
         with self.watch(seen.record), self._launches_reported(seen.launched):
             step()

@@ -27,8 +27,8 @@ Change = tuple[Any, str, str]
 
 
 def differences(first: Graph, second: Graph) -> tuple[Difference, ...]:
-    """Return at most 64 differences in graph order. Each has the line of its node in `second`, or in `first` if
-    `second` has no such node.
+    """Return at most 64 differences in graph order. Each difference has the line of its node in `second`, or in `first`
+    if `second` has no such node.
 
     The comparison stops at the first node whose operation differs, because later nodes no longer correspond to each
     other.

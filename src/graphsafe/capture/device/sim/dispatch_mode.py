@@ -1,5 +1,5 @@
-"""The dispatch mode of the simulated device. For each operation it gives the results their tags, notes the effects, and
-records a node if a capture is under way."""
+"""The dispatch mode of the simulated device. For each operation, the mode gives the results their tags, notes the
+effects, and records a node if a capture is under way."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World, leaves: type | None = None) -> None:
-        """`leaves` is a tensor subclass. It handles the first operation on such a tensor itself, without this mode."""
+        """`leaves` is a tensor subclass. This subclass handles the first operation on one of its tensors itself,
+        without this mode."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
         self._leaves = leaves
@@ -58,7 +59,7 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
         if self.world.bypassed:
             return func(*args, **kwargs)
         wrapper = next((kind for kind in types if is_wrapper_class(kind)), None)
-        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # a FakeTensor has a shape and no device
+        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # a FakeTensor has only a shape
             return func(*args, **kwargs)
         if wrapper is not None:
             # The subclass's own method calls operations on its inner tensors. These inner tensors have the device's
@@ -82,7 +83,7 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
 @functools.cache
 def _is_composite(func: Any) -> bool:
     """Return whether an operation consists of other operations. Autograd decomposes such an operation before this mode
-    sees it. In inference mode it is not decomposed."""
+    sees it. In inference mode, Autograd does not decompose the operation."""
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
     return bool(has_kernel) and func.namespace == "aten"
 
@@ -207,7 +208,7 @@ def _performed(
     draw: RandomSource | None,
     captured: bool,
 ) -> tuple[Any, int]:
-    """Run an operation on the CPU. Return its result, and the generator's offset before the operation drew numbers."""
+    """Run an operation on the CPU. Return the result, and the generator's offset before the operation drew numbers."""
 
     def act() -> Any:
         if world.shapes is not None:
@@ -253,8 +254,8 @@ def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str
 
 
 def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
-    """Return the unknown effects on which the values of `inputs` depend. During a step, also note that the step has met
-    them."""
+    """Return the unknown effects on which the values of `inputs` depend. During a step, also note these effects as
+    effects of the step."""
     found = [tag.doubt for tag in tags_of(inputs) if tag.doubt is not None]
     if world.stepping:
         world.met(found)

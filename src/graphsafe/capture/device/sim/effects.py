@@ -40,8 +40,8 @@ NodeKind = Literal["kernel", "memcpy", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The torch function that the user's code called, with the device and the generator that it requests. It is kept
-    while the function's operations run."""
+    """The torch function that the user's code called, with the device and the generator that it requests. The scope is
+    kept while the function's operations run."""
 
     via: str | None = None
     "The name of that function in the op table."
@@ -372,7 +372,7 @@ def is_recorded(inputs: Sequence[torch.Tensor]) -> bool:
 def kind_of(
     func: Any, entry: Op | None, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> NodeKind | None:
-    """Return the kind of work that an op launches on the device. Return None if it launches nothing."""
+    """Return the kind of work that an op launches on the device. Return None if the op launches nothing."""
     name = op_name(func)
     if entry is not None and not entry.launches:
         return None

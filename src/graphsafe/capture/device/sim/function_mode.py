@@ -188,7 +188,7 @@ def _first_index(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
 
 
 def _to(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `to`. Its arguments are a device, a dtype or another tensor, then `non_blocking` and `copy`."""
+    """Handle `to`. The arguments of `to` are a device, a dtype or another tensor, then `non_blocking` and `copy`."""
     tensor, *rest = args
     options = dict(kwargs)
     device: Any = options.pop("device", None)
@@ -240,7 +240,8 @@ def _type_as(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `torch.tensor(values, device=...)` and similar functions. They copy from pageable memory, which waits."""
+    """Handle `torch.tensor(values, device=...)` and similar functions. These functions copy from pageable memory, which
+    makes the host wait."""
     device = kwargs.get("device")
     method = func in (torch.Tensor.new_tensor,)
     if device is None and not method:
@@ -273,8 +274,8 @@ def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _sparse(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `torch.sparse_coo_tensor(..., device=...)` and similar functions. They first copy their arguments to the
-    device."""
+    """Handle `torch.sparse_coo_tensor(..., device=...)` and similar functions. These functions first copy their
+    arguments to the device."""
     device = kwargs.get("device") or placement.default_device()
     place = HOST if device is None else placed(device)
 

@@ -1,4 +1,4 @@
-"""Random generators as Python objects. During a capture they behave as PyTorch's generators do."""
+"""Random generators as Python objects. During a capture, these generators behave as PyTorch's generators do."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Checks the memory that simulated graphs use. Finds races among their nodes, from the order that streams and events
-give, and poisons memory that only graphs still refer to.
+"""Checks the memory that simulated graphs use. Finds races among the nodes of a graph, from the order that streams and
+events give. Poisons memory that only graphs still refer to.
 
-Such memory is poisoned because a GPU's allocator would reuse it. On the simulated device a graph keeps its storages
-alive, so the other references to a storage are counted. Memory that was allocated during a capture belongs to the
-graph's pool and is not given to others while the graph exists.
+Memory to which only graphs refer is poisoned because a GPU's allocator would reuse it. On the simulated device a graph
+keeps its storages alive, so the other references to a storage are counted. Memory that was allocated during a capture
+belongs to the graph's pool and is not given to others while the graph exists.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _unordered(placed: Sequence[OrderedNode], ones: Sequence[int], others: Seque
 def _are_ordered_by_autograd(first: Node, second: Node) -> bool:
     """Return whether autograd makes a backward operation wait for an operation that it recorded.
 
-    Autograd runs the backward of an operation on the stream of that operation. The simulated device runs it on the
-    current stream.
+    Autograd runs the backward of an operation on the stream of that operation. The simulated device runs the backward
+    on the current stream.
     """
     return first.recorded and second.backward
 

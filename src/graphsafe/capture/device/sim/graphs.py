@@ -79,8 +79,8 @@ class CUDAGraph(Graph):
         error = EARLIER_ERROR if session.first_error is not None else None
         loose = session.unjoined()
         if error is None and loose is not None and is_collective(loose.op):
-            # CUDA does not require NCCL's own streams to be joined. If they are not, timing decides whether the memory
-            # is reused before the collective ends.
+            # CUDA does not require NCCL's own streams to be joined. If these streams are not joined, timing decides
+            # whether the memory is reused before the collective ends.
             world.met([f"a collective that no stream waits for{at_line(loose.frames)}"])
         elif error is None and loose is not None:
             error, session.first_error, self.guilty = UNJOINED, UNJOINED, loose

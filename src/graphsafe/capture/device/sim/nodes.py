@@ -52,7 +52,7 @@ class Node:
     """The arguments, fixed at the capture. Numbers have their values at the capture. Tensors are aliases, which keep
     the addresses. An unpinned host tensor is a copy, since a kernel is given its value."""
     outputs: tuple[torch.Tensor, ...]
-    "Detached aliases of the tensors that the operation returned at the capture. A replay writes into them."
+    "Detached aliases of the tensors that the operation returned at the capture. A replay writes into these tensors."
     op: str
     kind: NodeKind
     draw: Draw | None
@@ -101,8 +101,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class OrderedNode:
-    """A node with its place in the order of streams and events. It runs after the first `seen[sim_stream]` nodes of
-    each stream."""
+    """A node with its place in the order of streams and events. The node runs after the first `seen[sim_stream]` nodes
+    of each stream."""
 
     node: Node
     sim_stream: SimStream

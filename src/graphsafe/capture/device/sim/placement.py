@@ -23,8 +23,8 @@ def constructors() -> frozenset[Any]:
 
 @functools.lru_cache(maxsize=1)
 def constructors_from_numbers() -> frozenset[Any]:
-    """Return the constructors that take numbers. Their result does not depend on the device of an argument:
-    `torch.arange(n)` is on the host even if `n` is a tensor on the device."""
+    """Return the constructors that take numbers. The result of such a constructor does not depend on the device of an
+    argument: `torch.arange(n)` is on the host even if `n` is a tensor on the device."""
     data = {torch.tensor, torch.as_tensor, torch.asarray, torch.nested.nested_tensor}
     return constructors() - data - {func for func in constructors() if func.__name__.startswith("sparse_")}
 
@@ -34,7 +34,8 @@ def default_device() -> torch.device | None:
 
 
 def device(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.device`. Host tensors without values are on the meta device, but for them the answer is the CPU."""
+    """Return the value of `x.device`. For host tensors without values, this is the CPU, although they are on the meta
+    device."""
     index = index_of(args[0])
     if index == HOST:
         return _CPU if is_valueless(args[0]) else func(*args)

@@ -1,9 +1,9 @@
 """Random numbers in the manner of a GPU's generator, which has a seed and an offset that every draw advances.
 
-The numbers come from the CPU's generator. For each operation it is seeded with (seed, offset), and it is restored
-afterwards. So the same state gives the same numbers in eager steps and in replays, and the host's own random numbers do
-not change. The flag `capturing` behaves as in torch <= 2.11: it is set when a capture begins, and cleared only when a
-capture succeeds.
+The numbers come from the CPU's generator. For each operation this generator is seeded with (seed, offset), and it is
+restored afterwards. So the same state gives the same numbers in eager steps and in replays, and the host's own random
+numbers do not change. The flag `capturing` behaves as in torch <= 2.11: it is set when a capture begins, and cleared
+only when a capture succeeds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The launches, copies and waits of a step on the simulated device. They are in order but have no times."""
+"""The launches, copies and waits of a step on the simulated device. The entries are in order but have no times."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A capture that is under way (`Session`), and its result, which can be replayed (`Graph`).
 
 A graph holds operations with fixed storages and fixed Python values. A GPU runs nothing during a capture. The simulated
-device runs the operations, because the code needs their shapes. When the capture ends, it restores the memory that they
-wrote and that existed before the capture.
+device runs the operations, because the code needs their shapes. When the capture ends, the device restores the memory
+that the operations wrote and that existed before the capture.
 """
 
 from __future__ import annotations

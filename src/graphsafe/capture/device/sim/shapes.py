@@ -132,14 +132,14 @@ class Repeated:
     device: int
     kind: NodeKind | None
     results: Any
-    "Tensors that are like its results, in new memory. None for views, which PyTorch makes."
+    "Tensors of the same form as the call's results, in new memory. None for views, which PyTorch makes."
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return func(*args, **kwargs) if self.results is None else each_tensor(self.results, _like)
 
 
 def repeated(device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor], result: Any) -> Repeated | None:
-    """Return how to run a call again. Return None if its result depends on more than the form of the call."""
+    """Return how to run a call again. Return None if the result depends on more than the form of the call."""
     before = {tensor.untyped_storage()._cdata for tensor in inputs}
     results = tensors_in(result)
     if not all(tensor.layout is torch.strided for tensor in results):
@@ -221,8 +221,8 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _made_without_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
-    """If a call makes a tensor from no other tensor, and the values need not be computed, return its result. Otherwise
-    return None."""
+    """If a call makes a new tensor without reading another one, and the values need not be computed, return the result.
+    Otherwise return None."""
     try:
         made = func(*args, **{**kwargs, "device": _META})
     except (RuntimeError, NotImplementedError):

@@ -1,8 +1,8 @@
 """Streams and events as Python objects, with the order that they give to captured work.
 
-Each stream of a capture has a clock: for every other stream, it has the number of captured nodes that run before this
-stream's next node. A stream enters a capture by waiting for an event that was recorded in the capture. The stream is
-joined when the capture's first stream has waited for all of the stream's work.
+Each stream of a capture has a clock. For every other stream, the clock gives the number of captured nodes that run
+before this stream's next node. A stream enters a capture by waiting for an event that was recorded in the capture. The
+stream is joined when the capture's first stream has waited for all of the stream's work.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Event:
 
 
 class StreamContext:
-    """`torch.cuda.stream(...)`. It also makes the stream's device current."""
+    """`torch.cuda.stream(...)`. The context also makes the stream's device current."""
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream

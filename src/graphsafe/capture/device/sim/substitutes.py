@@ -167,7 +167,8 @@ def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _GeneratorMeta(type):
-    """Replaces `torch.Generator`. For `cuda` it makes simulated generators. Every generator is an instance of it."""
+    """Replaces `torch.Generator`. For `cuda` this class makes simulated generators. In `isinstance`, every generator
+    counts as an instance of the replacement."""
 
     def __call__(cls, device: Any = "cpu") -> Any:
         if torch.device(device).type == "cuda":
@@ -223,8 +224,8 @@ _torch_load = torch.load
 
 
 def _wrapper(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement of the function that makes a wrapper subclass's tensor. It makes a CPU tensor with the
-    device's tag and no bytes."""
+    """Return a replacement of the function that makes a wrapper subclass's tensor. The replacement makes a CPU tensor
+    with the device's tag and no bytes."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
         world = worlds.active()

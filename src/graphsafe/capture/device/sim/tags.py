@@ -25,7 +25,8 @@ _held: list[torch.UntypedStorage] = []
 
 
 def holders(number: int) -> int | None:
-    """Return how many references a storage has besides its Python object. Return None if PyTorch does not report it."""
+    """Return how many references a storage has besides its Python object. Return None if PyTorch does not report the
+    number."""
     return None if _use_count is None else int(_use_count(number)) - (1 if _objects_last() else 0)
 
 

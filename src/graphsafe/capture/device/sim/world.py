@@ -75,8 +75,8 @@ class World:
         "Number of events that a capture would refuse."
         self.limits: dict[tuple[str, str], str] = {}
         self.asked: Callable[[Asked], None] | None = None
-        """Called when code asks whether a capture is under way; the code then gets the answer True. If it is None, the
-        code gets the true answer."""
+        """Called when code asks whether a capture is under way; the code then gets the answer True. If this function is
+        None, the code gets the true answer."""
         self.collective_lanes: dict[int, SimStream] = {}
         "Device -> the stream on which it runs collectives."
         self.capture_lane: SimStream | None = None
@@ -118,8 +118,8 @@ class World:
 
     @property
     def bypassed(self) -> bool:
-        """Whether this thread's operations run plainly, without tags and records. This is so in threads that outlive
-        the device too."""
+        """Whether this thread's operations run plainly, without tags and records. This is also true of threads that
+        outlive the device."""
         return self._here.bypassed or _current is not self
 
     @property

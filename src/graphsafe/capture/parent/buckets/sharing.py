@@ -139,7 +139,7 @@ class Sharing:
         )
 
     def _status(self, child: Child, padding_began: bool) -> tuple[ProbeStatus, str | None]:
-        """Return the status of the pool and the reason for it. Both follow from the child's end."""
+        """Return the status of the pool and the reason for it. Status and reason follow from the child's end."""
         end = child.ended
         if end.how in ("target", "state", "fault"):
             return "skipped", end.why

@@ -67,8 +67,8 @@ def over_declared(level: str, tried: Sequence[BucketResult]) -> BucketResult | N
 
 def under_declared(level: str, tried: Sequence[BucketResult]) -> BucketResult | None:
     """Return a ready bucket that the declared level does not promise, or None. The bucket is returned only if the
-    buckets prove a higher level than the declared one. If the buckets prove no level at all, it is returned only if the
-    declared level is `NEVER` and no bucket failed."""
+    buckets prove a higher level than the declared one. If the buckets prove no level at all, a bucket is returned only
+    if the declared level is `NEVER` and no bucket failed."""
     unused = [one for one in tried if one.verdict == "ready" and _promises(level, one.query) is False]
     proven = proven_by(tried)
     if proven is None:
@@ -112,9 +112,9 @@ def mismatch(
     rule: Rule,
     source: Source,
 ) -> Finding | Limit | None:
-    """Return a finding or limit if the proof contradicts the declaration. It points to the declaration, or to the step
-    (`entry`) if the declaration has no line. `failures` has the first error of each failed bucket, by the bucket's
-    index in `tried`."""
+    """Return a finding or limit if the proof contradicts the declaration. The finding or limit points to the
+    declaration, or to the step (`entry`) if the declaration has no line. `failures` has the first error of each failed
+    bucket, by the bucket's index in `tried`."""
     if declared.level is None:
         return None
     frame = CallSite(declared.path, declared.line or 0, None) if declared.path else entry

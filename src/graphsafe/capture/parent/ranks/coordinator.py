@@ -71,7 +71,7 @@ class Coordinator:
                 self._siblings[child.job.rendezvous].failed[child.job.rank] = time.monotonic()
 
     def why_lost(self, child: Child) -> str | None:
-        """Return the reason why this child, which still runs, cannot finish. Return None if it can."""
+        """Return the reason why this child, which still runs, cannot finish. Return None if the child can finish."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous)
             if siblings is None:
@@ -86,8 +86,8 @@ class Coordinator:
             return "the ranks do not issue the same collectives" if siblings.divergence else None
 
     def first_to_fail(self, child: Child) -> bool:
-        """Return whether no other rank's child of this kind failed earlier. This is known only when all of them have
-        ended."""
+        """Return whether no other rank's child of this kind failed earlier. The result is known only when all children
+        of this kind have ended."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous)
             return siblings is None or _first(siblings) in (None, child.job.rank)

@@ -32,8 +32,8 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
     """Return, for each rank, its first collective that does not match those of the others. The value is None for a rank
     that issues no further collective.
 
-    Return None if all ranks issue the same collectives. Their lines may differ: the root of a broadcast may call it on
-    another line than the other ranks.
+    Return None if all ranks issue the same collectives. The lines of the calls may differ: the root of a broadcast may
+    call it on another line than the other ranks.
     """
     for at in range(max(map(len, by_rank), default=0)):
         here = {rank: calls[at] if at < len(calls) else None for rank, calls in enumerate(by_rank)}
@@ -54,8 +54,8 @@ def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) 
 
 
 def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
-    """Return the call of this rank that has no partner in a rank that issues fewer calls. It is the first call of this
-    operation from a line that none of the ranks with fewer calls reaches.
+    """Return the call of this rank that has no partner in a rank that issues fewer calls. This call is the first call
+    of its operation from a line that none of the ranks with fewer calls reaches.
 
     A comparison by position alone could be wrong: it would pair this call with a later call of the rank that issues
     fewer calls.
@@ -70,7 +70,7 @@ def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping
 
 def of_one_rank(divergence: Mapping[int, Call | None], rank: int | None) -> tuple[Call, dict[str, Any], str] | None:
     """Return this rank's call that caused the divergence, the calls of the other ranks, and a sentence. Return None if
-    another rank caused it."""
+    another rank caused the divergence."""
     own = None if rank is None else divergence.get(rank)
     if own is None or not own.extra:
         return None

@@ -1,8 +1,8 @@
 """Ranks that a launcher has started (`torchrun --nproc-per-node 2 -m graphsafe capture ...`).
 
-Rank 0 leads: it starts the children of all ranks and writes the only report. The other ranks send it their environment,
-wait, and exit with its exit code. They connect through a socket in Linux's abstract namespace, so no file is left
-behind.
+Rank 0 leads: it starts the children of all ranks and writes the only report. The other ranks send rank 0 their
+environment, wait, and exit with the exit code of rank 0. The ranks connect through a socket in Linux's abstract
+namespace, so no file is left behind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PATIENCE = 120.0
 _PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WHO = struct.Struct("3i")
-"The number of the process, the user and the group at the other end of a socket."
+"The numbers of the process, its user and its group at the other end of a socket, as the kernel reports them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Launched:
         return Launched(rank, size)
 
     def lead(self) -> Leader:
-        """Wait until the other ranks have connected. Only rank 0 calls this. Raises RequestError if they do not
+        """Wait until the other ranks have connected. Only rank 0 calls this. Raises RequestError if a rank does not
         connect."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -138,6 +138,7 @@ def _is_ours(connection: socket.socket) -> bool:
 
 
 def _address() -> str:
-    """Return the address of the socket. It is the same for all ranks of one launch, and differs between launches."""
+    """Return the address of the socket. The address is the same for all ranks of one launch, and differs between
+    launches."""
     names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
     return "\0graphsafe-" + "-".join([str(os.getuid()), *(os.environ.get(name, "") for name in names)])

@@ -55,7 +55,7 @@ class Child:
 
     @property
     def ended(self) -> Ended:
-        """How the child ended. It must have ended."""
+        """How the child ended. Read this only after the child has ended."""
         assert self.end is not None
         return self.end
 

@@ -1,5 +1,5 @@
 """Decides which children may use a GPU: several together as long as its memory suffices, but only one while times are
-measured. Also computes how many devices or targets the host has enough cores and memory for."""
+measured. Also computes for how many devices or targets the host has enough cores and memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SHARE = 0.8
 _PATIENCE = 10.0
 "If a child has waited for this many seconds to be alone on a device, no further child may enter."
 _LONGEST = 20.0
-"""The largest number of seconds that a child waits to be alone. It is limited because another target may take minutes
-to build on the host."""
+"""The largest number of seconds that a child waits to be alone. There is a limit because another target may take
+minutes to build on the host."""
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
 
 
@@ -27,7 +27,7 @@ class DeviceStay:
     owner: object
     "The owner of the child. Children of one owner exclude each other only if one of them must be alone on the device."
     bytes: int | None
-    "Number of bytes that the child takes. None if it is not known, because the target has not been built yet."
+    "Number of bytes that the child takes. None if the target has not been built yet, so that the number is not known."
     total: int | None
     "Number of bytes of the device's memory, if known."
     alone: bool = False

@@ -33,13 +33,13 @@ class _File:
 
 
 class SharedServers:
-    """The servers of one command. All its targets fork from them, so that torch and each file of targets are imported
-    only once. Several threads, each with its own supervisor, may use this object. Use it as a context manager: at the
-    end of the block no server is left."""
+    """The servers of one command. All targets of the command fork from these servers, so that torch and each file of
+    targets are imported only once. Several threads, each with its own supervisor, may use this object. Use it as a
+    context manager: at the end of the block no server is left."""
 
     def __init__(self, folder: str, kept: Server | None = None) -> None:
         """`folder` is the folder to which the children write. `kept` is a server that has imported torch and is not
-        closed here. It may have been started in another working directory."""
+        closed here. `kept` may have been started in another working directory."""
         self.folder = folder
         self._kept = kept
         self._clean: Server | None = None
@@ -73,8 +73,8 @@ class SharedServers:
         shared, and None if children cannot be forked.
 
         The imports at the beginning of the factory are made too, if they can be shared. The first caller starts the
-        import, and `wait` returns whether the server became ready. Other callers wait; meanwhile they call `check`
-        again and again, which may raise.
+        import, and `wait` returns whether the server became ready. Other callers wait. Meanwhile they call `check`
+        again and again, and `check` may raise.
         """
         if self._clean is None:
             return None
@@ -119,8 +119,8 @@ class Server:
 
     @staticmethod
     def start(folder: str, *, with_torch: bool) -> Server | None:
-        """Start a server in a new process. It removes `folder` if the present process is killed. Return None if the
-        server does not start."""
+        """Start a server in a new process. The server removes `folder` if the present process is killed. Return None if
+        the server does not start."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             imports = "server.import_torch" if with_torch else "lambda: None"
@@ -146,11 +146,11 @@ class Server:
         return server if server.ready else None
 
     def branch(self, what: Import | None = None, job: Job | None = None, folder: str | None = None) -> Server | None:
-        """Fork another server from this server. It makes the job's imports if `what` is given. Return None if this
-        server is gone.
+        """Fork another server from this server. The new server makes the job's imports if `what` is given. Return None
+        if this server is gone.
 
-        The new server works in `folder`, or else in this server's folder, and its output is discarded. It becomes
-        `ready` or `gone` some time later. Several threads may call this method at once.
+        The new server works in `folder`, or else in this server's folder, and its output is discarded. The new server
+        becomes `ready` or `gone` some time later. Several threads may call this method at once.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, open(os.devnull, "wb") as nothing:

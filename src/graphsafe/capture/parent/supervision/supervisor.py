@@ -1,7 +1,6 @@
-"""Starts children, reads their messages, ends them at their time limit, and leaves none behind.
-
-It never uses CUDA and never imports the user's code. On Linux, children are forked from a server; on other systems,
-each is a new interpreter.
+"""Starts children, reads their messages, ends them at their time limit, and leaves none behind. The supervisor never
+uses CUDA and never imports the user's code. On Linux, children are forked from a server; on other systems, each is a
+new interpreter.
 """
 
 from __future__ import annotations
@@ -59,14 +58,15 @@ class Supervisor:
         self._interrupted = interrupted or threading.Event()
         self._servers: list[Server] = []
         self._first: Server | None = None
-        "The server that has imported none of the user's code. It is started when a child needs it."
+        "The server that has imported none of the user's code. The server is started when a child needs it."
         self._sources: dict[Key, Server] = {}
         "The server to fork from, if it is not the first one."
         self._following: dict[Key, Server] = {}
         "Servers that are still importing the libraries of the build child."
         self._fresh = False
         self._followed: set[Key] = set()
-        "Keys whose libraries have been imported, or could not be imported. This is tried after only one build child."
+        """Keys whose libraries have been imported, or could not be imported. The import is tried after only one build
+        child."""
         self._running: dict[int, Child] = {}
         self._memory: dict[str, tuple[int | None, int | None]] = {}
         "Device -> bytes that the target takes, and bytes of the device, as the target's build child reported them."
@@ -247,7 +247,7 @@ class Supervisor:
             self._following[key] = server
 
     def _adopt(self, key: Key, server: Server, deadline: float) -> None:
-        """Fork from this server once it is ready. If it cannot be used, keep the previous server."""
+        """Fork from this server once it is ready. If this server cannot be used, keep the previous one."""
         if self._becomes_ready(server, deadline):
             self._servers.append(server)
             self._sources[key] = server
@@ -322,7 +322,7 @@ class Supervisor:
             self._crowded.append(child)
 
     def _handle_death(self, server: Server) -> None:
-        """Handle a server that died. Its children are dead too, because they asked the kernel to kill them if the
+        """Handle a server that died. Its children are dead too, because each child asked the kernel to kill it if the
         server dies."""
         for child in [child for child in self._running.values() if child.origin is server]:
             self._end(child, None, None)

@@ -14,7 +14,7 @@ from graphsafe.capture.plan.shared.statements import begin, stores_in
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
     """An edit of source lines. `lines` replace the lines from `first` to `last`. If `last` is the line before `first`,
-    they are inserted before `first`."""
+    `lines` are inserted before `first`."""
 
     first: int
     last: int
@@ -51,8 +51,8 @@ class Box:
             yield _before((statement.end_lineno or line) + 1, note)
 
     def around(self, body: str, source: Function, region: Region, returned: Sequence[str]) -> str:
-        """Return the eager statements. Lines before them read variables from the object, and lines after them store
-        variables there."""
+        """Return the eager statements. Lines before these statements read variables from the object, and lines after
+        the statements store variables there."""
         place = source.place(region)
         stored = stores_in(place.statements) if place is not None and not source.ends(place) else set()
         passing = self.passing[region]

@@ -32,7 +32,8 @@ class Cause:
     derived: bool = False
     "Whether the cause follows from another cause: the line uses the result of a break."
     guarded: bool = False
-    "Whether only some steps reach the line. The line that decides whether a step reaches it then also runs eagerly."
+    """Whether only some steps reach the line. If so, the line that decides whether a step reaches this line also runs
+    eagerly."""
     span: Span | None = None
     "The expression on the line, if it is known."
     asked: bool = False

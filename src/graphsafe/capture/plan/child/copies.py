@@ -26,7 +26,7 @@ def _modes() -> tuple[bool, bool, tuple[tuple[bool, torch.dtype], ...]]:
 def surroundings() -> Callable[[], AbstractContextManager[Any]]:
     """Return a function that makes a context in which the present modes are set again.
 
-    If they are already set, entering the block costs nothing.
+    If these modes are already set, entering the block costs nothing.
     """
     then = _modes()
     inference, grad, casts = then
@@ -79,8 +79,8 @@ def copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
 
 def cloned_tensors(value: Any) -> Any:
-    """Return the same structure with new tensors. They are contiguous, because the strides of memory that may change
-    later must not be kept."""
+    """Return the same structure with new tensors. The new tensors are contiguous, because the strides of memory that
+    may change later must not be kept."""
 
     def clone(leaf: Any) -> Any:
         if not issubclass(type(leaf), torch.Tensor):

@@ -59,8 +59,8 @@ class Groups:
             yield chosen[number][1] if number in chosen else group, op
 
     def _covered_by(self, region: Region) -> dict[int, tuple[int, Group]]:
-        """Return the frames that pass through a region, by their number. Each has the depth of the region's function
-        and the group."""
+        """Return, for each call stack (by its number) that passes through a region, the depth of the region's function
+        in the stack, and the group."""
         if region not in self._covered:
             found: dict[int, tuple[int, Group]] = {}
             for number, frames in enumerate(self._frames):

@@ -151,7 +151,8 @@ class _Writer:
         return Box(unused("passed", source), passing, bound)
 
     def _break(self, source: Function, number: int, lines: Sequence[str], box: Box) -> tuple[str, Edit]:
-        """Return the function with the eager statements, and the edit that puts a call of it in their place."""
+        """Return a function with the eager statements, and the edit that replaces these statements by a call of the
+        function."""
         region = self._chosen[number]
         place = source.place(region)
         if place is None:

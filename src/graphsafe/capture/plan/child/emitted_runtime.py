@@ -1,5 +1,5 @@
-"""The runtime of emitted code. It is the same for every plan: `emit.py` copies this file, and the file of this folder
-that it imports.
+"""The runtime of emitted code. The runtime is the same for every plan: `emit.py` copies this file, and the file of this
+folder that it imports.
 
 A pass that captures is itself a step: each graph is replayed as soon as it has been captured, so that the eager code
 after the graph sees real values. Results of eager code are in tensors of the captured pass, into which later results
@@ -39,8 +39,8 @@ from graphsafe.capture.plan.child.copies import (
 
 
 class PlanBroken(RuntimeError):
-    """Raised if eager code returned another number, structure or size than at capture. The graphs after it hold the
-    captured value.
+    """Raised if eager code returned another number, structure or size than at capture. The graphs after the eager code
+    hold the captured value.
 
     The step is only half finished. Restore its state before you continue eagerly.
     """
@@ -291,8 +291,8 @@ def _is_like(own: Any, other: Any) -> bool:
 
 
 def _within(fn: Any, name: str) -> Any:
-    """Return the function of this name. It is the step itself, or is found inside the step or in its variables and
-    attributes."""
+    """Return the function of this name. The function is the step itself, or is found inside the step or in its
+    variables and attributes."""
     left, seen = [fn], set[int]()
     while left:
         held = left.pop(0)

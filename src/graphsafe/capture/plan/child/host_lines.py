@@ -1,5 +1,5 @@
-"""Finds host state that depends on the inputs, and the user's lines that change host state. To find the lines, it
-compares the state after every line."""
+"""Finds host state that depends on the inputs, and the user's lines that change host state. To find these lines, the
+state is compared after every line."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class ModuleStack:
 
     @property
     def current(self) -> str:
-        """The name of the innermost running module of the target. It is empty outside of all modules."""
+        """The name of the innermost running module of the target. The name is empty outside of all modules."""
         return self._running[-1] if self._running else ""
 
     @contextmanager
@@ -44,8 +44,8 @@ class ModuleStack:
 
 
 def names_of(subject: Subject) -> dict[int, str]:
-    """Return the name of each module, by `id`. It is the name in `named_modules`, with the root's name before it if the
-    root has one."""
+    """Return the name of each module, by `id`. The name is the one in `named_modules`. If the root has a name, this
+    name comes first."""
     found: dict[int, str] = {}
     for prefix, root in _roots(subject):
         for name, module in root.named_modules():

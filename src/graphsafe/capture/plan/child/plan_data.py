@@ -62,7 +62,8 @@ def planned(search: Search, recording: PlannedRecording | None, times: Times | N
 def _linear(
     captured: int, total: int, segments: Sequence[Segment], took: float | None, a_captured: float | None
 ) -> Callable[[float], float | None]:
-    """Return a function from coverage to milliseconds. It assumes that every captured operation takes the same time."""
+    """Return a function from coverage to milliseconds. The function assumes that every captured operation takes the
+    same time."""
     if took is None or a_captured is None or captured == total:
         return lambda coverage: None
     an_eager = sum(one.ms or 0.0 for one in segments if one.kind == "eager") / (total - captured)
@@ -125,8 +126,8 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the first cause of each line in the region. If there is none, return the causes outside the region that
-    led to it."""
+    """Return the first cause of each line in the region. If the region has no causes, return the causes outside of it
+    that led to the region."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):
@@ -144,7 +145,8 @@ def _common(names: Sequence[str]) -> str | None:
 
 
 def _modules(log: Log) -> tuple[PlannedModule, ...]:
-    """Return each module, with the numbers of all operations in it and its submodules, and of the captured ones."""
+    """Return each module with the number of operations in it and its submodules, and with the number of those that are
+    captured."""
     counts: dict[str, list[int]] = {}
     for op in log.ops:
         if not op.launches:

@@ -27,7 +27,8 @@ _FACTORY = "_graphsafe_factory"
 
 Hook = Callable[[int, Callable[[], Any], tuple[str, ...]], Any]
 """A function that is called in place of region number `n`. The other arguments are a function that runs the region's
-statements, and the names of the region's variables that are read later. It returns the result of that function."""
+statements, and the names of the region's variables that are read later. The hook returns the result of the function
+that runs the statements."""
 
 
 class Uncuttable(Exception):
@@ -94,7 +95,8 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
 
 
 def put_in_place(source: Function, written: Function) -> None:
-    """Make all function objects with the code of `source` run `written`, from another file. Raises Uncuttable."""
+    """Make all function objects that have the code of `source` run the code `written`, which is from another file.
+    Raises Uncuttable."""
     functions = living(source)
     codes = [_rewritten(written, {}, function.__code__) for function in functions]
     for function, code in zip(functions, codes, strict=True):

@@ -1,7 +1,8 @@
-"""A step as captured segments with eager breaks between them. It is captured in one pass and replayed in order.
+"""A step as captured segments with eager breaks between them. The step is captured in one pass, and its parts are
+replayed in order.
 
-Each segment is replayed right after its capture, so that the next break sees real values. So the pass that captures is
-itself a step.
+Each segment is replayed right after its capture, so that the next break sees real values. For this reason, the pass
+that captures is itself a step.
 """
 
 from __future__ import annotations

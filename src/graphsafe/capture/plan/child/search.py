@@ -1,5 +1,5 @@
-"""Finds the breaks. The search starts with lines that are known to fail. It widens the breaks until the code between
-them does the same in several eager steps on new inputs."""
+"""Finds the breaks. The search starts with lines that are known to fail. The search widens the breaks until the code
+between them does the same in several eager steps on new inputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Unplannable(Exception):
 
 @dataclass
 class Search:
-    """The search for breaks. `find()` finds them, and `widen(...)` adds a need that a replay has shown."""
+    """The search for breaks. `find()` finds the breaks, and `widen(...)` adds a need that a replay has shown."""
 
     session: Session
     start: Snapshot
@@ -46,7 +46,7 @@ class Search:
     log: Log = field(default_factory=Log)
     "The log of an eager step with these breaks. If several steps were logged, this is the log with the most launches."
     coverages: dict[tuple[Region, ...], float] = field(default_factory=dict)
-    "Breaks -> the coverage of the plan with these breaks. It contains only plans whose coverage was computed."
+    "Breaks -> the coverage of the plan with these breaks. The mapping contains only plans whose coverage was computed."
     _handed: dict[Region, BreakValues] = field(default_factory=dict)
     _bare: list[Log] = field(default_factory=list)
     "The logs of the same steps without any break."
@@ -173,8 +173,8 @@ class Search:
             self._take(one, roots)
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Record a cause for each of these regions, because they use the value of a break that has the cause given
-        here. The calls `above` lead to the regions."""
+        """Record a cause for each of these regions, which use the value of a break. `cause` is the cause of that break.
+        The calls `above` lead to the regions."""
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 

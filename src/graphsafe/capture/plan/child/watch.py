@@ -215,7 +215,8 @@ class _Watch:
         return Flow(parts.hosts, arguments, id(value) in self._containers)
 
     def note(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """Log an operation. Its results are kept alive until the step ends, so that no address is used twice."""
+        """Log an operation. The results of the operation are kept alive until the step ends, so that no address is used
+        twice."""
         name = func._schema.name
         inputs = flat((args, kwargs))
         outputs = flat(result).tensors

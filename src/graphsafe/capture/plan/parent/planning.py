@@ -26,13 +26,14 @@ from graphsafe.report.text import count
 from graphsafe.report.verdict import verdict
 
 _MOST_CHILDREN = 8
-"The largest number of children that plan. They run one after another, each with the failures of earlier captures."
+"""The largest number of children that plan. These children run one after another, each with the failures of earlier
+captures."""
 
 
 @dataclass
 class Planning:
-    """The planning of one step. `plan()` returns the plan. If there is none, it returns None, and `limits` has the
-    reason."""
+    """The planning of one step. `plan()` returns the plan. If there is no plan, `plan()` returns None, and `limits` has
+    the reason."""
 
     request: CaptureRequest
     folder: Path
@@ -96,8 +97,8 @@ class Planning:
         return until_nothing_is_learned(_MOST_CHILDREN, plan, _lesson_of)
 
     def _emit(self, plan: Plan, code: Emitted) -> None:
-        """Run the code that applies the plan as a test, then write it. If no code is written, a limit has the
-        reason."""
+        """Test the code that applies the plan by running it, then write the code to its file. If no code is written, a
+        limit has the reason."""
         request = self.request
         text = code.text if request.emit_for is None else marks(plan, request.emit_for)
         if text is None:
@@ -112,7 +113,8 @@ class Planning:
             write_atomically(request.emit, text)
 
     def _checked(self, text: str) -> str | None:
-        """Run the code, if breakable-cuda-graphs is installed. Return the reason why it cannot be used, or None."""
+        """Run the code, if breakable-cuda-graphs is installed. Return the reason why the code cannot be used, or
+        None."""
         if importlib.util.find_spec("breakable_cuda_graphs") is None:
             why = "the code was compiled and not run: breakable-cuda-graphs is not installed"
             self._limit("emit", f'{why} (pip install "graphsafe[plan]")')
@@ -136,7 +138,7 @@ def _lesson_of(child: Child) -> SegmentFailure | None:
 
 
 def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
-    """Return the plan of the step without its own graphs. The plan's reason says that it is for this step."""
+    """Return the plan of the step without its own graphs. The plan's reason says that the plan is for this step."""
     if plan is None:
         return None
     return replace(plan, reason=f"of the step without {what}" + (f": {plan.reason}" if plan.reason else ""))

@@ -40,7 +40,8 @@ def marks(plan: Plan, engine: str) -> str:
         lines = f"line {place.line}" if place.end_line == place.line else f"lines {place.line} to {place.end_line}"
         code += ["", f"# {segment.code}: {segment.reason}", f"# {mark}"]
         code.append(
-            f"# If {place.function} is only {lines} of {place.path}, mark it; else move these lines to a new function."
+            f"# Mark {place.function} if it consists only of {lines} of {place.path}. "
+            "Otherwise move these lines to a new function, and mark that function."
         )
     return "\n".join(code) + "\n"
 

@@ -91,9 +91,9 @@ def edits(
     """Return the edits of the function's file, whose lines are `lines`. Statements that share lines are replaced by one
     edit.
 
-    `calls` lead to marked expressions in other functions, or are operations whose truth is tested. They always get
-    lines of their own. A called function may return another value in each step. Of a tested operation, only the test
-    reads the device.
+    `calls` are expressions that always get lines of their own. Some are calls that lead to marked expressions in other
+    functions, because such a call may return another value in each step. The others are operations whose result is
+    tested for truth, because only the test reads the device.
     """
     return list(_Apart(function, marked, lines, calls).of_block(function.node, function.body))
 

@@ -1,7 +1,7 @@
 """Ranges of statements that can be cut out of a function to run eagerly, in the way that a person would choose them.
 
-A region is one or several whole statements of one block. It can only grow: to the statement around it, and at most to
-the whole body of its function.
+A region is one or several whole statements of one block. A region can only grow: to the statement around it, and at
+most to the whole body of its function.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class Function:
 
     @functools.cached_property
     def nonlocals(self) -> frozenset[str]:
-        """Variables of the enclosing function that this function assigns. A break reaches them through its closure."""
+        """Variables of the enclosing function that this function assigns. A break reaches these variables through its
+        closure."""
         return declared(self.node, ast.Nonlocal)
 
     @functools.cached_property
@@ -196,9 +197,9 @@ class Function:
         return place.block is self.body and place.stop == len(self.body)
 
     def grown(self, region: Region, name: str, to: Literal["defined", "used"]) -> Region | None:
-        """Return a larger region. It reaches back to the last statement that assigns `name`, or forward to the last
+        """Return a larger region, which reaches back to the last statement that assigns `name`, or forward to the last
         statement that reads `name`. If there is no such statement on that side, take the last such statement anywhere.
-        Return None if there is none at all, as for an argument."""
+        Return None if there is no such statement at all, as for an argument."""
         place = self.place(region)
         if place is None:
             return None
@@ -265,8 +266,8 @@ def grouped(regions: Mapping[int, Region]) -> dict[Function, dict[int, Region]]:
 
 
 def region_of(frames: Sequence[CallSite], closed: Set[Function]) -> Region | None:
-    """Return the running statement of the innermost function from which it can be cut out. Functions in `closed` are
-    skipped. Return None if there is no such function."""
+    """Find the innermost function from which the running statement can be cut out, and return this statement. Functions
+    in `closed` are skipped. Return None if there is no such function."""
     for frame in reversed(frames):
         function = function_of(frame)
         if function is None or function in closed:
