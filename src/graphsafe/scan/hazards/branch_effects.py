@@ -34,8 +34,12 @@ def chooses_result(frame: Frame, node: ast.If, before: Mapping[str, Value], retu
     """
     if not frame.step_loops and any(map(may_be_tensor, frame.returns[returned:])):
         return True
-    bound = stored_names(inner for part in (*node.body, *node.orelse) for inner in ast.walk(part))
-    return any(may_be_tensor(before[name]) for name in bound & before.keys())
+    return any(may_be_tensor(before[name]) for name in _bound_in_branches(node) & before.keys())
+
+
+@memoize_on_node
+def _bound_in_branches(node: ast.If) -> frozenset[str]:
+    return frozenset(stored_names(name for part in (*node.body, *node.orelse) for name in inside(part, ast.Name)))
 
 
 def call_touches_device(frame: Frame, call: ast.Call) -> bool:

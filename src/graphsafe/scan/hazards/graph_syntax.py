@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, TypeGuard
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.sources.node_memo import children, inside
+from graphsafe.scan.sources.node_memo import children, inside, memoize_on_node
 from graphsafe.scan.symbols.index import CAPTURE_ENDS, dotted
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -30,13 +30,23 @@ class Line(NamedTuple):
 def own_nodes(function: Function | ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:
     """Yield the nodes of a function, except those of nested functions and classes, each with its parent. Parents come
     before their children."""
+    for parent, child in _own_nodes(function):
+        yield parent or function, child
+
+
+@memoize_on_node
+def _own_nodes(function: Function | ast.Module) -> Sequence[tuple[ast.AST | None, ast.AST]]:
+    """Return the pairs of `own_nodes`, with None for the function itself."""
+    found: list[tuple[ast.AST | None, ast.AST]] = []
     stack: list[ast.AST] = [function]
     while stack:
         node = stack.pop()
+        parent = node if node is not function else None
         for child in children(node):
             if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                yield node, child
+                found.append((parent, child))
                 stack.append(child)
+    return found
 
 
 def parents_in(function: Function | ast.Module) -> dict[ast.AST, ast.AST]:

@@ -7,6 +7,7 @@ Methods of one class may have different local names for the same tensors.
 from __future__ import annotations
 
 import ast
+import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,16 +181,19 @@ def _own_captures(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _copied(value: Any, replaced: Mapping[int, str]) -> Any:
-    """Return a copy of a node in which other code replaces some names. The copy lacks the memo that node_memo.py stores
-    in a node."""
+    """Return a node with other code in place of some names. Nodes around such names are copied, without the memo that
+    node_memo.py stores in a node. All other nodes stay as they are."""
     if isinstance(value, list):
-        return [_copied(one, replaced) for one in value]
+        copies = [_copied(one, replaced) for one in value]
+        return value if all(map(operator.is_, copies, value)) else copies
     if not isinstance(value, ast.AST):
         return value
     if id(value) in replaced:
         return _placed(replaced[id(value)], value)
-    copied = type(value)(**{name: _copied(part, replaced) for name, part in ast.iter_fields(value)})
-    return ast.copy_location(copied, value)
+    parts = {name: (part, _copied(part, replaced)) for name, part in ast.iter_fields(value)}
+    if all(part is copied for part, copied in parts.values()):
+        return value
+    return ast.copy_location(type(value)(**{name: copied for name, (_, copied) in parts.items()}), value)
 
 
 def _placed(text: str, name: ast.AST) -> ast.expr:
