@@ -4,9 +4,9 @@ A root is a function at which hot code (code that runs in every step) begins.
 
 All files share one engine, since models share nearly all of the code that they run. The engine's answers do not depend
 on the order in which files and roots are read, so several processes can each read a part (`reading_pool.py`). When all
-roots have been read, the processes exchange three kinds of facts: the functions that are called, the values that calls
-of classes give to attributes, and the values that are passed to methods that are known only by name. A second round of
-reading uses the last two facts.
+roots have been read, the processes exchange three kinds of facts: the functions that are called, the values that
+constructor calls give to attributes, and the values that are passed to methods of which only the name is known. A
+second round of reading uses the last two facts.
 """
 
 from __future__ import annotations
@@ -379,8 +379,8 @@ class Driver:
         return self._engine.attributes.told(cls, step.ref) if captures else Arguments()
 
     def _host_parameters(self, ref: str) -> dict[str, Value]:
-        """Return the parameters of an entry point that get host tensors in all calls of unknown methods with its
-        name."""
+        """Return the parameters of an entry point to which all calls of unknown methods with the same name pass host
+        tensors."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}

@@ -1,4 +1,5 @@
-"""The events of hot code. Events have few kinds. These kinds are the vocabulary of rules (`rulebook/vocabulary.py`)."""
+"""The events of hot code. There are few kinds of events, and rules name events by their kind
+(`rulebook/vocabulary.py`)."""
 
 from __future__ import annotations
 

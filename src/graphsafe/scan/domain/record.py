@@ -76,7 +76,7 @@ class Record:
 
     events: dict[Place, Event] = field(default_factory=dict)
     edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
-    "Function -> its call sites."
+    "Function -> the places that call it."
     roots: dict[str, str] = field(default_factory=dict)
     "Root function -> the reason why it is a root."
     state: StateLog = field(default_factory=StateLog)

@@ -88,7 +88,7 @@ class Frame:
     out_of_scope: int = 0
     "The number of calls from the last function in scope to this one (budget.py)."
     level: int = TOP_LEVEL
-    "`Call.level` (arguments.py)."
+    "The level of the methods that are read: see TOP_LEVEL (arguments.py)."
     captured: bool = False
     "Whether the code is inside a capture, or a capture calls the function although the `cold-paths` setting names it."
     composes: bool = False
@@ -205,7 +205,7 @@ class Frame:
             self.engine.use_number(self, value, kind, node)
 
     def note_call(self, node: ast.AST, ref: str, line: int = 1) -> None:
-        """Record that hot code calls a function. `line` is the line of the call if the node has none."""
+        """Record that hot code calls a function. `line` is the line of the call if `node` has no line."""
         self.engine.note_call(self, node, ref, line)
 
     def call(self, node: ast.AST, function: Function, arguments: Arguments) -> Value:

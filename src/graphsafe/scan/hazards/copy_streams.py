@@ -38,7 +38,7 @@ Name = tuple[str, str]
 
 @dataclass(slots=True)
 class _Order:
-    """The streams and events of a file: which of them wait, and which of them something waits for."""
+    """The streams and events of a file: which of them wait, and for which of them other code waits."""
 
     waiting: set[Name] = field(default_factory=set)
     "Streams that wait for other streams or events."

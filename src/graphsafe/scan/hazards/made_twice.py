@@ -188,7 +188,7 @@ class _Kept:
 
     def _is_tensor(self, index: ast.expr, method: Function) -> bool:
         """Return whether an index is a tensor: a parameter that is annotated as a tensor, a part of such a parameter,
-        or an entry that the class makes in a table: `{"indices": torch.arange(…)}`."""
+        or an entry of a table of the class, such as `{"indices": torch.arange(…)}`."""
         base = index.value if isinstance(index, ast.Subscript) else index
         if isinstance(base, ast.Name):
             noted = [one.annotation for one in inside(method.args, ast.arg) if one.arg == base.id]

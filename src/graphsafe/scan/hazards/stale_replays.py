@@ -117,7 +117,7 @@ def _derived_before(
 ) -> Iterator[Line]:
     """Yield values that a capture reads, if they were computed before the capture from a tensor that is refilled later.
 
-    `known` are the tables of all names that are visible in the function. A local name may be computed from an
+    `known` are the tables of all names that are visible in the function, because a local name may be computed from an
     attribute. `in_buckets` are the inputs that a replaying function refills under a key or an attribute.
     """
     refreshed = {name for seen in known for name in seen.filled if seen.is_refreshed(name)} | in_buckets

@@ -41,7 +41,7 @@ _ONLY_IN_GRAPHS = frozenset(
 _AROUND_GRAPHS = frozenset("input-rebound output-kept refilled host-refilled read-early given-early".split())
 "Events that are faults in the code around a graph."
 LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
-"Matches the line number in the name of a lambda, counted in the surrounding function."
+"Matches the line number in the name of a lambda. The number is relative to the surrounding function."
 
 
 class Linter:
@@ -372,8 +372,8 @@ def _needs_replay(event: Event) -> bool:
 
 
 def _captured(event: Event, captures: Set[bool] | None) -> Event:
-    """Return an event with the guard that applies to the captures that reach its function. `captures` is None if these
-    are not known."""
+    """Return an event with the guard that applies to the captures that reach its function. `captures` is None if the
+    captures are not known."""
     test = event.compile_test
     if event.guard is not None or captures is None:
         return event

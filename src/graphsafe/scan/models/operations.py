@@ -240,7 +240,7 @@ class _Called:
         return next((tensor for tensor in tensors if tensor.where != "host"), None)
 
     def _decisive(self, effect: Effect) -> list[Tensor]:
-        """Return the tensors in those arguments whose kinds determine an effect."""
+        """Return the tensors in the arguments that an effect depends on, according to the `kinds` in its condition."""
         call, keywords = self.call, self._arguments.keywords
         params = effect.when.kinds if effect.when is not None else ()
         asked = {id(one) for param in params for one in self._op.arguments(call, param)}
@@ -280,7 +280,7 @@ class _Called:
         return "likely"
 
     def _drawn_on_host(self) -> Confidence:
-        """Return the confidence that a draw is on the host."""
+        """Return the confidence that an operation draws random numbers on the host."""
         shown_by = self.tensors if self._op.placement == "same" else ()
         return "possible" if any(not one.certain or one.maybe_pinned for one in shown_by) else "likely"
 
