@@ -305,5 +305,6 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
         yield Limit(
             "no-root",
             "no hot code found",
-            "no forward of a torch module, capture or marked function; name some with hot-paths or `# graphsafe: hot`",
+            "there is no `forward` of a torch module, no capture and no marked function; mark hot functions with "
+            "`# graphsafe: hot`, or name them under hot-paths",
         )

@@ -180,8 +180,8 @@ def _own_captures(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _copied(value: Any, replaced: Mapping[int, str]) -> Any:
-    """Return a copy of a node in which other code replaces some names. The copy lacks the memo that node_memo.py stores
-    in a node."""
+    """Return a copy of a node, so that other code can replace names in the copy. The copy lacks the memo that
+    node_memo.py stores in a node."""
     if isinstance(value, list):
         return [_copied(one, replaced) for one in value]
     if not isinstance(value, ast.AST):

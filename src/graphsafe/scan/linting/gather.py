@@ -200,7 +200,7 @@ def _of_place(writes: Mapping[str, Write]) -> list[Write]:
     return [write for write in found if write.guard is None] or found
 
 
-GUARDED = "reached only where captures do not go"
+GUARDED = "only calls that no capture reaches lead here"
 
 
 def _in_order(place: Place) -> tuple[object, ...]:
