@@ -48,7 +48,7 @@ class RootSite:
 
 @frozen.dataclass(frozen=True, slots=True)
 class PassedByName:
-    """A tensor that is passed to a method that is known only by name. `name` is the name of the parameter."""
+    """A tensor that a call passes to a method of which only the name is known. `name` is the name of the parameter."""
 
     method: str
     tensor: Tensor

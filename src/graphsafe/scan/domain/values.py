@@ -62,7 +62,7 @@ class Tensor:
     name: str | None = None
     "The name in the code, for messages: `lengths`, `self.cache`."
     attr: str | None = None
-    "The attribute whose memory this tensor uses, as `path::Class.attr`. Views have the same name here."
+    "The attribute whose memory this tensor uses, as `path::Class.attr`. Views of it have the same `attr`."
     fresh: bool = False
     "Whether the tensor was made in this step. If an attribute stores it, the attribute has a new address in each step."
     certain: bool = True

@@ -101,7 +101,7 @@ class Frame:
     "For a function that runs once: the first line of each of its loops whose body runs in every step."
     nonlocals: set[str] = field(default_factory=set)
     touches_device: bool = False
-    "Whether the lines since the innermost condition do more than update state of the host."
+    "Whether the lines that were read so far in the innermost condition do more than update state of the host."
     compile_tests: list[CompileTest] = field(default_factory=list)
     "Tests around the current line. At a capture, their result depends on whether torch.compile is used."
     inlined: bool = False
@@ -217,7 +217,7 @@ class Frame:
         return self.engine.call_value(self, node, value, arguments)
 
     def call_later(self, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Read a function later, with unknown arguments, because it may be called."""
+        """Plan to read a function later with unknown arguments, because other code may call it."""
         self.engine.call_later(self, node, ref, receiver)
 
     def attribute(self, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:

@@ -161,8 +161,8 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
 
 
 def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
-    """Yield the copies of a function's parameters in a block that also replays. The stream must be local to the
-    function. A caller cannot know such a stream, so it computes the values on another stream."""
+    """Yield the calls of `copy_` whose source is a parameter of the function, if their block also replays. The stream
+    must be local to the function. A caller cannot know such a stream, so it computes the values on another stream."""
     given = {one.arg for one in parameters(function)} - {"self"}
     calls = [*inside(block, ast.Call)]
     entered = block.items if isinstance(block, ast.With) else []

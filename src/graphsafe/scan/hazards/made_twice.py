@@ -71,7 +71,7 @@ def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, str]]:
-    """Return the fields of the objects that a method makes, if the method assigns only new device tensors to them."""
+    """Return the fields to which a method assigns only new device tensors, for the objects that the method makes."""
     nodes = [node for _, node in own_nodes(method)]
     assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
     kinds = {
@@ -148,7 +148,7 @@ class _Kept:
         return isinstance(value, ast.Subscript) and _is_of_self(value.value) and value.value.attr in self._tables
 
     def _replaced(self, node: ast.AST, objects: Set[str], method: Function) -> Iterator[str]:
-        """Yield the fields of the objects to which a line assigns new tensors, itself or in a method that it calls."""
+        """Yield the fields to which a line, or a method that the line calls, assigns new tensors."""
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 held = target.value if isinstance(target, ast.Attribute) else None

@@ -90,8 +90,8 @@ def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
 
 
 def gather(named: Sequence[tuple[str, Summary]]) -> Record:
-    """Make the record from the summaries of the driver's steps, each with the name of its root. The record's roots are
-    functions that contain a capture."""
+    """Make the record from the summaries of the driver's steps, each with the name of its root. As roots, the record
+    has only the functions that contain a capture."""
     steps = [summary for _, summary in named]
     record = Record()
     writes: Writes = {}

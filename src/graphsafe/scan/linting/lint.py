@@ -82,7 +82,7 @@ class Linter:
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """Return the findings of these files, fingerprinted and in order. Suppressed findings are marked, not dropped.
 
-        `read` are the files that were searched for roots. The scan may not report on all of them.
+        `read` are the files that were searched for roots. Some of them may be files on which the scan does not report.
         """
         wanted = dict.fromkeys(paths)
         told = [path for path in read if path in wanted]
@@ -91,7 +91,7 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
-        # Users outside of the project name the code of a library. The code of an application must be named by its own
+        # Code of a library is also used outside of the project. Code of an application must be named by its own
         # scripts.
         documents = self._project.files.documents if self._candidates.is_application else None
         unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls, documents)

@@ -198,7 +198,7 @@ class _Called:
 
     @property
     def is_of_host(self) -> bool:
-        """Whether all arguments are None, numbers or tensors. The tensors are known to be on the host."""
+        """Whether all arguments are None, numbers, or tensors that are known to be on the host."""
         plain = (Number, NoneValue)
         return all(type(value) in plain or type(value) is Tensor for value in self._everything)
 

@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 MAX_BEGINNINGS = 3
-"The largest number of statements that are left out at the end to find a beginning that libcst can parse."
+"The largest number of statements that are dropped from the end until libcst can parse the rest."
 _STATEMENT = re.compile(r"[^\s#)\]}]")
 "Matches lines at which a statement of the module may begin."
 _BRACKET = re.compile(r"[()\[\]{}]")
