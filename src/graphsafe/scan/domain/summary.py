@@ -27,7 +27,8 @@ class CallEdge:
 
 @frozen.dataclass(frozen=True, slots=True)
 class NewRoot:
-    """A function that becomes a root: a step, or a function that may be called and whose arguments are not followed."""
+    """A function that becomes a root: a step, or a function that is read with unknown arguments because other code may
+    call it."""
 
     ref: str
     receiver: Value | None

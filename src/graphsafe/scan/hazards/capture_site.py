@@ -40,7 +40,7 @@ _MODEL = re.compile(rf"(?:\w+_)?(?:{MODEL}|module)")
 "Matches the usual names of parameters that receive a model: `model`, `base_module`."
 WARM_UP = re.compile("warm", re.IGNORECASE)
 COMMENTED_OUT = re.compile(r"\s*#\s*(?:[\w, ]+ = )?([\w.]+)\(.*\)\s*$")
-"Matches a commented-out call. The group is the called name."
+"Matches a commented-out call. The group of the match is the name of the called function."
 CURRENT_DEVICE = re.compile(r"""["']cuda(:0)?["']|\.cuda\(\)|\bcurrent_device\(\)""")
 "Matches code that uses the current device. Device 0 is current from the start."
 ANOTHER_DEVICE = re.compile(
@@ -135,7 +135,7 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     """Return the confidence that the block calls a function that never ran before. Return None if all its functions may
     have run.
 
-    A caller may have warmed the function up. So any mention of a warm-up in the file counts as one, unless it is
+    A caller may have warmed the function up. So any mention of a warm-up in the file counts as a warm-up, unless it is
     commented out. A mention in the methods of an unrelated class only lowers the confidence. A callable that this
     function receives as an argument counts as warm, unless the function warms up something else, or warms up only after
     the capture.

@@ -31,7 +31,7 @@ HOST_WAITS = frozenset(("synchronize", "query", "elapsed_time"))
 _TRANSFERS = frozenset(
     "copy_ fill_ zero_ to cuda pin_memory record_stream current_stream stream zip enumerate range len".split()
 )
-"Calls that a block may contain and still count as a block that only copies."
+"A block counts as one that only copies if it contains no other calls than these."
 Name = tuple[str, str]
 "The owner of a name (a function, a class, or an empty string) and the name."
 

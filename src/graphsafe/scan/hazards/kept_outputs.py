@@ -190,8 +190,8 @@ def _keeps(call: ast.expr, given: Given, parents: Parents) -> ast.expr | ast.Ass
 
 
 def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
-    """Return the line, if any, that passes a compiled callable its own last output: `self.state = self.run(x,
-    self.state)`."""
+    """Return the line, if any, that passes the last output of a compiled callable to the same callable: `self.state =
+    self.run(x, self.state)`."""
     made = parents.get(call)
     if not name.startswith(COMPILED) or not isinstance(made, ast.Assign):
         return None

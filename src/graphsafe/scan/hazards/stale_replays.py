@@ -183,7 +183,7 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
 
 def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield replays that miss a new value of an input. The function has a parameter with the name of an input, such as
-    `lens` for `self.lens`. No line writes into this input, although the function fills others of its inputs from
+    `lens` for `self.lens`. No line writes into this input, although the function fills other inputs from its
     parameters."""
     functions = sorted(table.replaying - table.capturing - table.preparing)
     written_to = {_end(text) for text in _written_in(found, class_of(found.tree, functions[0]))} if functions else set()

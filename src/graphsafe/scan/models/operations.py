@@ -130,7 +130,7 @@ class _Called:
         self._receiver = receiver
         self._arguments = arguments
         self._values: list[Value] = [*([receiver] if receiver is not None else ()), *arguments.positional]
-        "The positional arguments, after the receiver."
+        "The receiver, if there is one, and the positional arguments."
         self._everything = [*self._values, *arguments.keywords.values()]
         self.tensors = [tensor for value in self._everything for tensor in tensors_in(value)]
         self._first = receiver if receiver is not None else self.tensors[0] if self.tensors else None
@@ -360,8 +360,8 @@ class _Called:
         return "size" in self._arguments.keywords or self._name.endswith(("permutation", "permuted"))
 
     def _is_somewhere(self) -> bool:
-        """Return whether a result that is made without tensors (`zeros`) may be on the host. It may if its device, or
-        the default device, is not known."""
+        """Return whether a result that is made without tensors (`zeros`) may be on the host. This is so if its device,
+        or the default device, is not known."""
         device = self._arguments.keywords.get("device")
         return _may_be_host(device) or (self._where == "any" and self._op.placement == "argument")
 
