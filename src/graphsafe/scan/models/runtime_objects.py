@@ -156,8 +156,7 @@ _METHODS: Mapping[str, Method] = {
     "threads": _threads,
     "scaler": _scaler,
 }
-"""Kind of object -> the handler of its methods. These are the kinds that the op table and libraries.yaml do not
-describe completely."""
+"Kind of object -> the handler of its methods. The op table and libraries.yaml do not describe these kinds completely."
 
 
 def generator(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
