@@ -61,8 +61,8 @@ def scan_paths(
     called with the number of files read so far and the number of all files. `complain` is called with one line if the
     cache cannot be used. The scan then takes longer, but its report is the same. `buffers` maps absolute paths to
     contents that an editor has not saved. These files need not exist on disk, and a scan with buffers stores no
-    results. `hot` is filled with the statements of hot code: each file's absolute path is mapped to the lines of its
-    statements. Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
+    results. If `hot` is given, the scan adds to it the lines of the statements of hot code, by the absolute path of the
+    file. Raises RulebookError for a bad pack or an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or rulebook_of(config)
     Selection.of(config, rulebook)  # an unknown code fails before any file is read
@@ -76,7 +76,7 @@ def scan_paths(
     if known is not None:
         here = replace(known.environment, settings=recorded(config.settings))
         return replace(known, created=_now(), environment=here, limits=(*known.limits, *left_out))
-    # This step already parses files, so the parser needs the same recursion limit as later.
+    # This step parses files too, so it needs the same recursion limit as the rest of the scan.
     candidates = run_deep(lambda: find_candidates(files, wanted, config, root_patterns(config, rulebook)))
     settled = kept.indexes().union(candidates.paths)
     _index(files, candidates, jobs, buffers)
@@ -176,8 +176,8 @@ def _absolute(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _project_files(paths: Iterable[Path], config: Config, complain: Complaint) -> list[Path]:
-    """Return the files that may call the given files or be called by them. These are the files of the project or,
-    without a project, the neighbours of the given files."""
+    """Return the files whose code may call the given files or be called by them: the files of the project or, without a
+    project, the files in the same packages or folders."""
     root = config.root
     if _is_project(config):
         return list(_absolute(python_files(root, config.exclude, root, complain)))
@@ -305,5 +305,6 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
         yield Limit(
             "no-root",
             "no hot code found",
-            "no forward of a torch module, capture or marked function; name some with hot-paths or `# graphsafe: hot`",
+            "there is no `forward` of a torch module, no capture and no marked function; mark hot functions with "
+            "`# graphsafe: hot`, or name them under hot-paths",
         )

@@ -4,9 +4,9 @@ A root is a function at which hot code (code that runs in every step) begins.
 
 All files share one engine, since models share nearly all of the code that they run. The engine's answers do not depend
 on the order in which files and roots are read, so several processes can each read a part (`reading_pool.py`). When all
-roots have been read, the processes exchange three kinds of facts: the functions that are called, the values that calls
-of classes give to attributes, and the values that are passed to methods that are known only by name. A second round of
-reading uses the last two facts.
+roots have been read, the processes exchange three kinds of facts: the functions that are called, the values that
+constructor calls give to attributes, and the values that are passed to methods of which only the name is known. A
+second round of reading uses the last two facts.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ StepKind = Literal[
 A function of kind `root`, `closure` or `public` is certainly a root. A `perhaps` function is a root only if it returns
 tensors. A `factory` makes roots. `loops` are the loops of a function that runs once. A `script` makes objects and
 starts loops. A `site` is a function that contains a capture. A `target` is the factory of a configured target. A
-`between` method runs between steps. A `file` stands for the facts that the search for the file's roots recorded.
+`between` method runs between steps. A `file` holds the facts that were recorded while a file was searched for roots.
 """
 _ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
 
@@ -110,7 +110,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The findings of one process after both rounds."""
+    """The results of one process after both rounds."""
 
     record: Record
     whys: Mapping[str, Reason]
@@ -172,7 +172,7 @@ class Driver:
             waiting += self.take(waiting.pop())
 
     def finish(self) -> None:
-        """Read the functions that are assumed to run in a step, read doubtful answers again, and make the record."""
+        """Read the functions that are assumed to run in a step, compute doubtful answers again, and make the record."""
         self.read(self.assumed(self.reached()))
         self.read(self.again(self.learnt()))
         self.conclude([self.outcome()])
@@ -201,7 +201,8 @@ class Driver:
         return steps
 
     def outcome(self) -> Outcome:
-        """Return the findings of this process and free its summaries. The process can then read no more."""
+        """Return the results of this process and free its summaries. Afterwards, the process can read no further
+        steps."""
         steps = sorted(self._read, key=repr)
         named = [(FROM_FACTORY if step.kind in ("target", "factory") else step.ref, step) for step in steps]
         record = gather([(name, self._read[step]) for name, step in named if not self._is_doubtful(step)])
@@ -216,7 +217,7 @@ class Driver:
         return Outcome(record, self._whys)
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
-        """Make the record from the findings of all processes."""
+        """Make the record from the results of all processes."""
         whys = whys_together([outcome.whys for outcome in outcomes])
         texts = {ref: why for ref, (*_, why) in whys.items()}
         self.record = joined(self.project, [outcome.record for outcome in outcomes], texts)
@@ -379,8 +380,8 @@ class Driver:
         return self._engine.attributes.told(cls, step.ref) if captures else Arguments()
 
     def _host_parameters(self, ref: str) -> dict[str, Value]:
-        """Return the parameters of an entry point that get host tensors in all calls of unknown methods with its
-        name."""
+        """Return the parameters of an entry point to which all calls of unknown methods with the same name pass host
+        tensors."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}

@@ -9,8 +9,8 @@ from graphsafe.scan.domain.summary import Field
 from graphsafe.scan.domain.values import Tensor, Value
 
 Reason = tuple[int, int, str]
-"""The reason why a function is a root: the rank of the reason, the rank of the way in which it was found, and the words
-to show. Of several reasons, the smallest one is shown."""
+"""The reason why a function is a root: the rank of the reason, the rank of the way in which the root was found, and the
+words to show. If there are several reasons, the smallest tuple is shown."""
 NO_REASON: Reason = (0, 0, "")
 
 

@@ -24,7 +24,8 @@ from graphsafe.scan.driver import Driver, Step
 from graphsafe.scan.learnt import learnt_together
 
 MOST_AT_ONCE = 8
-"The largest number of files and steps that a process gets at once. Waiting for work takes as long as a small step."
+"""The largest number of files and steps that a process gets at once. A request for work takes as long as a small step,
+so a process gets several at once."""
 
 
 def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Callable[[], None]) -> bool:
@@ -147,8 +148,8 @@ def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
 def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
-        # A process notices that the first process has exited when its connection closes. Copies in this process would
-        # keep the other connections open.
+        # When the first process exits, its connections close, and the other processes notice this. Copies of these
+        # connections in this process would keep them open.
         end.close()
     # After any error, the first process reads everything itself, and then also reports the error.
     with suppress(Exception):

@@ -192,7 +192,7 @@ def _members(facts: FileIndex | FunctionFacts | ClassFacts) -> dict[str, object]
 
 
 def _with_tuples(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the members with tuples in place of lists where an index has tuples, because JSON has only lists."""
+    """Return the members of an index. JSON has only lists, so each list becomes a tuple where an index has a tuple."""
     for name in ("bases", "decorators"):
         if name in facts:
             facts[name] = tuple(facts[name])

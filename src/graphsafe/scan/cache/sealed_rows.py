@@ -131,7 +131,7 @@ class SealedRows:
             connection.execute("pragma trusted_schema = off")
             connection.execute("pragma cell_size_check = on")
             # graphsafe never writes a log, so another program has written any log that exists. If a crash damages the
-            # file, it is replaced.
+            # database, a later scan replaces it.
             connection.execute("pragma journal_mode = memory")
             connection.text_factory = bytes
             few = f"limit {len(self._tables) + 1}"

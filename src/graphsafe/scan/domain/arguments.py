@@ -12,8 +12,8 @@ from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import UNKNOWN, Function, Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
-"""The number of levels of methods that are read for the attributes that they assign. To read the methods of one level,
-the scan uses the attribute values that the methods of the level below assign."""
+"""The number of levels at which the scan reads the methods that assign an attribute. When it reads a method at one
+level, attributes have the values that methods of the level below assign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Call:
     hot: bool = False
     "Whether the function's lines emit events."
     depth: int = 0
-    "The depth of the call, as in `Frame.depth`. For `level`, see `Frame.level`."
+    "The depth of the call, as in `Frame.depth`. For `level`, see TOP_LEVEL."
     level: int = TOP_LEVEL
     plain: bool = False
     "Whether the call bypasses the function's decorators."

@@ -1,4 +1,5 @@
-"""The events of hot code. Events have few kinds. These kinds are the vocabulary of rules (`rulebook/vocabulary.py`)."""
+"""The events of hot code. There are few kinds of events, and rules name events by their kind
+(`rulebook/vocabulary.py`)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.domain.frozen import dataclass
 
 Span = tuple[int, int, int, int]
-"First line, first column, last line, and the column after the last, counted as in `ast`: columns are bytes from 0."
+"""First line, first column, last line, and the column after the last character. As in `ast`, columns are bytes, counted
+from 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,8 @@ def as_declared(declared: Value, value: Unknown) -> Value:
 
 
 def is_free(value: Value) -> bool:
-    """Return whether a value certainly neither is nor contains state of an attribute or a global."""
+    """Return whether a value is certainly free of state: it is not state of an attribute or a global, and contains
+    none."""
     for option in options(value):
         kind = type(option)
         if kind is Tensor:

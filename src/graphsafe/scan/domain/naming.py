@@ -16,7 +16,8 @@ SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
 """Matches the words of HOST_NAME that count even if other facts about the value are known. The other words do not count
 in this case, because they may also name a list."""
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
-"Matches names of image sizes. Engines keep these sizes on the host; transformers sends them to the device."
+"""Matches names of image sizes. Engines keep these sizes on the host, but the library transformers sends them to the
+device."""
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
 "Matches names of sizes. A tensor with such a name counts as a device tensor only if other evidence shows its device."
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
@@ -47,7 +48,7 @@ def last_name(node: ast.AST) -> str:
 
 
 def bound_to(value: Value, name: str) -> Value:
-    """Return a value under a new name. If nothing else shows where a tensor is, the name suggests it."""
+    """Return a value under a new name. If nothing else shows the device of a tensor, the name suggests the device."""
     kind = type(value)
     if kind is Unknown:
         return known_by(value, name)  # type: ignore[arg-type]
@@ -76,7 +77,8 @@ def _hints_of_name(name: str) -> tuple[Where, bool, bool]:
 
 
 def placed(value: Value, name: str, step: bool, where: Where) -> Value:
-    """Return the value that an annotation promises. The value's name and `where` suggest the device of its tensors."""
+    """Return the value that an annotation promises. Its tensors are on the device that the value's name or `where`
+    suggests."""
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
         sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))

@@ -142,8 +142,8 @@ class Queries:
         return self._work_out(number, work, layer)
 
     def rest_on_all(self) -> None:
-        """Make the answers that are being computed valid only during the outermost question, because they depend on the
-        stack."""
+        """Mark the answers that are being computed as valid only until the outermost question is answered, because they
+        depend on the stack."""
         self._rest_on(0)
 
     def _rest_on(self, position: int) -> None:

@@ -17,7 +17,8 @@ AROUND_GRAPHS = "an entry point of an engine, around its graphs"
 TARGET = "target "
 "The prefix of a configured target's reason; the target's name follows."
 RETURNED = "returned by the factory "
-"The prefix of the reason for a factory that is not configured but looks like the factory of a target."
+"""The prefix of the reason for a step that a factory returns. The factory is not configured as a target's, but looks
+like one."""
 COMPILED = "torch.compile"
 "The prefix of a compiled root's reason."
 HANDED = "handed to a loop"
@@ -76,7 +77,7 @@ class Record:
 
     events: dict[Place, Event] = field(default_factory=dict)
     edges: dict[str, dict[Edge, None]] = field(default_factory=dict)
-    "Function -> its call sites."
+    "Function -> the places that call it."
     roots: dict[str, str] = field(default_factory=dict)
     "Root function -> the reason why it is a root."
     state: StateLog = field(default_factory=StateLog)

@@ -19,8 +19,8 @@ class Write:
     """An assignment to an attribute or a global, or to an element of a container in an attribute or a global."""
 
     key: str
-    """The written state: `path::name` for a global, `path::Class.attr` for an attribute. The class is the one that the
-    code names."""
+    """The written state: `path::name` for a global, `path::Class.attr` for an attribute. A subclass shares the key of
+    the topmost base class that assigns the attribute."""
     text: str
     "The target as written in the code: `self.count`."
     path: str
@@ -42,7 +42,8 @@ class Write:
     outgrown: bool = False
     "Whether the write runs only if the old value is too small."
     past_maximum: bool = False
-    "Whether the write enlarges a table, and runs only if a step exceeds the maximum for which the constructor made it."
+    """Whether the write enlarges a table, and runs only if a step exceeds the maximum for which the constructor made
+    the table."""
     borrowed: bool = False
     "Whether the object belongs to the step's arguments. If so, the next step may receive another object."
     lasting: bool = False
@@ -125,7 +126,8 @@ class StateLog:
     "Writes in code that runs occasionally between steps, such as the iterations of an outer loop."
     uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)
     inputs: set[str] = field(default_factory=set)
-    "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
+    """Attributes whose tensors get new values from step to step: a line writes into them, or a step without arguments
+    reads them as its inputs."""
     read_before: set[Place] = field(default_factory=set)
     "Places of writes to state that the same step has read before the write."
     read_old: set[str] = field(default_factory=set)

@@ -27,7 +27,8 @@ class CallEdge:
 
 @frozen.dataclass(frozen=True, slots=True)
 class NewRoot:
-    """A function that becomes a root: a step, or a function that may be called and whose arguments are not followed."""
+    """A function that becomes a root: a step, or a function that is read with unknown arguments because other code may
+    call it."""
 
     ref: str
     receiver: Value | None
@@ -48,7 +49,7 @@ class RootSite:
 
 @frozen.dataclass(frozen=True, slots=True)
 class PassedByName:
-    """A tensor that is passed to a method that is known only by name. `name` is the name of the parameter."""
+    """A tensor that a call passes to a method of which only the name is known. `name` is the name of the parameter."""
 
     method: str
     tensor: Tensor

@@ -62,11 +62,11 @@ class Tensor:
     name: str | None = None
     "The name in the code, for messages: `lengths`, `self.cache`."
     attr: str | None = None
-    "The attribute whose storage this is, as `module:Class.attr`. Views keep this name."
+    "The attribute whose memory this tensor uses, as `path::Class.attr`. Views of it have the same `attr`."
     fresh: bool = False
-    "Whether the tensor was made in this step. If so, code that stores the tensor stores a new address."
+    "Whether the tensor was made in this step. If an attribute stores it, the attribute has a new address in each step."
     certain: bool = True
-    "Whether there is other evidence for a device tensor than the value's name or its use."
+    "Whether there is evidence for a device tensor besides the value's name and its use."
     maybe_host: bool = False
     "Whether engines often keep tensors of this name on the host. A result has this mark if all operands have it."
     maybe_pinned: bool = False
@@ -79,9 +79,9 @@ class Number:
 
     const: Any = UNSET
     overridable_by: str | None = None
-    "The reason why `const` may differ at run time: `default` (an argument), `environment`, `attribute`, `platform`."
+    "The reason why `const` may differ at run time: `default` (of an argument), `environment`, `attribute`, `platform`."
     state: tuple[str, ...] = ()
-    "The host attributes and globals from which the number was computed, as `module:Class.attr`."
+    "The host attributes and globals from which the number was computed, as `path::Class.attr`."
     type: Literal["int", "float", "bool", "str"] | None = None
 
 
@@ -113,7 +113,7 @@ class RuntimeObject:
 
 @dataclass(frozen=True, slots=True)
 class Lib:
-    """An object of a library by its dotted name, with keywords bound by `partial`, or with a bound method's tensor."""
+    """An object of a library, given by its dotted name, with keywords of `partial` or the tensor of a bound method."""
 
     name: str
     keywords: tuple[tuple[str, Value], ...] = ()
@@ -131,7 +131,7 @@ class ClassValue:
     ref: str
     "`path::Qual.name`."
     declared: bool = False
-    "Whether only an annotation such as `type[Base]` shows the class, so that it may be a subclass."
+    "Whether only an annotation such as `type[Base]` shows the class. The value may then be a subclass."
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class Union:
 
 
 MAX_WEIGHT = 512
-"The largest number of values in a container and its nested containers. A loop could otherwise nest without end."
+"The largest number of values in a container, at any depth. Without a limit, a loop could nest containers forever."
 
 
 def _weight(value: Value) -> int:
@@ -235,7 +235,7 @@ def _weight(value: Value) -> int:
 
 
 def _lighten(container: Sequence | Dict) -> int:
-    """Keep only the join of the elements. If the join is too large, keep only its origin. Return the new weight."""
+    """Keep only the join of the elements, or an unknown value if the join is too large. Return the new weight."""
     elem = container.elem
     if _weight(elem) > MAX_WEIGHT // 2:
         object.__setattr__(container, "elem", Unknown(depends_on_step(elem), holds_device(elem)))
@@ -311,9 +311,9 @@ def may_be_none(value: Value) -> bool | None:
 
 
 def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
-    """Return the tensor that a value is or may be, and whether it certainly is this tensor on some path.
+    """Return the tensor that a value is or may be, and whether the value certainly is this tensor on some path.
 
-    If all other alternatives are None or numbers, it certainly is the tensor on some path.
+    The value certainly is the tensor on some path if all its other alternatives are None or numbers.
     """
     if type(value) is Tensor:
         return value, True
@@ -343,7 +343,7 @@ def together(tensors: Iterable[Tensor]) -> Where:
 
 
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
-    """Return whether some tensors are not known to be on the host, and all their names suggest the host."""
+    """Return whether some tensors may be on the device, but the name of each of these suggests the host."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
     return bool(hints) and all(hints)
 

@@ -88,7 +88,7 @@ class Frame:
     out_of_scope: int = 0
     "The number of calls from the last function in scope to this one (budget.py)."
     level: int = TOP_LEVEL
-    "`Call.level` (arguments.py)."
+    "The level of the methods that are read: see TOP_LEVEL (arguments.py)."
     captured: bool = False
     "Whether the code is inside a capture, or a capture calls the function although the `cold-paths` setting names it."
     composes: bool = False
@@ -101,7 +101,7 @@ class Frame:
     "For a function that runs once: the first line of each of its loops whose body runs in every step."
     nonlocals: set[str] = field(default_factory=set)
     touches_device: bool = False
-    "Whether the lines since the innermost condition do more than update state of the host."
+    "Whether the lines that were read so far in the innermost condition do more than update state of the host."
     compile_tests: list[CompileTest] = field(default_factory=list)
     "Tests around the current line. At a capture, their result depends on whether torch.compile is used."
     inlined: bool = False
@@ -205,7 +205,7 @@ class Frame:
             self.engine.use_number(self, value, kind, node)
 
     def note_call(self, node: ast.AST, ref: str, line: int = 1) -> None:
-        """Record that hot code calls a function. `line` is the line of the call if the node has none."""
+        """Record that hot code calls a function. `line` is the line of the call if `node` has no line."""
         self.engine.note_call(self, node, ref, line)
 
     def call(self, node: ast.AST, function: Function, arguments: Arguments) -> Value:
@@ -217,7 +217,7 @@ class Frame:
         return self.engine.call_value(self, node, value, arguments)
 
     def call_later(self, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Read a function later, with unknown arguments, because it may be called."""
+        """Plan to read a function later with unknown arguments, because other code may call it."""
         self.engine.call_later(self, node, ref, receiver)
 
     def attribute(self, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:

@@ -40,7 +40,7 @@ _MODEL = re.compile(rf"(?:\w+_)?(?:{MODEL}|module)")
 "Matches the usual names of parameters that receive a model: `model`, `base_module`."
 WARM_UP = re.compile("warm", re.IGNORECASE)
 COMMENTED_OUT = re.compile(r"\s*#\s*(?:[\w, ]+ = )?([\w.]+)\(.*\)\s*$")
-"Matches a commented-out call. The group is the called name."
+"Matches a commented-out call. The group of the match is the name of the called function."
 CURRENT_DEVICE = re.compile(r"""["']cuda(:0)?["']|\.cuda\(\)|\bcurrent_device\(\)""")
 "Matches code that uses the current device. Device 0 is current from the start."
 ANOTHER_DEVICE = re.compile(
@@ -132,9 +132,10 @@ def _name(frame: Frame, call: ast.Call) -> str:
 
 
 def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
-    """Return the confidence that the block calls a function that never ran before. Return None if all may have run.
+    """Return the confidence that the block calls a function that never ran before. Return None if all its functions may
+    have run.
 
-    A caller may have warmed the function up. So any mention of a warm-up in the file counts as one, unless it is
+    A caller may have warmed the function up. So any mention of a warm-up in the file counts as a warm-up, unless it is
     commented out. A mention in the methods of an unrelated class only lowers the confidence. A callable that this
     function receives as an argument counts as warm, unless the function warms up something else, or warms up only after
     the capture.
@@ -229,9 +230,9 @@ def _makes_object(value: ast.expr) -> bool:
 
 
 def _is_called_once(frame: Frame, name: str | None) -> bool:
-    """Return whether only the captured block calls a name, and no line binds the object to another name.
+    """Return whether only the captured block calls the object `name`, and no line binds the object to another name.
 
-    The name is that of a private method, or of an attribute `self.net` that the constructor makes.
+    The object must be a private method, or an attribute such as `self.net` that the constructor makes.
     """
     owner, _, attribute = (name or "").rpartition(".")
     lines = frame.project.files.source(frame.path).lines

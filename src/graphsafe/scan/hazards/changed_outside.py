@@ -32,10 +32,10 @@ FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
 _BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 _OPTIMIZERS = ("opt", "optim")
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "double": "float64", "float": "float32"}
-"Method of a module that converts the parameters -> the data type to which it converts them."
+"Name of a module's method -> the data type to which the method converts the parameters."
 Owned = tuple[str, str]
-"""The owner of a name, and the name. For an attribute of `self`, the owner is the class. Otherwise, it is an empty
-string."""
+"""The owner of a name, and the name. For an attribute of `self`, the owner is the class. For any other name, the owner
+is an empty string."""
 
 
 def lines(found: Tables) -> Iterator[Line]:

@@ -31,14 +31,14 @@ HOST_WAITS = frozenset(("synchronize", "query", "elapsed_time"))
 _TRANSFERS = frozenset(
     "copy_ fill_ zero_ to cuda pin_memory record_stream current_stream stream zip enumerate range len".split()
 )
-"Calls that a block may contain and still count as a block that only copies."
+"A block counts as one that only copies if it contains no other calls than these."
 Name = tuple[str, str]
 "The owner of a name (a function, a class, or an empty string) and the name."
 
 
 @dataclass(slots=True)
 class _Order:
-    """The streams and events of a file: which of them wait, and which of them something waits for."""
+    """The streams and events of a file: which of them wait, and for which of them other code waits."""
 
     waiting: set[Name] = field(default_factory=set)
     "Streams that wait for other streams or events."
@@ -161,8 +161,8 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
 
 
 def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
-    """Yield the copies of a function's parameters in a block that also replays. The stream must be local to the
-    function. A caller cannot know such a stream, so it computes the values on another stream."""
+    """Yield the calls of `copy_` whose source is a parameter of the function, if their block also replays. The stream
+    must be local to the function. A caller cannot know such a stream, so it computes the values on another stream."""
     given = {one.arg for one in parameters(function)} - {"self"}
     calls = [*inside(block, ast.Call)]
     entered = block.items if isinstance(block, ast.With) else []

@@ -16,7 +16,8 @@ _EXITS = frozenset("sys.exit exit quit os._exit _exit os.abort abort".split())
 "Calls that end the process."
 
 Called: TypeAlias = Callable[[ast.Call], "Function | None"]
-"A function that returns the project's function which a call runs, or None if this function is not known."
+"""A function that returns, for a call, the function of the project that the call runs. It returns None if this is not
+known."""
 
 
 def catches(caught: ast.expr | None) -> bool:

@@ -1,4 +1,4 @@
-"""Attributes that the graphs of a class read and write, and their uses in code that has an object of the class.
+"""Attributes that the graphs of a class read and write, and the uses of these attributes in code outside the class.
 
 `runner.ids = ids` gives an object a tensor that its graph does not read. `kept.append(runner.step())` keeps a tensor
 that the next replay overwrites. The abstract values show which object and attribute a line of any file refers to.

@@ -45,8 +45,8 @@ Parents = Mapping[ast.AST, ast.AST]
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    """Yield lines that keep an output, and the `return` of the replaying function that the output comes from. The
-    output is the result of a function of the same file, or of a method of an imported class."""
+    """Yield lines that keep the output that a function of the same file or a method of an imported class returns. If
+    the function replays the graph itself, the expression that it returns is also yielded."""
     replayed = replaying(found)
     graphed = {name: Given(call) for name, call in graphed_callables(found)}
     imported = {name: Given(ast.Name(name), parts) for name, parts in found.imported.items()}
@@ -190,8 +190,8 @@ def _keeps(call: ast.expr, given: Given, parents: Parents) -> ast.expr | ast.Ass
 
 
 def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
-    """Return the line, if any, that passes a compiled callable its own last output: `self.state = self.run(x,
-    self.state)`."""
+    """Return the line, if any, that passes the last output of a compiled callable to the same callable: `self.state =
+    self.run(x, self.state)`."""
     made = parents.get(call)
     if not name.startswith(COMPILED) or not isinstance(made, ast.Assign):
         return None

@@ -71,7 +71,7 @@ def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, str]]:
-    """Return the fields of the objects that a method makes, if the method assigns only new device tensors to them."""
+    """Return the fields to which a method assigns only new device tensors, for the objects that the method makes."""
     nodes = [node for _, node in own_nodes(method)]
     assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
     kinds = {
@@ -148,7 +148,7 @@ class _Kept:
         return isinstance(value, ast.Subscript) and _is_of_self(value.value) and value.value.attr in self._tables
 
     def _replaced(self, node: ast.AST, objects: Set[str], method: Function) -> Iterator[str]:
-        """Yield the fields of the objects to which a line assigns new tensors, itself or in a method that it calls."""
+        """Yield the fields to which a line, or a method that the line calls, assigns new tensors."""
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 held = target.value if isinstance(target, ast.Attribute) else None
@@ -188,7 +188,7 @@ class _Kept:
 
     def _is_tensor(self, index: ast.expr, method: Function) -> bool:
         """Return whether an index is a tensor: a parameter that is annotated as a tensor, a part of such a parameter,
-        or an entry that the class makes in a table: `{"indices": torch.arange(…)}`."""
+        or an entry of a table of the class, such as `{"indices": torch.arange(…)}`."""
         base = index.value if isinstance(index, ast.Subscript) else index
         if isinstance(base, ast.Name):
             noted = [one.annotation for one in inside(method.args, ast.arg) if one.arg == base.id]

@@ -114,7 +114,8 @@ def _asked(function: Function) -> Iterator[str | None]:
 
 
 def _may_run_later(found: Tables, table: GraphTensors, method: str) -> bool:
-    """Return whether a method may run after the capture: a replaying method calls it, or nothing in this file does."""
+    """Return whether a method may run after the capture: a replaying method calls it, or no code in this file calls
+    it."""
     beside = [function for name, function in table.functions.items() if name in table.replaying]
     everywhere = calls_in([found.tree])
     return all(called_name(call) != method for call in everywhere) or any(

@@ -93,7 +93,7 @@ def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:
 
 
 def _regular_calls(part: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls of a loop or function, except calls that run only in some iterations: `if step % 100 == 0:`."""
+    """Yield the calls in a loop or function, except calls that run only in some iterations: `if step % 100 == 0:`."""
     waiting = [part]
     while waiting:
         node = waiting.pop()

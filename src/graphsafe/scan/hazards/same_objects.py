@@ -197,7 +197,7 @@ def _copied(value: Any, replaced: Mapping[int, str]) -> Any:
 
 
 def _placed(text: str, name: ast.AST) -> ast.expr:
-    """Return the code of a place at the position of a name."""
+    """Return the syntax tree of a place, with the position of a name."""
     code = ast.parse(text, mode="eval").body
     for inner in ast.walk(code):
         if isinstance(inner, ast.expr):

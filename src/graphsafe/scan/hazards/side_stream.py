@@ -31,8 +31,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     if not isinstance(expression, ast.Call) or not expression.args:
         return
     argument = expression.args[0]
-    # A stream is often made only if CUDA is available, so the expression may have several values. A value without
-    # detail comes from an annotation, and the line that makes the stream shows more.
+    # A stream is often made only if CUDA is available, so the expression may have several values. A stream without
+    # detail comes from an annotation. It is ignored, because the line that makes the stream shows more.
     streams = options(frame.evaluate_quietly(argument))
     known = [one for one in streams if not (type(one) is RuntimeObject and one.kind == "stream" and one.detail is None)]
     stream = known[0] if len(known) == 1 else next(iter(streams), NONE)
@@ -72,8 +72,8 @@ def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[
 
 
 def defaulted(frame: Frame, default: ast.expr | None) -> None:
-    """Emit an event for a default of a parameter that is a stream: `stream=torch.cuda.current_stream()`. Python makes
-    the default at the import, so this is not the stream of the capture."""
+    """Emit an event for a parameter whose default is a stream: `stream=torch.cuda.current_stream()`. Python makes the
+    default when the module is imported, so this is not the stream of the capture."""
     name = (dotted(default.func) or "") if frame.hot and isinstance(default, ast.Call) else ""
     if default is not None and name.rpartition(".")[2] in _STREAMS:
         frame.emit("StreamOp", "foreign-stream", default)

@@ -117,7 +117,7 @@ def _derived_before(
 ) -> Iterator[Line]:
     """Yield values that a capture reads, if they were computed before the capture from a tensor that is refilled later.
 
-    `known` are the tables of all names that are visible in the function. A local name may be computed from an
+    `known` are the tables of all names that are visible in the function, because a local name may be computed from an
     attribute. `in_buckets` are the inputs that a replaying function refills under a key or an attribute.
     """
     refreshed = {name for seen in known for name in seen.filled if seen.is_refreshed(name)} | in_buckets
@@ -183,7 +183,7 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
 
 def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield replays that miss a new value of an input. The function has a parameter with the name of an input, such as
-    `lens` for `self.lens`. No line writes into this input, although the function fills others of its inputs from
+    `lens` for `self.lens`. No line writes into this input, although the function fills other inputs from its
     parameters."""
     functions = sorted(table.replaying - table.capturing - table.preparing)
     written_to = {_end(text) for text in _written_in(found, class_of(found.tree, functions[0]))} if functions else set()

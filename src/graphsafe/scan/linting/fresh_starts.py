@@ -1,4 +1,5 @@
-"""State that a step initialises before it uses it: `self.count = 0` at the top of a step, then `self.count += 1`.
+"""Finds state that each step initialises before using it: `self.count = 0` at the top of a step, then `self.count +=
+1`.
 
 Such state only passes a value from one line of a step to another. It passes nothing to the next step.
 """
@@ -29,12 +30,12 @@ class FreshStarts:
         self._gains: dict[int, frozenset[str]] = {}
         "Id of a summary -> the state that the function always initialises."
         self._entered: dict[int, list[frozenset[str]]] = {}
-        """Id of a summary -> the state that had been initialised before the function, for each time that the function
-        was followed."""
+        """Id of a summary -> for each time that the function was followed, the state that the step had initialised
+        before the call."""
 
     def follow(self, summary: Summary, fresh: frozenset[str] = _NOTHING) -> frozenset[str]:
-        """Follow a function. `fresh` is the state that the step has initialised before the function. Return the state
-        that is initialised after the function."""
+        """Follow a function. `fresh` is the state that the step has initialised before the call. Return the state that
+        is initialised after the call."""
         before = self._entered.setdefault(id(summary), [])
         if any(known <= fresh for known in before):
             return fresh | (self._gains[id(summary)] - self._read)

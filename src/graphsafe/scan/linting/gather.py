@@ -60,7 +60,7 @@ def new_roots(summaries: Iterable[Summary]) -> Iterator[NewRoot]:
 
 
 def passed_by_name(summaries: Iterable[Summary]) -> dict[str, dict[str, list[Tensor]]]:
-    """Return the tensors that calls pass to methods whose name is all that is known, by method and parameter."""
+    """Return the tensors that calls pass to methods of which only the name is known, by method and parameter."""
     found: dict[str, dict[str, list[Tensor]]] = {}
     for summary in summaries:
         for item in summary.items:
@@ -81,7 +81,7 @@ def on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, d
 
 
 def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
-    """Map each attribute or constructor parameter of a class to the values that calls of the class give to it."""
+    """Map each attribute or constructor parameter of a class to the values that constructor calls give to it."""
     found: dict[Field, dict[str, Value]] = {}
     for summary in summaries:
         for key, values in summary.constructed.items():
@@ -90,8 +90,8 @@ def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
 
 
 def gather(named: Sequence[tuple[str, Summary]]) -> Record:
-    """Make the record from the summaries of the driver's steps, each with the name of its root. The record's roots are
-    functions that contain a capture."""
+    """Make the record from the summaries of the driver's steps, each with the name of its root. As roots, the record
+    has only the functions that contain a capture."""
     steps = [summary for _, summary in named]
     record = Record()
     writes: Writes = {}
@@ -200,7 +200,7 @@ def _of_place(writes: Mapping[str, Write]) -> list[Write]:
     return [write for write in found if write.guard is None] or found
 
 
-GUARDED = "reached only where captures do not go"
+GUARDED = "only calls that no capture reaches lead here"
 
 
 def _in_order(place: Place) -> tuple[object, ...]:

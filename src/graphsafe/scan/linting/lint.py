@@ -41,7 +41,7 @@ _ONLY_IN_GRAPHS = frozenset(
 _AROUND_GRAPHS = frozenset("input-rebound output-kept refilled host-refilled read-early given-early".split())
 "Events that are faults in the code around a graph."
 LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
-"Matches the line number in the name of a lambda, counted in the surrounding function."
+"Matches the line number in the name of a lambda. The number is relative to the surrounding function."
 
 
 class Linter:
@@ -82,7 +82,7 @@ class Linter:
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """Return the findings of these files, fingerprinted and in order. Suppressed findings are marked, not dropped.
 
-        `read` are the files that were searched for roots. The scan may not report on all of them.
+        `read` are the files that were searched for roots. Some of them may be files on which the scan does not report.
         """
         wanted = dict.fromkeys(paths)
         told = [path for path in read if path in wanted]
@@ -91,7 +91,7 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
-        # Users outside of the project name the code of a library. The code of an application must be named by its own
+        # Code of a library is also used outside of the project. Code of an application must be named by its own
         # scripts.
         documents = self._project.files.documents if self._candidates.is_application else None
         unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls, documents)
@@ -372,8 +372,8 @@ def _needs_replay(event: Event) -> bool:
 
 
 def _captured(event: Event, captures: Set[bool] | None) -> Event:
-    """Return an event with the guard that applies to the captures that reach its function. `captures` is None if these
-    are not known."""
+    """Return an event with the guard that applies to the captures that reach its function. `captures` is None if the
+    captures are not known."""
     test = event.compile_test
     if event.guard is not None or captures is None:
         return event

@@ -110,8 +110,8 @@ class Regions:
         ready = [callee for ref, callees in by_block.items() if ref not in unready for callee in callees]
         begun_in_capture = [callee for ref in sorted(unready) for callee in by_block.get(ref, ())]
         self._first_run = calls.reached(begun_in_capture, without=replaying) - calls.reached(ready, without=replaying)
-        # The host runs loops around models, and the prompt of a request may have any length. So no graph contains such
-        # code unless a capture of the project contains it.
+        # The host runs loops around models, and a prompt may have any length. So no graph contains such a loop, or code
+        # that processes prompts, unless a capture of the project contains it.
         beside = {ref for ref in hot if record.roots.get(ref) == LOOP or _prefills(ref.partition("::")[2])}
         self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
         self._hot = hot

@@ -220,7 +220,7 @@ class UnnamedCode:
         calls: CallGraph,
         documents: Documents | None,
     ) -> None:
-        """`roots` gives the reason for each root. If `documents` is None, nothing is taken for unnamed."""
+        """`roots` gives the reason for each root. If `documents` is None, no definition counts as unnamed."""
         self._project = project
         self._paths = paths
         self._roots = roots
@@ -231,7 +231,7 @@ class UnnamedCode:
         self._of_roots: dict[str, str] = {}
 
     def doubt(self, ref: str) -> str:
-        """Return why every root that leads to a function is doubtful, or an empty text. The text continues the reason
+        """Return why every root that leads to a function is doubtful, or an empty string. The text continues the reason
         for the root."""
         if ref not in self._known:
             self._known[ref] = self._doubt(ref)
@@ -301,6 +301,7 @@ class UnnamedCode:
 
 
 def _called(name: str, why: str) -> str:
-    """Return the name under which code uses a root: that of the function, or that of a metric's class."""
+    """Return the name under which code uses a root: for a metric, the name of its class, otherwise the name of the
+    function."""
     parts = name.split(".")
     return parts[0] if why == METRIC else parts[-1]

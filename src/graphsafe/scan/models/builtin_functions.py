@@ -104,7 +104,7 @@ def branching(how: str) -> Handler:
 
 
 def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -> Value:
-    """Emit the branch of max, min, any, all or sorted, which compare values on the host or test their truth."""
+    """Emit a branch for `max`, `min`, `any`, `all` or `sorted`: the host compares the values or tests their truth."""
     if hasattr(values, "positional"):
         item = join_all(values.positional)
         several = True
@@ -135,7 +135,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
 
 
 def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Emit the comparisons by which `bisect` and `heapq` find the position of an item in a list."""
+    """Emit a branch for `bisect` or `heapq`, which compare an item with the items of a list."""
     if len(arguments.positional) > 1:
         held, item = element_of(arguments.positional[0]), arguments.positional[1]
         ordered(frame, node, Arguments((held, item)), "compare")
@@ -143,7 +143,8 @@ def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def asserted(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Emit the branch of `torch._assert(condition, message)`, the function for Python's `assert` statement."""
+    """Emit a branch for `torch._assert(condition, message)`, which tests the condition as an `assert` statement
+    does."""
     condition = arguments.get(0, "condition") or UNKNOWN
     frame.emit_if_on_device("Branch", "assert", node, protocols.truth(frame, node, condition), describe(condition))
     return NONE

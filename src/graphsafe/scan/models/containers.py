@@ -203,8 +203,8 @@ def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> Non
 
 
 def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> None:
-    """Emit a call under `lru_cache` that returns a device tensor. The cache keeps this tensor from the first step
-    on."""
+    """Emit an event for a call of an `lru_cache` function that returns a device tensor. The cache keeps this tensor
+    from the first step on."""
     value = frame.engine.read(Call(function.ref, function.bound, arguments, depth=1, level=frame.level))
     is_tensor = as_tensor(value)[1] and not _is_one_entry(arguments)
     if is_tensor and may_drop_results(frame.engine, function.ref):

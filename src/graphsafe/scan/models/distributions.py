@@ -53,8 +53,8 @@ def _lines_of(frame: Frame, ref: str, cls: ClassFacts) -> Iterator[str]:
 
 
 def checks_are_off(frame: Frame) -> bool:
-    """Return whether the checks of distributions are turned off. Either the file itself turns the checks off, or the
-    file's package sets them to a value that is not literally True."""
+    """Return whether the checks of distributions are turned off. Either the file itself turns the checks off, or a file
+    of the same package calls `set_default_validate_args` with anything but a literal True."""
     files = frame.project.files
     package, _, inside = frame.file.module.partition(".")
 

@@ -35,7 +35,7 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
     `name`, since its methods are listed under this name."""
     on_host = name.partition("[")[2].startswith("on the host") and not any(map(holds_device, arguments.values()))
     if name.endswith("[momentum=None].forward") and evaluation.is_certain(frame):
-        on_host = True  # only training code asks for the number of batches
+        on_host = True  # only training code reads the number of batches
     if model.waits and not on_host and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
         frame.emit("HostRead", "library", node, value=f"`{name}`")
     return _returned(name, model.returns, arguments)

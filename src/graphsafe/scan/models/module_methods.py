@@ -41,7 +41,8 @@ def of_module(frame: Frame, node: ast.Call, receiver: Value, name: str, argument
 
 
 def _load(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) -> None:
-    """Emit the copies of a host state into the parameters. With `assign=True`, new parameters replace the old ones."""
+    """Emit the copies by which `load_state_dict` copies host tensors into the parameters. With `assign=True`, new
+    parameters replace the old ones."""
     if is_true(arguments.get(2, "assign")):
         write_weights(frame, receiver, ast.unparse(node), UNKNOWN, node)
     state = arguments.get(0, "state_dict")

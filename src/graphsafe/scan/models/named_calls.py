@@ -12,16 +12,16 @@ from graphsafe.scan.execution.frame import Frame
 
 
 def note(frame: Frame, node: ast.AST, name: str) -> None:
-    """Emit a call that rules match by its dotted name. For a function of the project, the dotted name consists of the
-    module and the function's name."""
+    """Emit an event for a call that rules match by its dotted name. For a function of the project, the dotted name
+    consists of the module and the function's name."""
     if frame.hot:
         for pattern in frame.engine.libraries.matched(name):
             frame.emit("Call", pattern, node, value=f"`{name}`")
 
 
 def note_arguments(frame: Frame, method: str, arguments: Arguments) -> None:
-    """Record the tensors that are passed by keyword to a method that is known only by name. Only the device, the dtype
-    and whether the memory is pinned are kept."""
+    """Record the tensors that are passed by keyword to a method of which only the name is known. Only the device, the
+    dtype and whether the memory is pinned are kept."""
     for keyword, value in arguments.keywords.items():
         tensor, certain = as_tensor(value)
         if tensor is not None and certain and tensor.where != "any":

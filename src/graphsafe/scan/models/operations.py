@@ -130,7 +130,7 @@ class _Called:
         self._receiver = receiver
         self._arguments = arguments
         self._values: list[Value] = [*([receiver] if receiver is not None else ()), *arguments.positional]
-        "The positional arguments, after the receiver."
+        "The receiver, if there is one, and the positional arguments."
         self._everything = [*self._values, *arguments.keywords.values()]
         self.tensors = [tensor for value in self._everything for tensor in tensors_in(value)]
         self._first = receiver if receiver is not None else self.tensors[0] if self.tensors else None
@@ -198,7 +198,7 @@ class _Called:
 
     @property
     def is_of_host(self) -> bool:
-        """Whether all arguments are None, numbers or tensors. The tensors are known to be on the host."""
+        """Whether all arguments are None, numbers, or tensors that are known to be on the host."""
         plain = (Number, NoneValue)
         return all(type(value) in plain or type(value) is Tensor for value in self._everything)
 
@@ -240,7 +240,7 @@ class _Called:
         return next((tensor for tensor in tensors if tensor.where != "host"), None)
 
     def _decisive(self, effect: Effect) -> list[Tensor]:
-        """Return the tensors in those arguments whose kinds determine an effect."""
+        """Return the tensors in the arguments that an effect depends on, according to the `kinds` in its condition."""
         call, keywords = self.call, self._arguments.keywords
         params = effect.when.kinds if effect.when is not None else ()
         asked = {id(one) for param in params for one in self._op.arguments(call, param)}
@@ -280,7 +280,7 @@ class _Called:
         return "likely"
 
     def _drawn_on_host(self) -> Confidence:
-        """Return the confidence that a draw is on the host."""
+        """Return the confidence that an operation draws random numbers on the host."""
         shown_by = self.tensors if self._op.placement == "same" else ()
         return "possible" if any(not one.certain or one.maybe_pinned for one in shown_by) else "likely"
 
@@ -360,8 +360,8 @@ class _Called:
         return "size" in self._arguments.keywords or self._name.endswith(("permutation", "permuted"))
 
     def _is_somewhere(self) -> bool:
-        """Return whether a result that is made without tensors (`zeros`) may be on the host. It may if its device, or
-        the default device, is not known."""
+        """Return whether a result that is made without tensors (`zeros`) may be on the host. This is so if its device,
+        or the default device, is not known."""
         device = self._arguments.keywords.get("device")
         return _may_be_host(device) or (self._where == "any" and self._op.placement == "argument")
 

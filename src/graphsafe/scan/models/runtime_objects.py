@@ -122,7 +122,7 @@ def _in_thread(frame: Frame, node: ast.Call, function: Value, passed: Arguments)
 
 
 def _held_around(function: Function) -> Iterator[Value]:
-    """Yield the values of those names of the outer function that a nested function uses."""
+    """Yield the values of the outer function's variables that a nested function uses."""
     body, closure = function.node, function.closure
     if closure is not None and isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         own = {one.arg for one in ast.walk(body.args) if isinstance(one, ast.arg)}
@@ -156,8 +156,7 @@ _METHODS: Mapping[str, Method] = {
     "threads": _threads,
     "scaler": _scaler,
 }
-"""Kind of object -> the handler of its methods. These are the kinds that the op table and libraries.yaml do not
-describe completely."""
+"Kind of object -> the handler of its methods. The op table and libraries.yaml do not describe these kinds completely."
 
 
 def generator(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -165,7 +165,7 @@ def _to(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> V
 
 
 def _asked_of_to(node: ast.Call, tensor: Tensor, arguments: Arguments) -> tuple[DeviceValue | None, Dtype | None]:
-    """Return the device and the dtype that the arguments of `to` name: a device, a dtype, or both of another tensor."""
+    """Return the device and the dtype that the arguments of `to` name: a device, a dtype, or a tensor that has both."""
     target: DeviceValue | None = None
     dtype = tensor.dtype
     for i, value in enumerate(arguments.positional):

@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 MAX_BEGINNINGS = 3
-"The largest number of statements that are left out at the end to find a beginning that libcst can parse."
+"The largest number of statements that are dropped from the end until libcst can parse the rest."
 _STATEMENT = re.compile(r"[^\s#)\]}]")
 "Matches lines at which a statement of the module may begin."
 _BRACKET = re.compile(r"[()\[\]{}]")
@@ -62,7 +62,7 @@ def rewrite(text: str) -> str | None:
 def rewrite_beginning(text: str, line: int) -> str | None:
     """Rewrite the statements before the first one that libcst cannot parse, and leave the rest unchanged.
 
-    The running Python has reported newer syntax on `line`. After the rewriting, it reports the position of the real
+    The running Python has reported newer syntax on `line`. After the rewriting, Python reports the position of the real
     mistake. Return None if libcst cannot parse more of the code than Python can, or if nothing needs to be rewritten.
     """
     if _is_too_deep(text):

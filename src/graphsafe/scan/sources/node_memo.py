@@ -1,4 +1,5 @@
-"""Memoised functions of syntax nodes, such as the nodes inside a node. A result is kept as long as its node exists."""
+"""Memoised functions of syntax nodes, for example the search for all nodes inside a node. A result is kept as long as
+its node exists."""
 
 from __future__ import annotations
 

@@ -57,15 +57,16 @@ class Source:
         return self.text.split("\n")
 
     def lines_of(self, first: int, last: int) -> Sequence[str]:
-        """Return lines `first` to `last`, from 1, inclusive."""
+        """Return the lines from `first` to `last`, inclusive. Lines are counted from 1."""
         return self.lines[first - 1 : last]
 
     def slice_tree(self, first: int, last: int) -> ast.stmt:
-        """Return the statement on lines `first` to `last` (from 1, inclusive), with its positions in the file."""
+        """Return the statement on the lines from `first` to `last`, as in `lines_of`. Its nodes have their positions in
+        the file."""
         body = "\n".join(self.lines_of(first, last))
         if body[:1] in (" ", "\t", "\f"):
-            # An indented statement is legal only inside another one. Blank lines before it cost less than shifting its
-            # nodes.
+            # An indented statement is legal only inside another one. The blank lines before `if 1:` give all nodes
+            # their line in the file. Correcting the lines afterwards would take longer.
             outer = parse("\n" * (first - 2) + "if 1:\n" + body).body[0]
             assert isinstance(outer, ast.If)
             statement = outer.body[0]
@@ -74,7 +75,7 @@ class Source:
         return statement
 
     def column(self, line: int, offset: int) -> int:
-        """Return the column, from 1 in code points, of a UTF-8 byte offset."""
+        """Return the column of a UTF-8 byte offset. Columns are code points, counted from 1."""
         text = self.lines[line - 1] if line <= len(self.lines) else ""
         if text.isascii():
             return offset + 1
@@ -109,8 +110,8 @@ def decode(data: bytes) -> str:
 def encoded(text: str) -> bytes:
     """Return the bytes that an editor would save for a string. `decode` returns the same string again.
 
-    Some strings have no such bytes, because they contain a lone surrogate, or a letter that their declared encoding
-    lacks. These are written as UTF-8.
+    A string that contains a lone surrogate, or a letter that its declared encoding lacks, has no such bytes. It is
+    written as UTF-8.
     """
     data = text.encode("utf-8", "surrogatepass")
     if ENCODING.match(data):
@@ -133,7 +134,7 @@ def editable_lines(data: bytes) -> tuple[str, list[str], list[str]]:
 
 
 def _end_of(text: str) -> tuple[int, int]:
-    """Return the line and column, from 1, after the end of a string."""
+    """Return the line and the column after the end of a string, both counted from 1."""
     return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 

@@ -14,7 +14,7 @@ _COMMENT = re.compile(
     r"#\s*graphsafe:\s*ignore(?:\s*\[(?P<codes>[^\w\[\]]*\w[^\[\]]*)\]|(?!\s*(?:[\[({<=:,]|GS\d)|\w))(?P<reason>.*)$",
     re.I,
 )
-"Matches a suppression. Codes that are not in brackets are a mistake: the comment must not suppress every code."
+"Matches a suppression. A comment whose codes are not in brackets does not match, because it would suppress every code."
 _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
 """Matches a suppression comment as other linters write it. graphsafe reads such comments but never writes them.
 
@@ -23,8 +23,8 @@ A comment without codes suppresses nothing, because it would hide too much.
 _MEANT = re.compile(r"#\s*graphsafe\s*(?::\s*)?(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
 "Matches a malformed comment that was meant as a suppression."
 _PERHAPS = re.compile(r"#\s*(?:graphsafe|noqa:[^#\n]*GS)", re.I)
-"""Matches a part of each suppression comment. Only files with a match are tokenized, because Python's tokenizer is slow
-and most files have at most comments such as `# noqa: E501`."""
+"""Matches text that every suppression comment contains. Only files with a match are tokenized, because Python's
+tokenizer is slow and most files have at most comments such as `# noqa: E501`."""
 _NEXT = re.compile(r"(?:^|\s)#\s")
 "Matches the start of another comment on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
 _OPENING = frozenset(("FSTRING_START", "TSTRING_START"))
@@ -38,7 +38,7 @@ class Comment:
 
     line: int
     column: int
-    "The column, from 1, in code points."
+    "The column in code points, counted from 1."
     text: str
     codes: tuple[str, ...]
     "The codes in capital letters. Without brackets, the tuple is empty, and the comment covers every code."
@@ -94,7 +94,7 @@ def _comment_or_noqa(text: str, line: int, column: int) -> Comment | None:
 
 
 def comment_in(text: str, line: int, column: int) -> Comment | None:
-    """Return the suppression in a comment, perhaps among other comments, or None. `text` begins at `column`."""
+    """Return the suppression in a comment, or None. The text may contain several comments, and begins at `column`."""
     match = _COMMENT.search(text)
     if match is None:
         meant = _MEANT.search(text)

@@ -127,6 +127,6 @@ def left_out(found: Tables, table: GraphTensors, function: Function) -> Iterator
 
 
 def _fields(nodes: Iterable[ast.AST], name: str) -> list[str]:
-    """Return the attributes of a name that code reads, once for each read."""
+    """Return the attributes that code reads of the object `name`. An attribute that is read twice occurs twice."""
     taken = (node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
     return [node.attr for node in taken if node.value.id == name]  # type: ignore[attr-defined]

@@ -185,8 +185,8 @@ def _captures_for(
 def _made_by(
     key: ast.expr, origins: Set[str], function: Function, functions: Functions
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
-    """Return the `return` of the function that makes a key: `key_of` for `key = self.key_of(batch)`. The function must
-    be in the file, and the call must pass to it the object from which the missing value comes."""
+    """Return the `return` statement of the function that makes a key: `key_of` for `key = self.key_of(batch)`. The
+    function must be in the file, and the call must pass to it the object from which the missing value comes."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
         if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):
@@ -262,8 +262,8 @@ def number_parameters(function: Function) -> Set[str]:
 
 
 def _used_as_numbers(function: Function) -> Set[str]:
-    """Return the names that a captured block uses as ends of slices or counts of loops. Such names are numbers even
-    without an annotation: `y[:, :length]`, `range(rounds)`."""
+    """Return the names that a captured block uses as ends of slices or as numbers of iterations. Such names are numbers
+    even without an annotation: `y[:, :length]`, `range(rounds)`."""
     blocks = captures_in(function)
     parts = [part for block in blocks for one in inside(block, ast.Slice) for part in (one.lower, one.upper, one.step)]
     parts += [value for call in calls_in(blocks) if dotted(call.func) == "range" for value in call.args]

@@ -40,7 +40,7 @@ class Given:
 
 
 def replaying(found: Tables) -> dict[str, Given]:
-    """Return the functions that replay a graph and return its outputs, each with these outputs."""
+    """Return the functions that replay a graph and return its outputs. Each comes with the outputs that it returns."""
     return {
         name: given
         for table in found.all

@@ -28,8 +28,9 @@ def may_be_one_object(frame: Frame, other: str, cls: str | None = None) -> bool:
 
 
 def may_hold_object(frame: Frame, line: int, cls: str | None = None) -> bool:
-    """Return whether `self` in a line may be the object whose method is being read. If `cls` is given, return whether
-    it may be an object of this class of the line's file. Outside of classes, `self` may be any object."""
+    """Return whether `self` in a line may be the object whose method is being read. If `cls` is given, the line is in
+    the file of this class; return whether `self` may be an object of the class. Outside of classes, `self` may be any
+    object."""
     path = cls.partition("::")[0] if cls is not None else frame.path
     owners = {facts.owner for facts, _ in functions_of(frame, path) if facts.owner is not None and facts.holds(line)}
     return not owners or any(may_be_one_object(frame, f"{path}::{owner}", cls) for owner in owners)
