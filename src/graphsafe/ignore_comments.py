@@ -110,8 +110,8 @@ def _merged(comment: str, codes: Collection[str], reason: str) -> str:
 
 
 def _places(text: str, lines: Sequence[str]) -> Mapping[int, _Place]:
-    """Return, by line number from 1, the position for a comment. A line that ends inside a string or with a backslash
-    has no such position."""
+    """Map each line number, counted from 1, to the position at which a comment can be written. A line that ends inside
+    a string or with a backslash has no such position."""
     places: dict[int, _Place] = {}
     for token in line_ends(_tokens(text)):
         line, column = token.start

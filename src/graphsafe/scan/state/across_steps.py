@@ -1,5 +1,5 @@
-"""Events about state that one step leaves to the next, if a replay does not repeat the write. Functions that look for
-one kind of event return None if a write has no such event.
+"""Events about state that a step writes for later steps, if a replay does not repeat the write or does not use the new
+value. Functions that look for one kind of event return None if a write has no such event.
 
 The events depend only on the state log. Each event is at the line that writes the state.
 """

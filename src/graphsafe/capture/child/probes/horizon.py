@@ -273,7 +273,7 @@ class _Ahead(StepAhead):
         changed."""
         subject = self._session.subject
         # Objects of the user's own classes may hold settings of a request, so host tensors in them are changed too. If
-        # there is a refresh, such tensors are not changed, because a refresh may count in such objects.
+        # there is a refresh, they are not changed, because the refresh may keep a counter in such an object.
         found = with_objects(subject) if subject.refresh is None else inputs_of(subject)
         on_host = {path: one for path, one in found.items() if not self._session.is_on_gpu(one)}
         if subject.refresh is None:

@@ -284,7 +284,7 @@ class Twins:
         if causes:
             return decided, causes, None
         if (self._differing(lambda: None, self._before, seed) or set()) & keys:
-            return decided, [], "host-random"  # random draws change the state too, such as a list's order
+            return decided, [], "host-random"  # random draws also change state, for example the order of a list
         # No single change is the cause: two buffers that swap, for example, can only be put back together. So report
         # all changes of the kind that the difference suggests.
         likely = "tensor" if any(one.what == "address" for one in decided) else "attribute"

@@ -106,7 +106,8 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
         # number of destinations.
         if _numbers(argument, len(argument) - 4, 4, 1) == [1]:
             yield len(argument) - 6 * _WORD, len(argument) - 5 * _WORD
-        # Before the source, which is aligned to a word, are the strides of one input and of two outputs.
+        # The strides of one input and of two outputs come before the source. The source is aligned to a word, so there
+        # may be a gap of four bytes.
         end = len(argument) - 8 * _WORD
         for begin in (end - 3 * _STRIDES - 2 * _SIZES, end - 3 * _STRIDES - 2 * _SIZES - 4):
             parts = [*_strides(argument, begin, 1), *_strides(argument, begin + _SIZES + _STRIDES, 2)]

@@ -51,8 +51,8 @@ class Box:
             yield _before((statement.end_lineno or line) + 1, note)
 
     def around(self, body: str, source: Function, region: Region, returned: Sequence[str]) -> str:
-        """Return the eager statements. Lines before these statements read variables from the object, and lines after
-        the statements store variables there."""
+        """Return the eager statements, with lines before them that read variables from the object, and lines after
+        them that store variables in it."""
         place = source.place(region)
         stored = stores_in(place.statements) if place is not None and not source.ends(place) else set()
         passing = self.passing[region]

@@ -36,8 +36,8 @@ class Groups:
         numbers: dict[tuple[CallSite, ...], int] = {}
         self._covered: dict[Region, dict[int, tuple[int, Group]]] = {}
         self._rows: list[tuple[int, Group, Op | None]] = []
-        """For each operation: the number of its frames, its group without candidates, and the operation. At the
-        beginning of a visit there is a row with None in place of an operation."""
+        """For each operation: the number of its call stack, the group that it has if no candidate is chosen, and the
+        operation itself. At the beginning of a visit there is a row with None in place of an operation."""
         visits = iter(enumerate(log.visits))
         reported = 0
         for op in (*log.ops, None):

@@ -1,5 +1,5 @@
-"""Splits statements into parts: each operation on the way to a marked expression gets its own line, in execution order,
-so that a break can be a part of a statement.
+"""Splits statements into parts, so that a break can be a part of a statement. The operands of each operation that
+encloses a marked expression get lines of their own, in execution order.
 
 If `scale_of(x)` is marked in `return self.head(x * scale_of(x))`, the statement becomes `part_1 = scale_of(x)`, `part_2
 = x * part_1` and `return self.head(part_2)`. If a condition decides whether an expression runs, as in a conditional
