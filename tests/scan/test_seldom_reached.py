@@ -190,3 +190,30 @@ def test_metrics_are_called_around_graphs(tmp_path: Path) -> None:
     for measuring in (f"import torch\n\n{metric}", MODEL):
         told = found(tmp_path, own__of____init__="", own__of__metrics=measuring)
         assert [(each.region, each.level) for each in told] == [("step", "warning")]
+
+
+def test_seldom_code_leads_to_seldom_code_in_all_subclasses_of_an_annotated_class(tmp_path: Path) -> None:
+    many = "".join(
+        f"\n\nclass Model{number}(Model):\n    def images(self, x: torch.Tensor):\n        return x.max().item()\n"
+        for number in range(9)
+    )
+    model = "import torch\n\n\nclass Model:\n    def images(self, x: torch.Tensor):\n        return x\n" + many
+    trainer = """
+    from model import Model
+
+    class Trainer:
+        model: Model
+
+        def show(self, batch):
+            return self.model.images(batch)
+
+        def train(self, batches):
+            for step, batch in enumerate(batches):
+                self.network(batch).backward()
+                self.optimizer.step()
+                if step % self.every == 0:
+                    self.show(batch)
+    """
+    assert found(tmp_path / "seldom", model=model, trainer=trainer) == []
+    always = trainer.replace("if step % self.every == 0", "with self.timer")
+    assert len(found(tmp_path / "always", model=model, trainer=always)) == 9
