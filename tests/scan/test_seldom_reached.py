@@ -217,3 +217,31 @@ def test_seldom_code_leads_to_seldom_code_in_all_subclasses_of_an_annotated_clas
     assert found(tmp_path / "seldom", model=model, trainer=trainer) == []
     always = trainer.replace("if step % self.every == 0", "with self.timer")
     assert len(found(tmp_path / "always", model=model, trainer=always)) == 9
+
+
+@pytest.mark.parametrize(
+    ("test", "is_seldom"),
+    [
+        ("if step % every != 0 or epoch is not None:\n    return", True),
+        ("if step == 0:\n    if not self.first:\n        return\nelse:\n    if step % every:\n        return", True),
+        ("if step == 0:\n    if not self.first:\n        return\nelse:\n    if not self.first:\n        return", False),
+        ("if step % every == 0:\n    return", False),
+        ("if step % every != 0 and self.early:\n    return", False),
+        ("if self.should_log:\n    self.log(step)\nelse:\n    return", True),
+    ],
+)
+def test_few_steps_reach_the_code_after_a_return_at_intervals(tmp_path: Path, test: str, is_seldom: bool) -> None:
+    head = """
+    import torch
+
+    class Trainer:
+        def train(self, batches):
+            for step, batch in enumerate(batches):
+                self.network(batch).backward()
+                self.optimizer.step()
+                self.show(step, batch)
+
+        def show(self, step, batch: torch.Tensor, every=500, epoch=None):
+    """
+    shown = "\n" + textwrap.indent(f"{test}\nreturn batch.argmax().item()", " " * 12)
+    assert (found(tmp_path, code=head.rstrip() + shown) == []) == is_seldom

@@ -155,16 +155,35 @@ def asks_by_name(test: ast.expr) -> bool:
         return _is_interval(test.comparators[0])
     if _is_first(test, _COUNTER) or _is_listed(test) or _finds_no_number(test):
         return True
-    if isinstance(test, ast.Compare) and isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
-        names = [dotted(one) or "" for one in ast.walk(test.left.left) if isinstance(one, (ast.Name, ast.Attribute))]
-        interval = test.left.right
-        is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
-        counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
-        return counts and (is_long or _divides_steps(interval))
+    if isinstance(test, ast.Compare) and not isinstance(test.ops[0], ast.NotEq) and _is_remainder(test.left):
+        return True
     if isinstance(test, ast.Call) and any(map(_is_interval, test.args[1:])):
         return True  # divisible_by(step, self.log_every)
     name = dotted(test.func if isinstance(test, ast.Call) else test) or ""
     return _SELDOM.search(name.rpartition(".")[2]) is not None
+
+
+@memoize_on_node
+def fails_by_name(test: ast.expr) -> bool:
+    """Return whether few steps fail a test, judging by the names in it: `not self.should_log`, `step % every != 0`."""
+    if isinstance(test, ast.BoolOp):
+        return (any if isinstance(test.op, ast.Or) else all)(map(fails_by_name, test.values))
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return asks_by_name(test.operand)
+    if isinstance(test, ast.Compare):
+        return isinstance(test.ops[0], (ast.NotEq, ast.Gt)) and _is_remainder(test.left)
+    return _is_remainder(test)
+
+
+def _is_remainder(node: ast.expr) -> bool:
+    """Return whether an expression is `step % self.log_every`."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mod):
+        return False
+    names = [dotted(one) or "" for one in ast.walk(node.left) if isinstance(one, (ast.Name, ast.Attribute))]
+    interval = node.right
+    is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
+    counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
+    return counts and (is_long or _divides_steps(interval))
 
 
 @memoize_on_node
