@@ -245,3 +245,19 @@ def test_few_steps_reach_the_code_after_a_return_at_intervals(tmp_path: Path, te
     """
     shown = "\n" + textwrap.indent(f"{test}\nreturn batch.argmax().item()", " " * 12)
     assert (found(tmp_path, code=head.rstrip() + shown) == []) == is_seldom
+
+
+def test_few_steps_draw_pictures(tmp_path: Path) -> None:
+    trainer = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return self.visualize(x)
+
+        def visualize(self, x):
+            return x[x > 0]
+    """
+    assert found(tmp_path, code=trainer) == []
+    assert [each.code for each in found(tmp_path, code=trainer.replace("visualize", "select"))] == ["GS202"]

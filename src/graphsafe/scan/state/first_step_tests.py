@@ -51,8 +51,16 @@ _CALLED_SELDOM = re.compile(
 "Matches names of functions that save, show or evaluate. A step loop calls these from time to time."
 
 
+_SHOWS = re.compile(r"(^|[._])((visuali[sz]e|plot)(_\w+)?|\w*(Visuali[sz]er|Plotter)\.\w+)$")
+"Matches names of functions that draw pictures. Few steps call these, whether or not the caller contains the loop."
+
+
 def is_called_seldom(name: str) -> bool:
     return _CALLED_SELDOM.search(name) is not None
+
+
+def draws_pictures(name: str) -> bool:
+    return _SHOWS.search(name) is not None
 
 
 @memoize_on_node
