@@ -261,3 +261,42 @@ def test_few_steps_draw_pictures(tmp_path: Path) -> None:
     """
     assert found(tmp_path, code=trainer) == []
     assert [each.code for each in found(tmp_path, code=trainer.replace("visualize", "select"))] == ["GS202"]
+
+
+RECORDS_AT_STEPS = """
+import torch
+from torch import nn
+
+class Trainer:
+    def train_step(self, batch):
+        handles = self.watch()
+        self.network(batch).sum().backward()
+        for handle in handles:
+            handle.remove()
+
+    def watch(self):
+        if self.step not in self.config.save_steps:
+            return []
+
+        def keep(module, inputs, output: torch.Tensor):
+            self.kept[module] = output.abs().max().item()
+
+        return [each.register_forward_hook(keep) for each in self.network.modules()]
+"""
+
+
+def test_a_hook_that_few_steps_register_and_remove_runs_in_few_steps(tmp_path: Path) -> None:
+    assert found(tmp_path, code=RECORDS_AT_STEPS) == []
+    always = RECORDS_AT_STEPS.replace("not in self.config.save_steps", "in self.config.skipped")
+    assert [each.code for each in found(tmp_path, code=always)] == ["GS101"]
+
+
+def test_hooks_of_tests_run_in_no_step(tmp_path: Path) -> None:
+    stays = RECORDS[: RECORDS.index("        for handle in")]
+    assert found(tmp_path, scripts__of__numerical_tests_own=stays) == []
+    assert len(found(tmp_path, scripts__of__numerics_own=stays)) == 1
+
+
+def test_modules_that_evaluate_another_module_run_beside_steps(tmp_path: Path) -> None:
+    assert found(tmp_path / "beside", own__of____init__="", own__of__evaluation_predictor=MODEL) == []
+    assert len(found(tmp_path / "model", own__of____init__="", own__of__predictor=MODEL)) == 1

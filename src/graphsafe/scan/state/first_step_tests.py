@@ -98,7 +98,11 @@ def _is_listed(test: ast.expr) -> bool:
     """Return whether a test is `step in eval_steps`, or `step in [at - 1 for at in eval_steps]`."""
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.In):
         return False
-    names = [dotted(one) or "" for one in ast.walk(test.comparators[0]) if isinstance(one, (ast.Name, ast.Attribute))]
+    return _names_listed(test.comparators[0])
+
+
+def _names_listed(node: ast.expr) -> bool:
+    names = [dotted(one) or "" for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))]
     return any(_LISTED.search(name.rpartition(".")[2]) for name in names)
 
 
@@ -179,7 +183,8 @@ def fails_by_name(test: ast.expr) -> bool:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks_by_name(test.operand)
     if isinstance(test, ast.Compare):
-        return isinstance(test.ops[0], (ast.NotEq, ast.Gt)) and _is_remainder(test.left)
+        differs = isinstance(test.ops[0], (ast.NotEq, ast.Gt)) and _is_remainder(test.left)
+        return differs or (isinstance(test.ops[0], ast.NotIn) and _names_listed(test.comparators[0]))
     return _is_remainder(test)
 
 

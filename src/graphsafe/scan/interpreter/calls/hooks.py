@@ -9,6 +9,7 @@ from graphsafe.scan.domain.record import HOOK, PASSING_HOOK
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import torch_functions
+from graphsafe.scan.symbols.overrides import is_of_tests
 from graphsafe.scan.symbols.project_files import Files
 
 _FORWARD = frozenset(("register_forward_hook", "register_forward_pre_hook"))
@@ -37,14 +38,15 @@ def forward_hook_reason(files: Files, path: str) -> str:
     """Return the reason why the forward hooks of a file are roots.
 
     Tools that calibrate a model or show its activations register a hook, run the model a few times, and remove the
-    hook. Such hooks get a separate reason.
+    hook. Such hooks, and those of tests, get a separate reason.
     """
-    return PASSING_HOOK if files.search(path, _REMOVES) else HOOK
+    return PASSING_HOOK if is_of_tests(f"{path}::") or files.search(path, _REMOVES) else HOOK
 
 
 def registered(frame: Frame, method: str, hook: Value | None) -> None:
-    """Make a hot root of a registered hook. If a step registers the hook, the step also runs it."""
+    """Make a hot root of a registered hook. If a step registers the hook, the step also runs it, unless few steps
+    register it."""
     why = HOOK
-    if method in _FORWARD and not frame.hot:
+    if method in _FORWARD and (not frame.hot or frame.unlikely):
         why = forward_hook_reason(frame.project.files, frame.ref.partition("::")[0])
     torch_functions.handed_over(frame.engine, hook, why)
