@@ -461,3 +461,21 @@ RESET = """\
 def test_what_only_unloading_drops_is_filled_by_the_first_step(scan: Scan) -> None:
     assert scan(RESET) == []
     assert [code for code, _ in scan(RESET.replace("unload", "next_request"))] == ["GS301", "GS604"]
+
+
+SETTING = """\
+    class Padding(nn.Module):
+        def __init__(self, amount):
+            super().__init__()
+            self.amount = amount
+
+        def forward(self, x: torch.Tensor):
+            if isinstance(self.amount, (float, str)):
+                self.amount = torch.tensor([float(self.amount)] * x.dim()).to(x)
+            return x * self.amount
+    """
+
+
+def test_the_first_step_turns_a_setting_into_what_it_stands_for(scan: Scan) -> None:
+    assert scan(SETTING) == []
+    assert "GS301" in [code for code, _ in scan(SETTING.replace("(float, str)", "list"))]

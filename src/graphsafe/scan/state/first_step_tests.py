@@ -13,6 +13,7 @@ from graphsafe.scan.state.first_step import (
     empty_tests,
     kept_keys,
     lazy_tests,
+    replaced_setting,
     returned_if_there,
     size_tests,
 )
@@ -208,6 +209,7 @@ def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     found += [LazyTest(f"{EMPTY}{text}", node.lineno) for text in empty_tests(node.test, branch)]
     if branch:
         found += [LazyTest(text, node.lineno) for text in capacity_tests(node.test)]
+        found += [LazyTest(text, node.lineno) for text in (replaced_setting(node),) if text is not None]
     return tuple(found)
 
 
