@@ -191,6 +191,11 @@ def test_metrics_are_called_around_graphs(tmp_path: Path) -> None:
         told = found(tmp_path, own__of____init__="", own__of__metrics=measuring)
         assert [(each.region, each.level) for each in told] == [("step", "warning")]
 
+    entry = "import torch\n\n@METRICS.register()\ndef psnr(x: torch.Tensor):\n    return x.mean().item()\n"
+    for folder, region in (("metrics", "step"), ("losses", "captured")):
+        files = {"own__of____init__": "", f"own__of__{folder}__of____init__": "", f"own__of__{folder}__of__psnr": entry}
+        assert [each.region for each in found(tmp_path / folder, **files)] == [region]
+
 
 def test_seldom_code_leads_to_seldom_code_in_all_subclasses_of_an_annotated_class(tmp_path: Path) -> None:
     many = "".join(
@@ -300,3 +305,32 @@ def test_hooks_of_tests_run_in_no_step(tmp_path: Path) -> None:
 def test_modules_that_evaluate_another_module_run_beside_steps(tmp_path: Path) -> None:
     assert found(tmp_path / "beside", own__of____init__="", own__of__evaluation_predictor=MODEL) == []
     assert len(found(tmp_path / "model", own__of____init__="", own__of__predictor=MODEL)) == 1
+
+
+def test_hooks_of_a_debugger_run_in_no_step(tmp_path: Path) -> None:
+    debugger = """
+    import torch
+
+    class DebugOverflow:
+        def __init__(self, model):
+            for each in model.modules():
+                each.register_forward_hook(self.hook)
+
+        def hook(self, module, inputs, output: torch.Tensor):
+            if output.isnan().any():
+                raise ValueError(module)
+    """
+    assert found(tmp_path, code=debugger) == []
+    assert [each.code for each in found(tmp_path, code=debugger.replace("DebugOverflow", "StopAtNan"))] == ["GS102"]
+
+
+def test_callables_in_the_folder_of_an_evaluation_run_beside_steps(tmp_path: Path) -> None:
+    collector = """
+    import torch
+
+    class Divergence:
+        def __call__(self, logits: torch.Tensor, reference: torch.Tensor):
+            self.found.append((logits - reference).abs().sum().item())
+    """
+    assert found(tmp_path, eval__of__measure=collector) == []
+    assert [each.code for each in found(tmp_path, runtime__of__measure=collector)] == ["GS101"]

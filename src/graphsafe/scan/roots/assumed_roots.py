@@ -152,12 +152,12 @@ class _Forms:
         if self._is_beside:
             return None
         if name in self._hooks:
-            return forward_hook_reason(self._engine.project.files, self._file.path)
+            return forward_hook_reason(self._engine.project.files, f"{self._file.path}::{facts.name}")
         found = self._of_class(name, facts, f"{self._file.path}::{facts.owner}") if facts.owner is not None else None
         if found is not None:
             return found
         if facts.name in self._entries and self._takes_tensors(facts):
-            return ENTRY
+            return METRIC if any(map(MEASURING.search, self._file.module.split("."))) else ENTRY
         if facts.name in self._launching:
             return LAUNCHES
         if self._with_public and is_public(facts):

@@ -24,6 +24,8 @@ _TEXT = re.compile(
 )
 "Matches a function with the parameters of a forward hook in torch's documentation."
 _WORDS = (b"(module", b"(self, module")
+_DEBUGS = re.compile(r"(^|[._])debug|Debug")
+"Matches names of classes and functions that search for a fault, for example for the module that makes a NaN."
 _REMOVES = re.compile(r"\.remove\(\)")
 "Matches the call that removes a hook from its module. (A list's `remove` takes an argument.)"
 
@@ -34,13 +36,15 @@ def hooks_in(data: bytes) -> Iterator[str]:
     return (match[1].decode() for match in found)
 
 
-def forward_hook_reason(files: Files, path: str) -> str:
-    """Return the reason why the forward hooks of a file are roots.
+def forward_hook_reason(files: Files, ref: str) -> str:
+    """Return the reason why a forward hook is a root. `ref` is the hook, or the function that registers it.
 
     Tools that calibrate a model or show its activations register a hook, run the model a few times, and remove the
-    hook. Such hooks, and those of tests, get a separate reason.
+    hook. Such hooks, and those of tests and debuggers, get a separate reason.
     """
-    return PASSING_HOOK if is_of_tests(f"{path}::") or files.search(path, _REMOVES) else HOOK
+    path, _, name = ref.partition("::")
+    passes = is_of_tests(ref) or _DEBUGS.search(name) is not None or files.search(path, _REMOVES)
+    return PASSING_HOOK if passes else HOOK
 
 
 def registered(frame: Frame, method: str, hook: Value | None) -> None:
@@ -48,5 +52,5 @@ def registered(frame: Frame, method: str, hook: Value | None) -> None:
     register it."""
     why = HOOK
     if method in _FORWARD and (not frame.hot or frame.unlikely):
-        why = forward_hook_reason(frame.project.files, frame.ref.partition("::")[0])
+        why = forward_hook_reason(frame.project.files, frame.ref)
     torch_functions.handed_over(frame.engine, hook, why)
