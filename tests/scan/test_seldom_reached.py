@@ -334,3 +334,6 @@ def test_callables_in_the_folder_of_an_evaluation_run_beside_steps(tmp_path: Pat
     """
     assert found(tmp_path, eval__of__measure=collector) == []
     assert [each.code for each in found(tmp_path, runtime__of__measure=collector)] == ["GS101"]
+    derived = collector.replace("class Divergence:", "class Divergence(LogitsProcessor):")
+    derived = derived.replace("import torch\n", "import torch\n    from transformers import LogitsProcessor\n")
+    assert [each.code for each in found(tmp_path / "derived", eval__of__measure=derived)] == ["GS101"]
