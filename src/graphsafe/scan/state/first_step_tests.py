@@ -184,8 +184,9 @@ def fails_by_name(test: ast.expr) -> bool:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks_by_name(test.operand)
     if isinstance(test, ast.Compare):
-        differs = isinstance(test.ops[0], (ast.NotEq, ast.Gt)) and _is_remainder(test.left)
-        return differs or (isinstance(test.ops[0], ast.NotIn) and _names_listed(test.comparators[0]))
+        right = test.comparators[0]
+        differs = isinstance(test.ops[0], (ast.NotEq, ast.Gt)) and isinstance(right, ast.Constant)
+        return (differs and _is_remainder(test.left)) or (isinstance(test.ops[0], ast.NotIn) and _names_listed(right))
     return _is_remainder(test)
 
 
