@@ -436,3 +436,46 @@ def test_a_table_that_the_constructor_makes_for_a_maximum_is_seldom_too_small(sc
         """
     assert scan(source) == []
     assert [code for code, _ in scan(source.replace("self.extend(torch.zeros(1, max_len))", "pass"))] == ["GS705"]
+
+
+RESET = """\
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pointers_ready = False
+
+        def unload(self):
+            self.pointers_ready = False
+
+        def _build(self):
+            self.pointers_ready = True
+            self.pointers = torch.tensor([w.data_ptr() for w in self.parameters()], device="cuda")
+
+        def forward(self, x: torch.Tensor):
+            if not self.pointers_ready:
+                self._build()
+            return x
+    """
+
+
+def test_what_only_unloading_drops_is_filled_by_the_first_step(scan: Scan) -> None:
+    assert scan(RESET) == []
+    assert [code for code, _ in scan(RESET.replace("unload", "next_request"))] == ["GS301", "GS604"]
+
+
+SETTING = """\
+    class Padding(nn.Module):
+        def __init__(self, amount):
+            super().__init__()
+            self.amount = amount
+
+        def forward(self, x: torch.Tensor):
+            if isinstance(self.amount, (float, str)):
+                self.amount = torch.tensor([float(self.amount)] * x.dim()).to(x)
+            return x * self.amount
+    """
+
+
+def test_the_first_step_turns_a_setting_into_what_it_stands_for(scan: Scan) -> None:
+    assert scan(SETTING) == []
+    assert "GS301" in [code for code, _ in scan(SETTING.replace("(float, str)", "list"))]

@@ -684,3 +684,15 @@ def test_functions_in_a_namespace_are_followed(tmp_path: Path, given: str, codes
                 return x * ops.scale, ops.read(x)
         """
     assert [code for code, _ in found(tmp_path, source)] == codes
+
+
+@pytest.mark.parametrize(
+    ("size", "codes"), [("output_shape", []), ("count", ["GS203"]), ("output_shape[0]", ["GS203"])]
+)
+def test_a_shape_that_is_annotated_as_a_tensor_is_a_shape(tmp_path: Path, size: str, codes: list[str]) -> None:
+    source = f"""
+        class Head(nn.Module):
+            def forward(self, x: torch.Tensor, output_shape: torch.Tensor, count: torch.Tensor):
+                return x.view({size})
+        """
+    assert [code for code, _ in found(tmp_path, source)] == codes

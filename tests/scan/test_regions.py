@@ -374,3 +374,33 @@ def test_public_functions_stand_around_the_plain_forward_of_their_package(folder
     (folder / "engine" / "pool.py").write_text(f"{POOL}\n\n{forward}")
     found = scan_paths([folder], load_config(folder)).findings
     assert {(f.code, f.region) for f in found if f.level != "note"} == {("GS101", "step")}
+
+
+@pytest.mark.parametrize("decorator", ["torch._dynamo.disable", "torch.compiler.disable()"])
+def test_functions_that_are_not_compiled_stand_around_the_graphs_of_compiled_code(folder: Path, decorator: str) -> None:
+    source = f"""\
+        import torch
+        from torch import nn
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.kept = None
+
+            def forward(self, x):
+                self.keep(x)
+                return x.relu()
+
+            @{decorator}
+            def keep(self, x):
+                if self.kept is None or self.kept.shape != x.shape:
+                    self.kept = torch.empty_like(x)
+                self.kept.copy_(x)
+                return x.sum().item()
+        """
+    assert {(f.code, f.region) for f in scan(folder, source).findings if f.level != "note"} == {("GS101", "step")}
+    without = source.replace(f"@{decorator}", "")
+    assert {(f.code, f.region) for f in scan(folder, without).findings if f.level != "note"} == {
+        ("GS101", "captured"),
+        ("GS705", "captured"),
+    }

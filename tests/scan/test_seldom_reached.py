@@ -190,3 +190,150 @@ def test_metrics_are_called_around_graphs(tmp_path: Path) -> None:
     for measuring in (f"import torch\n\n{metric}", MODEL):
         told = found(tmp_path, own__of____init__="", own__of__metrics=measuring)
         assert [(each.region, each.level) for each in told] == [("step", "warning")]
+
+    entry = "import torch\n\n@METRICS.register()\ndef psnr(x: torch.Tensor):\n    return x.mean().item()\n"
+    for folder, region in (("metrics", "step"), ("losses", "captured")):
+        files = {"own__of____init__": "", f"own__of__{folder}__of____init__": "", f"own__of__{folder}__of__psnr": entry}
+        assert [each.region for each in found(tmp_path / folder, **files)] == [region]
+
+
+def test_seldom_code_leads_to_seldom_code_in_all_subclasses_of_an_annotated_class(tmp_path: Path) -> None:
+    many = "".join(
+        f"\n\nclass Model{number}(Model):\n    def images(self, x: torch.Tensor):\n        return x.max().item()\n"
+        for number in range(9)
+    )
+    model = "import torch\n\n\nclass Model:\n    def images(self, x: torch.Tensor):\n        return x\n" + many
+    trainer = """
+    from model import Model
+
+    class Trainer:
+        model: Model
+
+        def show(self, batch):
+            return self.model.images(batch)
+
+        def train(self, batches):
+            for step, batch in enumerate(batches):
+                self.network(batch).backward()
+                self.optimizer.step()
+                if step % self.every == 0:
+                    self.show(batch)
+    """
+    assert found(tmp_path / "seldom", model=model, trainer=trainer) == []
+    always = trainer.replace("if step % self.every == 0", "with self.timer")
+    assert len(found(tmp_path / "always", model=model, trainer=always)) == 9
+
+
+@pytest.mark.parametrize(
+    ("test", "is_seldom"),
+    [
+        ("if step % every != 0 or epoch is not None:\n    return", True),
+        ("if step == 0:\n    if not self.first:\n        return\nelse:\n    if step % every:\n        return", True),
+        ("if step == 0:\n    if not self.first:\n        return\nelse:\n    if not self.first:\n        return", False),
+        ("if step % every == 0:\n    return", False),
+        ("if step % every != 0 and self.early:\n    return", False),
+        ("if self.should_log:\n    self.log(step)\nelse:\n    return", True),
+    ],
+)
+def test_few_steps_reach_the_code_after_a_return_at_intervals(tmp_path: Path, test: str, is_seldom: bool) -> None:
+    head = """
+    import torch
+
+    class Trainer:
+        def train(self, batches):
+            for step, batch in enumerate(batches):
+                self.network(batch).backward()
+                self.optimizer.step()
+                self.show(step, batch)
+
+        def show(self, step, batch: torch.Tensor, every=500, epoch=None):
+    """
+    shown = "\n" + textwrap.indent(f"{test}\nreturn batch.argmax().item()", " " * 12)
+    assert (found(tmp_path, code=head.rstrip() + shown) == []) == is_seldom
+
+
+def test_few_steps_draw_pictures(tmp_path: Path) -> None:
+    trainer = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return self.visualize(x)
+
+        def visualize(self, x):
+            return x[x > 0]
+    """
+    assert found(tmp_path, code=trainer) == []
+    assert [each.code for each in found(tmp_path, code=trainer.replace("visualize", "select"))] == ["GS202"]
+
+
+RECORDS_AT_STEPS = """
+import torch
+from torch import nn
+
+class Trainer:
+    def train_step(self, batch):
+        handles = self.watch()
+        self.network(batch).sum().backward()
+        for handle in handles:
+            handle.remove()
+
+    def watch(self):
+        if self.step not in self.config.save_steps:
+            return []
+
+        def keep(module, inputs, output: torch.Tensor):
+            self.kept[module] = output.abs().max().item()
+
+        return [each.register_forward_hook(keep) for each in self.network.modules()]
+"""
+
+
+def test_a_hook_that_few_steps_register_and_remove_runs_in_few_steps(tmp_path: Path) -> None:
+    assert found(tmp_path, code=RECORDS_AT_STEPS) == []
+    always = RECORDS_AT_STEPS.replace("not in self.config.save_steps", "in self.config.skipped")
+    assert [each.code for each in found(tmp_path, code=always)] == ["GS101"]
+
+
+def test_hooks_of_tests_run_in_no_step(tmp_path: Path) -> None:
+    stays = RECORDS[: RECORDS.index("        for handle in")]
+    assert found(tmp_path, scripts__of__numerical_tests_own=stays) == []
+    assert len(found(tmp_path, scripts__of__numerics_own=stays)) == 1
+
+
+def test_modules_that_evaluate_another_module_run_beside_steps(tmp_path: Path) -> None:
+    assert found(tmp_path / "beside", own__of____init__="", own__of__evaluation_predictor=MODEL) == []
+    assert len(found(tmp_path / "model", own__of____init__="", own__of__predictor=MODEL)) == 1
+
+
+def test_hooks_of_a_debugger_run_in_no_step(tmp_path: Path) -> None:
+    debugger = """
+    import torch
+
+    class DebugOverflow:
+        def __init__(self, model):
+            for each in model.modules():
+                each.register_forward_hook(self.hook)
+
+        def hook(self, module, inputs, output: torch.Tensor):
+            if output.isnan().any():
+                raise ValueError(module)
+    """
+    assert found(tmp_path, code=debugger) == []
+    assert [each.code for each in found(tmp_path, code=debugger.replace("DebugOverflow", "StopAtNan"))] == ["GS102"]
+
+
+def test_callables_in_the_folder_of_an_evaluation_run_beside_steps(tmp_path: Path) -> None:
+    collector = """
+    import torch
+
+    class Divergence:
+        def __call__(self, logits: torch.Tensor, reference: torch.Tensor):
+            self.found.append((logits - reference).abs().sum().item())
+    """
+    assert found(tmp_path, eval__of__measure=collector) == []
+    assert [each.code for each in found(tmp_path, runtime__of__measure=collector)] == ["GS101"]
+    derived = collector.replace("class Divergence:", "class Divergence(LogitsProcessor):")
+    derived = derived.replace("import torch\n", "import torch\n    from transformers import LogitsProcessor\n")
+    assert [each.code for each in found(tmp_path / "derived", eval__of__measure=derived)] == ["GS101"]

@@ -142,7 +142,7 @@ class Driver:
         self._looked_for_roots: list[str] = []
         "The files in which this process has looked for roots."
         self._read: dict[Step, Summary] = {}
-        self._looked_into: set[int] = set()
+        self._looked_into: set[tuple[int, bool]] = set()
         "The ids of summaries whose new roots are known. `_read` keeps these summaries alive, so their ids stay unique."
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
         "Method's name -> parameter -> the host tensor that calls of unknown methods with this name pass to it."
@@ -319,7 +319,7 @@ class Driver:
             self._whys[step.ref] = (-reason_weight(RESULTS), 0, RESULTS)
         self._read[step] = summary
         steps = []
-        for root in new_roots(included([summary], self._looked_into)):
+        for root in new_roots(summary, self._looked_into):
             if root.why:
                 self._note_why(root.ref, root.why, 1)
             kind: StepKind = "closure" if type(root.receiver) is Function else "root"

@@ -39,11 +39,9 @@ Key = TypeVar("Key")
 Element = TypeVar("Element")
 
 
-def included(summaries: Iterable[Summary], seen: set[int] | None = None) -> Iterator[Summary]:
-    """Yield these summaries and all summaries that they include, each once. `seen` contains the ids of the summaries
-    that were already yielded.
-    """
-    seen = set() if seen is None else seen
+def included(summaries: Iterable[Summary]) -> Iterator[Summary]:
+    """Yield these summaries and all summaries that they include, each once."""
+    seen: set[int] = set()
     waiting = list(summaries)
     while waiting:
         summary = waiting.pop()
@@ -54,9 +52,19 @@ def included(summaries: Iterable[Summary], seen: set[int] | None = None) -> Iter
         waiting += [item.summary for item in summary.items if type(item) is Included]
 
 
-def new_roots(summaries: Iterable[Summary]) -> Iterator[NewRoot]:
-    for summary in summaries:
-        yield from (item for item in summary.items if type(item) is NewRoot)
+def new_roots(step: Summary, seen: set[tuple[int, bool]]) -> Iterator[NewRoot]:
+    """Yield the roots to which a step leads. A call in code that captures do not reach leads to a guarded root. `seen`
+    contains the summaries that were already searched, by id and by whether they are guarded."""
+    waiting = [(step, False)]
+    while waiting:
+        summary, guarded = waiting.pop()
+        if seen.isdisjoint(((id(summary), guarded), (id(summary), False))):
+            seen.add((id(summary), guarded))
+            for item in summary.items:
+                if type(item) is Included:
+                    waiting.append((item.summary, guarded or item.guarded))
+                elif type(item) is NewRoot:
+                    yield replace(item, guarded=True) if guarded and not item.why else item
 
 
 def passed_by_name(summaries: Iterable[Summary]) -> dict[str, dict[str, list[Tensor]]]:

@@ -33,6 +33,8 @@ _HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
 "Matches methods of classes that keep a step's inputs on the host, such as replay buffers."
 _GENERATORS = re.compile(r"Generator\w*\.__call__$")
 "Matches callables that generate a sequence. The host decides after each token whether to generate another one."
+_NOT_COMPILED = re.compile(r"(^|\.)(_?dynamo|compiler)\.disable\b")
+"Matches decorators that keep a function out of compiled code, and so out of its graphs."
 _PREFILL, _DECODE = re.compile("prefill", re.I), re.compile("decode", re.I)
 Lines = tuple[int, int]
 "The first and the last line."
@@ -110,9 +112,13 @@ class Regions:
         ready = [callee for ref, callees in by_block.items() if ref not in unready for callee in callees]
         begun_in_capture = [callee for ref in sorted(unready) for callee in by_block.get(ref, ())]
         self._first_run = calls.reached(begun_in_capture, without=replaying) - calls.reached(ready, without=replaying)
-        # The host runs loops around models, and a prompt may have any length. So no graph contains such a loop, or code
-        # that processes prompts, unless a capture of the project contains it.
-        beside = {ref for ref in hot if record.roots.get(ref) == LOOP or _prefills(ref.partition("::")[2])}
+        # The host runs loops around models, and a prompt may have any length. So no graph contains such a loop, code
+        # that processes prompts, or a function that is not compiled, unless a capture of the project contains it.
+        beside = {
+            ref
+            for ref in hot
+            if record.roots.get(ref) == LOOP or _prefills(ref.partition("::")[2]) or self._is_never_compiled(ref)
+        }
         self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
         self._hot = hot
 
@@ -245,6 +251,10 @@ class Regions:
             return facts is not None and facts.is_async
         lines = "\n".join(self._project.files.source(path).lines_of(facts.line, facts.end_line)).encode()
         return any(call in lines for call in _PAUSES)
+
+    def _is_never_compiled(self, ref: str) -> bool:
+        facts = self._project.function_facts(ref)
+        return facts is not None and any(map(_NOT_COMPILED.search, facts.decorators))
 
     def _captured_lines(self, ref: str) -> Iterator[Lines]:
         node = self._project.function_node(ref)

@@ -51,10 +51,12 @@ from graphsafe.scan.models import (
 
 _INTEGERS = "uint8 int8 int16 int32 int64 short int long uint16 uint32 uint64".split()
 _FLOATS = "float16 float32 float64 bfloat16 half float double float8_e4m3fn float8_e5m2 float8_e4m3fnuz".split()
+_OTHERS = "cfloat cdouble chalf complex32 complex64 complex128".split()
 _CONSTANTS: Mapping[str, Value] = {
     "torch.bool": DtypeValue("bool"),
     **dict.fromkeys([f"torch.{name}" for name in _INTEGERS], DtypeValue("int")),
     **dict.fromkeys([f"torch.{name}" for name in _FLOATS], DtypeValue("float")),
+    **dict.fromkeys([f"torch.{name}" for name in _OTHERS], DtypeValue(None)),
     **dict.fromkeys("torch.inf torch.nan torch.pi torch.e math.inf math.pi math.nan math.e".split(), FLOAT),
     **dict.fromkeys("numpy.inf numpy.nan sys.maxsize".split(), FLOAT),
     **dict.fromkeys(("torch.__version__", "torch.version.cuda"), STR),

@@ -35,6 +35,16 @@ _NUMBER_FIRST = re.compile(r"(add|sub|addcmul|addcdiv)_?")
 before 1.5."""
 
 
+_SHAPE = re.compile(r"(^|[._])(shape|sizes?)$")
+"Matches names of whole shapes. torch accepts no tensor with several elements as a shape."
+
+
+def is_certain_size(tensor: Tensor) -> bool:
+    """Return whether a size is certainly a tensor. `x.view(output_shape)` would raise an error for a tensor, so the
+    annotation of `output_shape` is wrong."""
+    return tensor.certain and (tensor.ndim == 0 or _SHAPE.search(tensor.name or "") is None)
+
+
 def is_true(value: Value | None) -> bool:
     return const_of(value) is True
 

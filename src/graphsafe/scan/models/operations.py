@@ -48,6 +48,7 @@ from graphsafe.scan.models.op_arguments import (
     device_named,
     dtype_named,
     in_new_order,
+    is_certain_size,
     may_be_true,
     tensors_in,
 )
@@ -266,10 +267,9 @@ class _Called:
             return "possible"
         if not self.tensors and self._op.params == ("obj",):
             return "possible"  # `pickle.dumps` accepts any object
-        if effect.how in SIZE_READS:
-            sizes = self._decisive(effect)
-            if sizes and (all_maybe_host(sizes) or not any(tensor.certain for tensor in sizes)):
-                return "possible"
+        sizes = self._decisive(effect) if effect.how in SIZE_READS else []
+        if sizes and (all_maybe_host(sizes) or not any(map(is_certain_size, sizes))):
+            return "possible"
         is_elsewhere = not self.tensors and self._op.placement == "same" and not effect.anywhere
         if is_elsewhere and not self._may_hold_tensors:
             return "possible"

@@ -37,6 +37,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
 from graphsafe.scan.models import captured_calls, named_calls, numpy_reads, operations
 from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
+from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.state.own_changes import own_change
 from graphsafe.scan.state.provenance import is_plain_parameter
 
@@ -202,7 +203,9 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
         # `torch.tensor([n]).cuda()` copies the number, whatever the default device is.
         tensor = replace(tensor, where="host")
     if tensor.where == "host" and target.where != "host":
-        if not (tensor.pinned and may_be_true(non_blocking)):
+        if _is_made_empty(node):
+            pass  # torch copies nothing and does not wait
+        elif not (tensor.pinned and may_be_true(non_blocking)):
             # If a caller has built the tensor, this line only copies it.
             receiver = getattr(node.func, "value", None)
             is_given = isinstance(receiver, ast.Name) and is_plain_parameter(frame, receiver.id)
@@ -228,6 +231,14 @@ def _is_on_made(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call)
 
 
+@memoize_on_node
+def _is_made_empty(node: ast.Call) -> bool:
+    """Return whether the receiver of a method call is a tensor without elements: `torch.Tensor([]).to(x)`."""
+    made = node.func.value if isinstance(node.func, ast.Attribute) else None
+    data = made.args[0] if isinstance(made, ast.Call) and made.args else None
+    return isinstance(data, ast.List) and not data.elts
+
+
 def _memory(tensor: Tensor) -> Mapping[str, str]:
     return {"memory": "pinned"} if tensor.pinned else {}
 
@@ -240,7 +251,7 @@ def _type(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
     if type(first) is DeviceValue:
         return _moved(frame, node, replace(tensor, dtype=None), first, None)
     name = first.name if isinstance(first, Lib) else first.const if isinstance(first, Number) else None
-    if isinstance(name, str):
+    if isinstance(name, str) and name.endswith("Tensor"):
         # torch.FloatTensor is a type for the host, and torch.cuda.FloatTensor is a type for the device.
         where: Where = "device" if ".cuda." in name else "host"
         return _moved(frame, node, tensor, DeviceValue(where), arguments.get(1, "non_blocking"))

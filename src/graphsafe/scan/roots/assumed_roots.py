@@ -140,6 +140,7 @@ class _Forms:
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
         self._is_beside = is_beside_modules(place)
+        self._evaluates = self._is_beside and not is_beside_modules(place, replays=True)
         self._measures = MEASURING.search(file.module) is not None
         self._imports_torch = file.imports_torch
         self._launching = {*self._launchers(data)} if _may_launch(data) else set()
@@ -150,15 +151,15 @@ class _Forms:
         name = facts.name.rpartition(".")[2]
         if facts.name in self._operators:
             return OPERATOR
-        if self._is_beside:
+        if self._is_beside and not (self._evaluates and self._has_base(facts)):
             return None
         if name in self._hooks:
-            return forward_hook_reason(self._engine.project.files, self._file.path)
+            return forward_hook_reason(self._engine.project.files, f"{self._file.path}::{facts.name}")
         found = self._of_class(name, facts, f"{self._file.path}::{facts.owner}") if facts.owner is not None else None
         if found is not None:
             return found
         if facts.name in self._entries and self._takes_tensors(facts):
-            return ENTRY
+            return METRIC if any(map(MEASURING.search, self._file.module.split("."))) else ENTRY
         if facts.name in self._launching:
             return LAUNCHES
         if self._with_public and is_public(facts):
@@ -169,6 +170,11 @@ class _Forms:
                 return METRIC
             return PUBLIC if works else PERHAPS if works is None else None
         return None
+
+    def _has_base(self, facts: FunctionFacts) -> bool:
+        """Return whether a function is a method of a class with a base. Code of the base's file or library may call the
+        method in steps, wherever the class is."""
+        return facts.owner is not None and len(self._engine.project.mro(f"{self._file.path}::{facts.owner}")) > 1
 
     def _launchers(self, data: bytes) -> Iterator[str]:
         """Yield the functions of the file that launch a kernel of the project."""

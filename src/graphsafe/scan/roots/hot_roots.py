@@ -55,8 +55,10 @@ EXPORTS = r"export(s|ers?)?"
 "Matches folders of code that exports modules to other formats."
 _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data|{EXPORTS}")
 "Matches folders whose modules are not roots. Steps run such a module only if other hot code calls it."
-_BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
-"Matches names of files that test modules or export them to other formats."
+_EVALUATIONS = re.compile(r"eval(s|uations?)?|bench(marks?|marking)?")
+"Matches folders of evaluations and of benchmarks. Only files that replay graphs are steps there."
+_BESIDE_FILE = re.compile(r"tests?_\w+|\w+_tests?(_\w+)?|conftest|(export|convert|onnx|eval\w*)_\w+|\w+_onnx")
+"Matches names of files that test or evaluate modules, or export them to other formats."
 FORWARD = "forward of a torch module"
 METRIC = "update or compute of a metric"
 MEASURING = re.compile(r"(^|[._])metrics?$")
@@ -91,10 +93,12 @@ def is_preparing(module: str) -> bool:
 
 
 @cache
-def is_beside_modules(path: str) -> bool:
-    """Return whether a file's folders or name show that it contains tests or exports, or prepares data on the host."""
+def is_beside_modules(path: str, replays: bool = False) -> bool:
+    """Return whether a file's folders or name show that it contains tests, evaluations or exports, or prepares data on
+    the host."""
     *folders, name = path.removesuffix(".py").split("/")
-    return any(map(_BESIDE_MODULES.fullmatch, folders)) or _BESIDE_FILE.fullmatch(name) is not None
+    evaluates = not replays and any(map(_EVALUATIONS.fullmatch, folders))
+    return evaluates or any(map(_BESIDE_MODULES.fullmatch, folders)) or _BESIDE_FILE.fullmatch(name) is not None
 
 
 class HotnessRules:

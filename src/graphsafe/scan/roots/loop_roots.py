@@ -36,8 +36,6 @@ Loops = tuple[int, ...]
 "The first lines of the loops that run in every step. The set is empty if the whole function runs in every step."
 
 _LOOP = re.compile(rb"^\s*(?:async )?(?:while|for) ", re.M)
-_EVALUATING = re.compile(r"(^|/)(eval(s|uations?)?|bench(marks?|marking)?)/")
-"Matches folders of evaluations and of benchmarks."
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
@@ -183,9 +181,8 @@ class LoopRoots:
     def _found(self, file: FileIndex) -> Iterator[tuple[str, Loops]]:
         data = self._takers.engine.project.files.data(file.path) or b""
         module = file.module.rpartition(".")[2]
-        path = self._paths.relative(file.path)
-        evaluates = _EVALUATING.search(path) is not None and b".replay(" not in data
-        is_beside = is_beside_modules(path) or evaluates or is_beside_steps(module, b".replay(" in data)
+        replays = b".replay(" in data
+        is_beside = is_beside_modules(self._paths.relative(file.path), replays) or is_beside_steps(module, replays)
         if is_beside or not may_hold_loop(data, self._takers.names):
             return
         found = _File(self._takers, file)

@@ -18,6 +18,10 @@ from graphsafe.scan.symbols.index import dotted
 
 _MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_]|\()", re.I)
 "Matches words in names of the largest size for which a table is made: `max_position_embeddings`."
+_BETWEEN_LIVES = re.compile(
+    r"^_*(un|re)?load(_(model|weights|state|state_dict|checkpoint))?$|^__del__$|^_*(close|teardown|shutdown)$"
+)
+"Matches methods that load or unload the object. A step does not call them."
 _FILLS = re.compile(r"(\.data)?\.(copy|fill)_$")
 
 
@@ -266,11 +270,13 @@ def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple
 
 
 def _writers(frame: Frame, attribute: str) -> set[str]:
-    """Return the methods that assign an attribute of the frame's own class, including methods that reset it."""
+    """Return the methods that assign an attribute of the frame's own class, including methods that reset it. Methods
+    that load or unload the object are left out."""
     if frame.owner is None:
         return set()
     known = (frame.project.class_facts(base) for base in frame.project.mro(frame.owner) if "::" in base)
-    return {method for facts in known if facts is not None for method in facts.writers.get(attribute, ())}
+    found = {method for facts in known if facts is not None for method in facts.writers.get(attribute, ())}
+    return {method for method in found if _BETWEEN_LIVES.search(method) is None}
 
 
 @memoize_on_node

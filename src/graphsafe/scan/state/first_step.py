@@ -23,6 +23,8 @@ KEPT_KEY = "key of "
 `if entry[0] == key: return entry`."""
 EMPTY = "len:"
 "The prefix of `LazyTest.target` if the test asks whether a table is still empty."
+_SETTINGS = frozenset(("str", "int", "float", "Path", "pathlib.Path"))
+"Types of settings that stand for other objects."
 _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
 
 
@@ -108,6 +110,20 @@ def turned_off(test: ast.If) -> str | None:
 
 def _is_false(assignment: ast.Assign) -> bool:
     return isinstance(assignment.value, ast.Constant) and not assignment.value.value
+
+
+@memoize_on_node
+def replaced_setting(node: ast.If) -> str | None:
+    """Return `self.table` for `if isinstance(self.table, str): self.table = …`. The constructor got a name or a number,
+    and the first step replaces it by what it stands for."""
+    test = node.test
+    if not isinstance(test, ast.Call) or dotted(test.func) != "isinstance" or len(test.args) != 2:
+        return None
+    setting, asked = dotted(test.args[0]), test.args[1]
+    kinds = asked.elts if isinstance(asked, ast.Tuple) else [asked]
+    assigned = {dotted(target) for one in node.body if isinstance(one, ast.Assign) for target in one.targets}
+    is_kept = setting is not None and "." in setting and setting in assigned
+    return setting if is_kept and _SETTINGS.issuperset(map(dotted, kinds)) else None
 
 
 @memoize_on_node

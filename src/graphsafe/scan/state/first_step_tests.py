@@ -13,6 +13,7 @@ from graphsafe.scan.state.first_step import (
     empty_tests,
     kept_keys,
     lazy_tests,
+    replaced_setting,
     returned_if_there,
     size_tests,
 )
@@ -51,8 +52,16 @@ _CALLED_SELDOM = re.compile(
 "Matches names of functions that save, show or evaluate. A step loop calls these from time to time."
 
 
+_SHOWS = re.compile(r"(^|[._])((visuali[sz]e|plot)(_\w+)?|\w*(Visuali[sz]er|Plotter)\.\w+)$")
+"Matches names of functions that draw pictures. Few steps call these, whether or not the caller contains the loop."
+
+
 def is_called_seldom(name: str) -> bool:
     return _CALLED_SELDOM.search(name) is not None
+
+
+def draws_pictures(name: str) -> bool:
+    return _SHOWS.search(name) is not None
 
 
 @memoize_on_node
@@ -90,7 +99,11 @@ def _is_listed(test: ast.expr) -> bool:
     """Return whether a test is `step in eval_steps`, or `step in [at - 1 for at in eval_steps]`."""
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.In):
         return False
-    names = [dotted(one) or "" for one in ast.walk(test.comparators[0]) if isinstance(one, (ast.Name, ast.Attribute))]
+    return _names_listed(test.comparators[0])
+
+
+def _names_listed(node: ast.expr) -> bool:
+    names = [dotted(one) or "" for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))]
     return any(_LISTED.search(name.rpartition(".")[2]) for name in names)
 
 
@@ -155,16 +168,37 @@ def asks_by_name(test: ast.expr) -> bool:
         return _is_interval(test.comparators[0])
     if _is_first(test, _COUNTER) or _is_listed(test) or _finds_no_number(test):
         return True
-    if isinstance(test, ast.Compare) and isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
-        names = [dotted(one) or "" for one in ast.walk(test.left.left) if isinstance(one, (ast.Name, ast.Attribute))]
-        interval = test.left.right
-        is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
-        counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
-        return counts and (is_long or _divides_steps(interval))
+    if isinstance(test, ast.Compare) and not isinstance(test.ops[0], ast.NotEq) and _is_remainder(test.left):
+        return True
     if isinstance(test, ast.Call) and any(map(_is_interval, test.args[1:])):
         return True  # divisible_by(step, self.log_every)
     name = dotted(test.func if isinstance(test, ast.Call) else test) or ""
     return _SELDOM.search(name.rpartition(".")[2]) is not None
+
+
+@memoize_on_node
+def fails_by_name(test: ast.expr) -> bool:
+    """Return whether few steps fail a test, judging by the names in it: `not self.should_log`, `step % every != 0`."""
+    if isinstance(test, ast.BoolOp):
+        return (any if isinstance(test.op, ast.Or) else all)(map(fails_by_name, test.values))
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return asks_by_name(test.operand)
+    if isinstance(test, ast.Compare):
+        right = test.comparators[0]
+        differs = isinstance(test.ops[0], (ast.NotEq, ast.Gt)) and isinstance(right, ast.Constant)
+        return (differs and _is_remainder(test.left)) or (isinstance(test.ops[0], ast.NotIn) and _names_listed(right))
+    return _is_remainder(test)
+
+
+def _is_remainder(node: ast.expr) -> bool:
+    """Return whether an expression is `step % self.log_every`."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mod):
+        return False
+    names = [dotted(one) or "" for one in ast.walk(node.left) if isinstance(one, (ast.Name, ast.Attribute))]
+    interval = node.right
+    is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
+    counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
+    return counts and (is_long or _divides_steps(interval))
 
 
 @memoize_on_node
@@ -176,6 +210,7 @@ def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     found += [LazyTest(f"{EMPTY}{text}", node.lineno) for text in empty_tests(node.test, branch)]
     if branch:
         found += [LazyTest(text, node.lineno) for text in capacity_tests(node.test)]
+        found += [LazyTest(text, node.lineno) for text in (replaced_setting(node),) if text is not None]
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ for the word `class` first, and is ten times as fast. The pattern may also match
 _NAME = re.compile(rb"(?<!\w)(\w+)[ \t]*(?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\][ \t]*)?(?:,|$|\n)")
 "Matches a base. The brackets of the base may contain one more level of brackets: `Base[dict[str, int], T]`."
 
-_TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(test_\w+|\w+_test|conftest)\.py::")
+_TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(tests?_\w+|\w+_tests?(_\w+)?|conftest)\.py::")
 "Matches definitions in test files."
 
 

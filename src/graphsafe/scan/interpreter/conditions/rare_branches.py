@@ -11,7 +11,12 @@ from graphsafe.scan.domain.values import Tensor, Unknown, options
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import provenance
-from graphsafe.scan.state.first_step_tests import asked_for_tensor, asks_by_name, asks_remainder
+from graphsafe.scan.state.first_step_tests import (
+    asked_for_tensor,
+    asks_by_name,
+    asks_remainder,
+    fails_by_name,
+)
 from graphsafe.scan.symbols.index import dotted
 
 _WARNING = re.compile(r"(^|\.)(warnings\.warn|\w*log(ger|ging)?\.(warn(ing)?(_once)?|error|critical|exception))$", re.I)
@@ -29,12 +34,20 @@ def is_rare(frame: Frame, test: ast.expr) -> bool:
 
 
 def leaves_most_steps(frame: Frame, node: ast.If) -> bool:
-    """Return whether few steps reach the code after an `if`: `if not self.should_log(step): return`."""
-    test = node.test
-    if not isinstance(test, ast.UnaryOp) or not isinstance(test.op, ast.Not):
-        return False
+    """Return whether few steps reach the code after an `if`: `if not self.should_log(step): return`, `if step % every
+    != 0: return`."""
     # Only tests by name count here: after `if not step % 10: return`, most steps go on.
-    return not node.orelse and isinstance(node.body[-1], ast.Return) and _holds(frame, test.operand, asks_by_name)
+    taken = _holds(frame, node.test, asks_by_name) or _few_go_on(frame, node.body)
+    return taken and (_holds(frame, node.test, fails_by_name) or _few_go_on(frame, node.orelse))
+
+
+def _few_go_on(frame: Frame, body: Sequence[ast.stmt]) -> bool:
+    """Return whether few steps reach the end of a block, because the others leave the function."""
+    if not body:
+        return False
+    return isinstance(body[-1], ast.Return) or any(
+        isinstance(one, ast.If) and leaves_most_steps(frame, one) for one in body
+    )
 
 
 def _holds(frame: Frame, test: ast.expr, asks: Callable[[ast.expr], bool]) -> bool:
