@@ -83,13 +83,14 @@ class Engine:
 
 @pytest.fixture
 def told(tmp_path: Path) -> Told:
-    def run(**texts: str) -> set[str]:
-        """Return the lines with a finding about state (GS702, GS703, GS711), by their text."""
+    def run(*others: str, **texts: str) -> set[str]:
+        """Return the lines with a finding about state (GS702, GS703, GS711) or of other rules, by their text."""
         for name, text in texts.items():
             (tmp_path / f"{name}.py").write_text(textwrap.dedent(text), encoding="utf-8")
         report = scan_paths([tmp_path], Config(root=tmp_path))
         assert not report.limits
-        found = [one for one in report.findings if one.code in ("GS702", "GS703", "GS711") and one.level != "note"]
+        codes = {"GS702", "GS703", "GS711", *others}
+        found = [one for one in report.findings if one.code in codes and one.level != "note"]
         lines = {path.name: path.read_text(encoding="utf-8").splitlines() for path in tmp_path.glob("*.py")}
         return {lines[Path(one.location.path).name][one.location.line - 1].strip() for one in found}
 
@@ -662,3 +663,115 @@ def test_a_captured_function_takes_a_number_that_other_callers_change(
     told: Told, given: str, expected: set[str]
 ) -> None:
     assert told(engine=PHASES.format(given=given)) == expected
+
+
+RECORDS = """\
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+@dataclass
+class Cache:
+    keys: torch.Tensor
+    fill: torch.Tensor
+
+    @classmethod
+    def empty(cls, length):
+        return cls(torch.zeros(length, 8, device="cuda"), torch.zeros(1, dtype=torch.long, device="cuda"))
+
+    def cleared(self):
+        return Cache(torch.zeros_like(self.keys), torch.zeros_like(self.fill))
+
+    def clear(self):
+        self.keys.zero_()
+        self.fill.zero_()
+        return self
+
+
+class Engine:
+    def __init__(self, stream):
+        self.cache = Cache.empty(64)
+        self.spare = [Cache.empty(64)]
+        self.head = nn.Linear(8, 8, device="cuda")
+        self.x = torch.zeros(64, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.head(self.x + self.cache.keys)
+
+    def step(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+class Session:
+    def __init__(self, stream):
+        self.engine = Engine(stream)
+
+    def begin(self):
+        {change}
+
+    def serve(self, batches):
+        for number, x in enumerate(batches):
+            if number % 100 == 0:
+                self.begin()
+            self.engine.step(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("self.engine.cache = Cache.empty(64)", True),
+        ("self.engine.cache = self.engine.cache.cleared()", True),
+        ('self.engine.head = nn.Linear(8, 8, device="cuda")', True),
+        ("self.engine.cache = self.engine.cache.clear()", False),  # the same object
+        ("self.engine.cache = self.engine.spare[0]", False),  # perhaps there is a graph for each
+        ("self.kept = Cache.empty(64)", False),
+    ],
+)
+def test_few_steps_replace_an_object_that_the_graph_reads(told: Told, change: str, found: bool) -> None:
+    assert told("GS707", engine=RECORDS.format(change=change)) == ({change} if found else set())
+
+
+WRAPPED = """\
+import torch
+from torch import nn
+
+
+class Actor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+        self.sharpness = 1.0
+        self.seen = 0
+
+    def forward(self, x):
+        return torch.tanh(self.body(x) * self.sharpness)
+
+
+class Agent:
+    def __init__(self):
+        x = torch.zeros(4, 8, device="cuda")
+        self.actor = torch.cuda.make_graphed_callables(Actor().cuda(), (x,))
+
+    def sharpen(self, factor):
+        {change}
+
+    def act(self, batches):
+        total = 0.0
+        for number, x in enumerate(batches):
+            total = total + self.actor(x).mean()
+            if number % 10 == 9:
+                self.sharpen(1.2)
+        return total
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "found"), [("self.actor.sharpness *= factor", True), ("self.actor.seen += 1", False)]
+)
+def test_few_steps_change_a_number_of_a_graphed_callable(told: Told, change: str, found: bool) -> None:
+    assert told(engine=WRAPPED.format(change=change)) == ({change} if found else set())

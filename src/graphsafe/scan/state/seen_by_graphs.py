@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.numbers import const_of
-from graphsafe.scan.domain.state_log import StateLog, Use, Write
-from graphsafe.scan.domain.values import UNSET, NoneValue, Unknown
+from graphsafe.scan.domain.state_log import SELDOM, StateLog, Use, Write
+from graphsafe.scan.domain.values import UNSET, Instance, NoneValue, Unknown
 from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_or_several
 
 
@@ -35,7 +36,8 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
     for use in log.uses.values():
         uses.setdefault(use.key, []).append(use)
     for writes in (*log.writes.values(), *log.between.values()):
-        for write in writes:
+        # A graph keeps the old value even if few steps change it.
+        for write in (replace(write, guard=None) if write.guard == SELDOM else write for write in writes):
             if _begins_anew(write, log) and graphs.runs_first_in_capture(write.ref):
                 yield Change(write, event_of(write, "AttrWrite", "begun-in-capture", "likely"))
                 break
@@ -101,6 +103,7 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event for a replaced tensor, if captured code has read the old tensor."""
     given, certain = one_or_several(write.value)
     is_memory = write.text.endswith(".data") or write.replaces
+    is_object = type(write.value) is Instance
     if given is None:
         if not is_memory:
             return None
@@ -109,8 +112,8 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     reads = log.readers.get(write.key, ())
     if not any(read.captured or graphs.is_held(read.ref) for read in reads):
         return None
-    is_new = is_memory or (given is not None and given.fresh)
+    is_new = (is_memory and not is_object) or (given is not None and given.fresh)
     # A graph's key never depends on weights. Any other tensor may belong to the graph that is replayed next.
     if graphs.captures_after(write.ref, write.span[0]) or (not is_new and graphs.recaptures(write.ref)):
         return None
-    return event_of(write, "AttrWrite", "rebound", "likely", "error")
+    return event_of(write, "AttrWrite", "input-rebound" if is_object else "rebound", "likely", "error")

@@ -13,9 +13,12 @@ from graphsafe.scan.domain.held import is_free, weights
 from graphsafe.scan.domain.numbers import const_of, entry
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
+    ClassValue,
     Dict,
+    Function,
     Instance,
     Number,
+    RuntimeObject,
     Sequence,
     Tensor,
     Value,
@@ -85,13 +88,31 @@ def _is_passing(owner: Instance) -> bool:
 
 def _makes_memory(frame: Frame, owner: Instance) -> bool:
     """Return whether an object is a module, or its constructor makes tensors, like a cache that callers keep."""
-    if frame.attributes.is_module(owner.ref):
-        return True
+    return frame.attributes.is_module(owner.ref) or any(tensor.fresh for tensor in _held_by(frame, owner))
+
+
+def _held_by(frame: Frame, owner: Instance) -> Iterator[Tensor]:
+    """Yield the tensors on the device that an object has from its constructor."""
     known = (frame.project.class_facts(base) for base in frame.project.mro(owner.ref) if "::" in base)
-    names = {name: None for facts in known if facts is not None for name in facts.writers}
+    names = dict.fromkeys(frame.attributes.field_names(owner.ref))
+    names.update((name, None) for facts in known if facts is not None for name in facts.writers)
     held = (frame.attributes.initial(replace(owner, step=False), name) for name in names)
     tensors = (as_tensor(value)[0] for value in held if value is not None)
-    return any(tensor is not None and tensor.fresh and tensor.where != "host" for tensor in tensors)
+    yield from (tensor for tensor in tensors if tensor is not None and tensor.where != "host")
+
+
+def _is_made_anew(frame: Frame, before: Value | None, value: Value, written: ast.expr | None) -> bool:
+    """Return whether a new module, or a new object that holds tensors, replaces one that the constructor made."""
+    made = bound_expression(frame, written)
+    if not isinstance(made, ast.Call):
+        return False
+    if type(value) is RuntimeObject:
+        return value.kind == "module" and type(before) is RuntimeObject and before.kind == value.kind
+    if type(value) is not Instance or type(before) is not Instance or value.ref != before.ref:
+        return False
+    called = frame.evaluate_quietly(made.func)
+    maker = called.bound if type(called) is Function else called
+    return (value.made or type(maker) is ClassValue) and any(True for _ in _held_by(frame, value))
 
 
 def write_attribute(
@@ -126,6 +147,7 @@ def write_attribute(
         borrowed=_is_passing(owner),
         lasting=outlasts(frame, owner, holder),
         made=owner.made,
+        replaces=_is_made_anew(frame, before, value, written),
         handed=owner.declared and owner.step and not owner.made and _makes_memory(frame, owner),
     )
 
