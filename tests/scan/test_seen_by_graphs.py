@@ -775,3 +775,61 @@ class Agent:
 )
 def test_few_steps_change_a_number_of_a_graphed_callable(told: Told, change: str, found: bool) -> None:
     assert told(engine=WRAPPED.format(change=change)) == ({change} if found else set())
+
+
+ROLLBACK = """\
+import torch
+from torch import nn
+
+
+class Trained:
+    def __init__(self, net, optimizer, stream):
+        self.net, self.optimizer, self.stream = net, optimizer, stream
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.capture()
+
+    def capture(self):
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=self.stream):
+            self.optimizer.zero_grad(set_to_none=False)
+            self.net(self.x).mean().backward()
+            self.optimizer.step()
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+
+
+class Rollback:
+    def __init__(self, optimizer, trained):
+        self.optimizer, self.trained = optimizer, trained
+        self.saved = optimizer.state_dict()
+
+    def after(self, number):
+        if number % 100 == 99:
+            {change}
+
+
+def train(batches, stream):
+    net = nn.Linear(8, 8).cuda()
+    optimizer = torch.optim.{kind}(net.parameters(), lr=1e-3)
+    trained = Trained(net, optimizer, stream)
+    rollback = Rollback(optimizer, trained)
+    for number, x in enumerate(batches):
+        trained(x)
+        rollback.after(number)
+"""
+LOADED = "self.optimizer.load_state_dict(self.saved)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "found"),
+    [
+        ("Adam", LOADED, True),
+        ("SGD", LOADED, False),  # keeps no tensors
+        ("Adam", f"{LOADED}; self.trained.capture()", False),
+        ("Adam", "self.saved = self.optimizer.state_dict()", False),
+    ],
+)
+def test_few_steps_load_the_state_of_a_captured_optimizer(told: Told, kind: str, change: str, found: bool) -> None:
+    assert told(engine=ROLLBACK.format(kind=kind, change=change)) == ({change} if found else set())

@@ -56,6 +56,11 @@ def weights(ref: str) -> str:
     return f"{ref}.<weights>"
 
 
+def moments(kind: str) -> str:
+    """Return the name that stands for the state of all optimizers of one kind together."""
+    return f"torch.optim.{kind}.<state>"
+
+
 def not_held(container: Value) -> Value:
     """Return a container without the mark of the attribute or global that holds it. Any other value is unchanged."""
     if isinstance(container, (Sequence, Dict)) and container.held_by is not None:

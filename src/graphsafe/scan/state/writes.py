@@ -9,10 +9,11 @@ from typing import Any
 
 from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import is_free, weights
+from graphsafe.scan.domain.held import is_free, moments, weights
 from graphsafe.scan.domain.numbers import const_of, entry
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
+    NONE,
     ClassValue,
     Dict,
     Function,
@@ -234,6 +235,12 @@ def write_weights(frame: Frame, module: Value, text: str, value: Value, node: as
         if type(option) is Instance and frame.attributes.is_module(option.ref):
             key = weights(option.ref)
             write(frame, key, text, value, Tensor(), node, None, lasting=True, replaces=True)
+
+
+def write_moments(frame: Frame, kind: str, node: ast.Call) -> None:
+    """Record that the state of an optimizer gets other memory: `optimizer.load_state_dict(saved)`."""
+    if frame.hot or frame.between:
+        write(frame, moments(kind), ast.unparse(node), NONE, Tensor(), node, None, lasting=True, replaces=True)
 
 
 def write_global(
