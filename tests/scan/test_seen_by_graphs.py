@@ -833,3 +833,71 @@ LOADED = "self.optimizer.load_state_dict(self.saved)"
 )
 def test_few_steps_load_the_state_of_a_captured_optimizer(told: Told, kind: str, change: str, found: bool) -> None:
     assert told(engine=ROLLBACK.format(kind=kind, change=change)) == ({change} if found else set())
+
+
+POLLER = """\
+import threading
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x):
+        return x - self.mean
+
+
+class Poller{base}:
+    def __init__(self, net, source):
+        super().__init__()
+        self.net, self.source = net, source
+        {begin}
+
+    def {method}(self):
+        while True:
+            mean = self.source.newest()
+            {change}
+
+
+class Server:
+    def __init__(self, net, stream):
+        self.net = net
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = net(self.x)
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+def serve(batches, source, stream):
+    net = Net().cuda()
+    server = Server(net, stream)
+    poller = Poller(net, source)
+    for x in batches:
+        server(x)
+"""
+MOVED = 'self.net.mean = torch.full((8,), mean, device="cuda")'
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "begin", "change", "found"),
+    [
+        ("(threading.Thread)", "run", "self.start()", MOVED, True),
+        ("", "_poll", "threading.Thread(target=self._poll, daemon=True).start()", MOVED, True),
+        ("(threading.Thread)", "run", "self.start()", "self.net.mean.copy_(mean)", False),
+        ("(threading.Thread)", "_prepare", "self.start()", MOVED, False),
+    ],
+)
+def test_a_thread_gives_a_captured_module_another_tensor(
+    told: Told, base: str, method: str, begin: str, change: str, found: bool
+) -> None:
+    text = POLLER.format(base=base, method=method, begin=begin, change=change)
+    assert told(engine=text) == ({change} if found else set())
