@@ -901,3 +901,63 @@ def test_a_thread_gives_a_captured_module_another_tensor(
 ) -> None:
     text = POLLER.format(base=base, method=method, begin=begin, change=change)
     assert told(engine=text) == ({change} if found else set())
+
+
+ROUNDS = """\
+import torch
+from torch import nn
+
+
+class World:
+    def __init__(self):
+        self.goal = torch.zeros(8, device="cuda")
+
+    def act(self, x):
+        return x - self.goal
+
+
+class Curriculum:
+    def __init__(self):
+        self.radius = 1.0
+
+    def next_goals(self, world):
+        {change}
+
+
+class Collector:
+    def __init__(self, world):
+        self.world = world
+        self.x = torch.zeros(4, 8, device="cuda")
+
+    def capture(self, stream):
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.world.act(self.x)
+
+    def collect(self, steps):
+        for _ in range(steps):
+            self.graph.replay()
+
+
+def main(stream):
+    world, curriculum = World(), Curriculum()
+    collector = Collector(world)
+    collector.capture(stream)
+    for number in range(100):
+        {before}
+        curriculum.next_goals(world)
+        collector.collect(25)
+"""
+GOALS = "world.goal = self.radius * torch.rand(8, device='cuda')"
+
+
+@pytest.mark.parametrize(
+    ("change", "before", "found"),
+    [
+        (GOALS, "print(number)", True),
+        ("world.goal.copy_(self.radius * torch.rand(8, device='cuda'))", "print(number)", False),
+        (GOALS, "world = World(); collector = Collector(world); collector.capture(stream)", False),
+    ],
+)
+def test_the_rounds_of_a_script_around_a_method_that_replays(told: Told, change: str, before: str, found: bool) -> None:
+    assert told(engine=ROUNDS.format(change=change, before=before)) == ({change} if found else set())
