@@ -24,6 +24,7 @@ class Scaled(nn.Module):
         super().__init__()
         self.base = nn.Linear(width, width)
         self.up = nn.Parameter(torch.zeros(width, width))
+        self.drop = nn.Dropout(0.1)
         self.scale = 1.0
         self.gain = torch.ones(1, device="cuda")
         self.turns = 0
@@ -32,7 +33,7 @@ class Scaled(nn.Module):
     def forward(self, x):
         if self.turns > 4:
             x = x * 2
-        return self.base(x) + self.scale * (x @ self.up) * self.gain
+        return self.base(self.drop(x)) + self.scale * (x @ self.up) * self.gain
 
 
 class Net(nn.Module):
@@ -106,6 +107,7 @@ def told(tmp_path: Path) -> Told:
         "layer.base.weight = torch.nn.Parameter(weights)",
         "layer.gain = torch.full((1,), number, device='cuda')",
         "setattr(layer, 'scale', number / 8)",
+        "layer.drop.p = number / 100",
         "layer.turns = number",  # captured code alone reads it, so it cannot choose the graph
     ],
 )
@@ -122,6 +124,8 @@ def test_a_loop_changes_what_the_captured_module_has_read(told: Told, change: st
         "layer.turns = number; self.chosen = self.net.layers[0].turns > 4",
         "layer.calls += 1",
         "layer.scale = 1.0",
+        "layer.drop.place = number",
+        "layer.drop.p = number / 100; self.capture(stream)",
         "layer.scale = number / 8; self.capture(stream)",
         "layer.scale = number / 8; self.graph = None",
         "layer.up = torch.nn.Parameter(weights); self.capture(stream)",

@@ -14,8 +14,11 @@ from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.state_log import SELDOM, StateLog, Use, Write
-from graphsafe.scan.domain.values import UNSET, Instance, NoneValue, Unknown
+from graphsafe.scan.domain.values import UNSET, Instance, NoneValue, Number, RuntimeObject, Unknown
 from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_or_several
+
+_OF_LAYERS = frozenset(("p", "momentum", "eps", "dropout", "negative_slope", "alpha", "lambd", "threshold"))
+"Numbers that the modules of PyTorch read in each call."
 
 
 class Graphs(Protocol):
@@ -45,7 +48,11 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
                 yield Change(write, event_of(write, "AttrWrite", "counted", "likely"))
                 break
             if _outlasts_steps(write) and graphs.is_around(write.ref, write.span[0]):
-                event = _number(write, uses.get(write.key, ()), log, graphs) or _tensor(write, log, graphs)
+                event = (
+                    _number_of_layer(write, log, graphs)
+                    or _number(write, uses.get(write.key, ()), log, graphs)
+                    or _tensor(write, log, graphs)
+                )
                 if event is not None:
                     yield Change(write, event)
                     break
@@ -74,6 +81,16 @@ def _outlasts_steps(write: Write) -> bool:
         return write.lasting and write.replaces and not write.reads_self
     # A method that gives an attribute its first value is probably called before the capture.
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
+
+
+def _number_of_layer(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
+    """Return the event for a changed number of a module of PyTorch, if captured code has called the module:
+    `self.drop.p = rate`."""
+    is_read = type(write.before) is RuntimeObject and write.text.rpartition(".")[2] in _OF_LAYERS
+    if not is_read or type(write.value) not in (Number, Unknown) or graphs.recaptures(write.ref, write.span[0]):
+        return None
+    held = any(read.captured or graphs.is_held(read.ref) for read in log.readers.get(write.key, ()))
+    return event_of(write, "AttrWrite", "number-changed", "likely") if held else None
 
 
 def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Graphs) -> Event | None:
