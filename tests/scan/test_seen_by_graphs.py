@@ -965,3 +965,58 @@ GOALS = "world.goal = self.radius * torch.rand(8, device='cuda')"
 )
 def test_the_rounds_of_a_script_around_a_method_that_replays(told: Told, change: str, before: str, found: bool) -> None:
     assert told(engine=ROUNDS.format(change=change, before=before)) == ({change} if found else set())
+
+
+UPDATER = """\
+import torch
+from torch import nn
+
+from layers import Net
+
+
+class Runner:
+    def __init__(self, net, stream):
+        self.net = net
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = net(self.x)
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+class Updater:
+    def __init__(self, owners):
+        self.owners = owners
+
+    def apply(self, weights):
+        for name, value in weights.items():
+            owner, leaf = self.owners.find(name)
+            {change}
+
+
+def main(batches, stream, owners):
+    net = Net(8, 2)
+    runner = Runner(net, stream)
+    updater = Updater(owners)
+    for x, weights in batches:
+        updater.apply(weights)
+        runner(x)
+"""
+PUT = "setattr(owner, leaf, nn.Parameter(value.clone()))"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (PUT, True),
+        ("getattr(owner, leaf).copy_(value)", False),
+        ("setattr(owner, leaf, value)", False),  # perhaps no tensor
+    ],
+)
+def test_a_module_gets_other_weights_by_their_names(told: Told, change: str, found: bool) -> None:
+    engine = UPDATER.format(change=change)
+    assert told(layers=LAYERS, engine=engine) == ({change} if found else set())

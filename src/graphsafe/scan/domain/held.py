@@ -52,7 +52,8 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
 
 
 def weights(ref: str) -> str:
-    """Return the name that stands for all parameters and buffers of a module class together."""
+    """Return the name that stands for all parameters and buffers of a module class together. The name for an empty
+    string stands for those of all modules."""
     return f"{ref}.<weights>"
 
 

@@ -133,5 +133,5 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     # A graph's key never depends on weights. Any other tensor may belong to the graph that is replayed next.
     if graphs.captures_after(write.ref, write.span[0]) or (not is_new and graphs.recaptures(write.ref)):
         return None
-    how = "input-rebound" if is_object else "weights-rebound" if type(write.value) is NoneValue else "rebound"
+    how = "input-rebound" if is_object else "weights-rebound" if write.text.endswith(")") else "rebound"
     return event_of(write, "AttrWrite", how, "likely", "error")

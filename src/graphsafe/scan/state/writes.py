@@ -71,6 +71,8 @@ def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, 
     holder, _, written = node.args
     for option in options(owner):
         if type(option) is not Instance:
+            if isinstance(written, ast.Call) and (dotted(written.func) or "").endswith("Parameter"):
+                _write_weights(frame, weights(""), ast.unparse(node), value, node)  # of some module
             continue
         if name is not None and not frame.hot:
             frame.attributes.record(option.ref, name, value)
@@ -231,16 +233,19 @@ def write_part(frame: Frame, held: ast.expr, key: str, target: ast.expr, value: 
 
 def write_weights(frame: Frame, module: Value, text: str, value: Value, node: ast.AST) -> None:
     """Record that all parameters of a module get other memory: `for p in model.parameters(): p.data = …`."""
-    for option in options(module) if frame.hot or frame.between else ():
+    for option in options(module):
         if type(option) is Instance and frame.attributes.is_module(option.ref):
-            key = weights(option.ref)
-            write(frame, key, text, value, Tensor(), node, None, lasting=True, replaces=True)
+            _write_weights(frame, weights(option.ref), text, value, node)
 
 
 def write_moments(frame: Frame, kind: str, node: ast.Call) -> None:
     """Record that the state of an optimizer gets other memory: `optimizer.load_state_dict(saved)`."""
+    _write_weights(frame, moments(kind), ast.unparse(node), NONE, node)
+
+
+def _write_weights(frame: Frame, key: str, text: str, value: Value, node: ast.AST) -> None:
     if frame.hot or frame.between:
-        write(frame, moments(kind), ast.unparse(node), NONE, Tensor(), node, None, lasting=True, replaces=True)
+        write(frame, key, text, value, Tensor(), node, None, lasting=True, replaces=True)
 
 
 def write_global(
