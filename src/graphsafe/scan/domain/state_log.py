@@ -69,6 +69,8 @@ class Write:
     handed: bool = False
     """For a borrowed object: whether the object may still outlive the step, because it allocates its own memory as a
     cache does."""
+    refilled: bool = False
+    "For a line that runs only in the first step: whether other steps copy into the value: `self.buffer[:n].copy_(x)`."
     between: bool = False
     "Whether the write is in code that runs between steps."
     sources: frozenset[str] = frozenset()

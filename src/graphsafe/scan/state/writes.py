@@ -384,6 +384,7 @@ def write(
             or is_put_back(frame, text),
             lasting=lasting,
             alone=all(test.alone for test in frame.lazy),
+            refilled=bool(frame.lazy) and first_step.is_refilled(frame, text),
             rare=is_rare(frame) and (not reads_self or keeps_largest(assigned, text)),
             remade=not reads_self and is_remade(frame, text),
             settled=converts(assigned, text) or is_made_along(frame, text),
