@@ -240,7 +240,9 @@ def write_weights(frame: Frame, module: Value, text: str, value: Value, node: as
 
 def write_moments(frame: Frame, kind: str, node: ast.Call) -> None:
     """Record that the state of an optimizer gets other memory: `optimizer.load_state_dict(saved)`."""
-    _write_weights(frame, moments(kind), ast.unparse(node), NONE, node)
+    owner = frame.env.get("self")
+    if frame.hot or type(owner) is not Instance or not owner.declared:  # users may call a method before the capture
+        _write_weights(frame, moments(kind), ast.unparse(node), NONE, node)
 
 
 def _write_weights(frame: Frame, key: str, text: str, value: Value, node: ast.AST) -> None:
