@@ -162,3 +162,57 @@ def test_a_local_tensor_that_the_graph_reads_is_refilled_in_order(
     tmp_path: Path, before: str, after: str, found: list[str]
 ) -> None:
     assert lines_of(tmp_path, "GS714", LOCAL.format(before=before, after=after)) == found
+
+
+PARTS = """\
+import torch
+
+
+class Prefetcher:
+    def __init__(self, layers, net):
+        self.layers, self.net = layers, net
+        self.line = torch.cuda.Stream()
+
+    def ask(self, number, up):
+        layer = {made}
+        self.line{waits}
+        with torch.cuda.stream(self.line):
+            layer.up.copy_(up, non_blocking=True)  # ask
+
+    def load(self, weights):
+        tensors = {walked}
+        self.line{waits}
+        with torch.cuda.stream(self.line):
+            for name, value in weights.items():
+                tensors[name].copy_(value, non_blocking=True)  # load
+
+
+class Model:
+    def __init__(self, net, size):
+        self.rows = torch.zeros(size, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        line = torch.cuda.Stream()
+        with torch.cuda.graph(self.graph, stream=line):
+            self.marks = net(self.rows)
+
+    def __call__(self, prefetcher: Prefetcher):
+        self.graph.replay()
+        torch.cuda.current_stream().wait_stream(prefetcher.line)
+"""
+OLD = "self.layers[number]", "dict(self.net.named_parameters())"
+NEW = "self.layers[number].copied()", "{name: torch.empty_like(value) for name, value in weights.items()}"
+
+
+@pytest.mark.parametrize(
+    ("parts", "waits", "expected"),
+    [
+        (OLD, ".query()", ["ask", "load"]),
+        (OLD, ".wait_stream(torch.cuda.current_stream())", []),
+        (NEW, ".query()", []),
+    ],
+)
+def test_a_local_name_for_a_part_of_an_object(
+    tmp_path: Path, parts: tuple[str, str], waits: str, expected: list[str]
+) -> None:
+    made, walked = parts
+    assert lines_of(tmp_path, "GS714", PARTS.format(made=made, walked=walked, waits=waits)) == expected

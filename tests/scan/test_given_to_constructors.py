@@ -42,3 +42,60 @@ def main(device):
 def test_an_optimizer_for_a_capture(scan: Scan, declared: str, made: str, given: str, found: bool) -> None:
     text = TRAINER.format(declared=declared, made=made, given=given)
     assert [found for found in scan(text) if found[0] == "GS802"] == [("GS802", "opt.step()  # captured")] * found
+
+
+SERVER = """\
+class Quantised(nn.Linear):
+    def __init__(self, width):
+        super().__init__(width, width)
+        self.register_buffer("scale", torch.ones(1))
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+class Server:
+    def __init__(self, net, device, stream):
+        self.net = net
+        self.x = torch.zeros(2, 8, device=device)
+        self.capture(stream)
+
+    def capture(self, stream):
+        self.net(self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.net(self.x)
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+class Observer:
+    def __init__(self, net):
+        self.parts = [part for part in net if isinstance(part, Quantised)]
+
+    def watch(self, peak):
+        for part in self.parts:
+            {change}
+
+def main(batches, device):
+    net = nn.Sequential({parts}).to(device)
+    server = Server(net, device, torch.cuda.Stream(device))
+    observer = Observer(net)
+    for x in batches:
+        observer.watch(2.0)
+        server(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "change", "found"),
+    [
+        ("Quantised(8), nn.ReLU()", "part.scale = torch.full_like(part.scale, peak)", True),
+        ("Quantised(8), nn.ReLU()", "part.scale.fill_(peak)", False),
+        ("nn.Linear(8, 8), nn.ReLU()", "part.scale = torch.full_like(part.scale, peak)", False),
+    ],
+)
+def test_modules_in_a_sequential_for_a_capture(scan: Scan, parts: str, change: str, found: bool) -> None:
+    text = SERVER.format(parts=parts, change=change)
+    assert [one for one in scan(text) if one[0] == "GS703"] == [("GS703", change)] * found

@@ -278,7 +278,7 @@ LOOP = """\
     ("line", "found"),
     [
         ("self.chain.rate *= 0.9", [("GS702", "engine.py", 15)]),
-        ("self.chain.cool()", []),  # now and then; a call of the loop itself would be told
+        ("self.chain.cool()", [("GS702", "runner.py", 14)]),
         ("self.chain.mean = self.chain.mean * 0.5", [("GS703", "engine.py", 15)]),
         ("self.chain.mean.mul_(0.5)", []),
         ("self.rounds = i", []),

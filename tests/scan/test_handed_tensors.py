@@ -271,3 +271,54 @@ class Listener:
 def test_a_function_computes_an_input_once_before_the_capture(tmp_path: Path) -> None:
     assert marked(tmp_path, {"a.py": PREPARED.format(made="bands(self.wave)", read="loud")}) == ["GS705"]
     assert marked(tmp_path, {"a.py": PREPARED.format(made="bands(self.wave)", read="bands(self.wave)")}) == []
+
+
+RESULTS = """\
+import torch
+
+
+def graphed(step, stream):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        outputs = step()
+    return graph, {returned}
+
+
+class Rollout:
+    def __init__(self):
+        self.values = []
+
+    def add(self, value):
+        self.values.append({kept})  # mark
+
+
+class Collector:
+    def __init__(self, policy, stream):
+        self.policy = policy
+        self.rollout = Rollout()
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.graph, self.value = graphed(self.act, stream)
+
+    def act(self):
+        return self.policy(self.x)
+
+    def collect(self, batches):
+        for x in batches:
+            self.x.copy_(x)
+            self.graph.replay()
+            self.rollout.add({given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "kept", "given", "found"),
+    [
+        ("outputs", "value", "self.value", True),
+        ("outputs", "value.clone()", "self.value", False),
+        ("outputs", "value", "self.value.clone()", False),
+        ("step", "value", "self.value", False),
+    ],
+)
+def test_a_helper_returns_the_outputs(tmp_path: Path, returned: str, kept: str, given: str, found: bool) -> None:
+    text = RESULTS.format(returned=returned, kept=kept, given=given)
+    assert marked(tmp_path, {"a.py": text}) == (["GS706"] if found else [])

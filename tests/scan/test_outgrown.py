@@ -218,3 +218,48 @@ class Model(nn.Module):
         return self.attention(x, x, {passed})
 """
     assert [code for code, _, _ in found(tmp_path, source + model)] == expected
+
+
+ADOPTED = """\
+import torch
+from torch import nn
+from lib import plan
+
+
+class Builder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tiles = self.splits = None
+
+    def forward(self, lengths: torch.Tensor):
+        tiles, splits = plan(lengths)
+        if self.tiles is None:
+            self.tiles = {tiles}
+            self.splits = {splits}
+        else:
+            self.tiles{refill}(tiles)
+            view = {view}
+            view{refill}(splits)
+        return self.tiles, self.splits
+"""
+VIEW = "self.splits[: splits.size(0)]"
+
+
+@pytest.mark.parametrize(
+    ("tiles", "splits", "view", "refill", "expected"),
+    [
+        ("tiles", "splits", VIEW, ".copy_", ["self.tiles = tiles", "self.splits = splits"]),
+        ("torch.zeros(64, device='cuda')", "torch.zeros(64, device='cuda')", VIEW, ".copy_", []),
+        ("tiles", "torch.zeros(64, device='cuda')", VIEW, ".copy_", ["self.tiles = tiles"]),
+        ("tiles", "splits", "self.splits", ".copy_", []),  # all steps probably have tensors of one size
+        ("tiles", "splits", VIEW, ".lerp", []),
+    ],
+)
+def test_a_tensor_of_the_first_step_becomes_a_buffer(
+    tmp_path: Path, tiles: str, splits: str, view: str, refill: str, expected: list[str]
+) -> None:
+    path = tmp_path / "step.py"
+    path.write_text(ADOPTED.format(tiles=tiles, splits=splits, view=view, refill=refill), encoding="utf-8")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    findings = [one for one in scan_paths([path], Config(root=tmp_path)).findings if "takes over" in one.message]
+    assert [lines[one.location.line - 1].strip() for one in findings] == expected

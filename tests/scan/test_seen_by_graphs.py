@@ -24,6 +24,7 @@ class Scaled(nn.Module):
         super().__init__()
         self.base = nn.Linear(width, width)
         self.up = nn.Parameter(torch.zeros(width, width))
+        self.drop = nn.Dropout(0.1)
         self.scale = 1.0
         self.gain = torch.ones(1, device="cuda")
         self.turns = 0
@@ -32,7 +33,7 @@ class Scaled(nn.Module):
     def forward(self, x):
         if self.turns > 4:
             x = x * 2
-        return self.base(x) + self.scale * (x @ self.up) * self.gain
+        return self.base(self.drop(x)) + self.scale * (x @ self.up) * self.gain
 
 
 class Net(nn.Module):
@@ -83,13 +84,14 @@ class Engine:
 
 @pytest.fixture
 def told(tmp_path: Path) -> Told:
-    def run(**texts: str) -> set[str]:
-        """Return the lines with a finding about state (GS702, GS703, GS711), by their text."""
+    def run(*others: str, **texts: str) -> set[str]:
+        """Return the lines with a finding about state (GS702, GS703, GS711) or of other rules, by their text."""
         for name, text in texts.items():
             (tmp_path / f"{name}.py").write_text(textwrap.dedent(text), encoding="utf-8")
         report = scan_paths([tmp_path], Config(root=tmp_path))
         assert not report.limits
-        found = [one for one in report.findings if one.code in ("GS702", "GS703", "GS711") and one.level != "note"]
+        codes = {"GS702", "GS703", "GS711", *others}
+        found = [one for one in report.findings if one.code in codes and one.level != "note"]
         lines = {path.name: path.read_text(encoding="utf-8").splitlines() for path in tmp_path.glob("*.py")}
         return {lines[Path(one.location.path).name][one.location.line - 1].strip() for one in found}
 
@@ -105,6 +107,7 @@ def told(tmp_path: Path) -> Told:
         "layer.base.weight = torch.nn.Parameter(weights)",
         "layer.gain = torch.full((1,), number, device='cuda')",
         "setattr(layer, 'scale', number / 8)",
+        "layer.drop.p = number / 100",
         "layer.turns = number",  # captured code alone reads it, so it cannot choose the graph
     ],
 )
@@ -121,6 +124,8 @@ def test_a_loop_changes_what_the_captured_module_has_read(told: Told, change: st
         "layer.turns = number; self.chosen = self.net.layers[0].turns > 4",
         "layer.calls += 1",
         "layer.scale = 1.0",
+        "layer.drop.place = number",
+        "layer.drop.p = number / 100; self.capture(stream)",
         "layer.scale = number / 8; self.capture(stream)",
         "layer.scale = number / 8; self.graph = None",
         "layer.up = torch.nn.Parameter(weights); self.capture(stream)",
@@ -662,3 +667,356 @@ def test_a_captured_function_takes_a_number_that_other_callers_change(
     told: Told, given: str, expected: set[str]
 ) -> None:
     assert told(engine=PHASES.format(given=given)) == expected
+
+
+RECORDS = """\
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+@dataclass
+class Cache:
+    keys: torch.Tensor
+    fill: torch.Tensor
+
+    @classmethod
+    def empty(cls, length):
+        return cls(torch.zeros(length, 8, device="cuda"), torch.zeros(1, dtype=torch.long, device="cuda"))
+
+    def cleared(self):
+        return Cache(torch.zeros_like(self.keys), torch.zeros_like(self.fill))
+
+    def clear(self):
+        self.keys.zero_()
+        self.fill.zero_()
+        return self
+
+
+class Engine:
+    def __init__(self, stream):
+        self.cache = Cache.empty(64)
+        self.spare = [Cache.empty(64)]
+        self.head = nn.Linear(8, 8, device="cuda")
+        self.x = torch.zeros(64, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.head(self.x + self.cache.keys)
+
+    def step(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+class Session:
+    def __init__(self, stream):
+        self.engine = Engine(stream)
+
+    def begin(self):
+        {change}
+
+    def serve(self, batches):
+        for number, x in enumerate(batches):
+            if number % 100 == 0:
+                self.begin()
+            self.engine.step(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("self.engine.cache = Cache.empty(64)", True),
+        ("self.engine.cache = self.engine.cache.cleared()", True),
+        ('self.engine.head = nn.Linear(8, 8, device="cuda")', True),
+        ("self.engine.cache = self.engine.cache.clear()", False),  # the same object
+        ("self.engine.cache = self.engine.spare[0]", False),  # perhaps there is a graph for each
+        ("self.kept = Cache.empty(64)", False),
+    ],
+)
+def test_few_steps_replace_an_object_that_the_graph_reads(told: Told, change: str, found: bool) -> None:
+    assert told("GS707", engine=RECORDS.format(change=change)) == ({change} if found else set())
+
+
+WRAPPED = """\
+import torch
+from torch import nn
+
+
+class Actor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+        self.sharpness = 1.0
+        self.seen = 0
+
+    def forward(self, x):
+        return torch.tanh(self.body(x) * self.sharpness)
+
+
+class Agent:
+    def __init__(self):
+        x = torch.zeros(4, 8, device="cuda")
+        self.actor = torch.cuda.make_graphed_callables(Actor().cuda(), (x,))
+
+    def sharpen(self, factor):
+        {change}
+
+    def act(self, batches):
+        total = 0.0
+        for number, x in enumerate(batches):
+            total = total + self.actor(x).mean()
+            if number % 10 == 9:
+                self.sharpen(1.2)
+        return total
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "found"), [("self.actor.sharpness *= factor", True), ("self.actor.seen += 1", False)]
+)
+def test_few_steps_change_a_number_of_a_graphed_callable(told: Told, change: str, found: bool) -> None:
+    assert told(engine=WRAPPED.format(change=change)) == ({change} if found else set())
+
+
+ROLLBACK = """\
+import torch
+from torch import nn
+
+
+class Trained:
+    def __init__(self, net, optimizer, stream):
+        self.net, self.optimizer, self.stream = net, optimizer, stream
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.capture()
+
+    def capture(self):
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=self.stream):
+            self.optimizer.zero_grad(set_to_none=False)
+            self.net(self.x).mean().backward()
+            self.optimizer.step()
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+
+
+class Rollback:
+    def __init__(self, optimizer, trained):
+        self.optimizer, self.trained = optimizer, trained
+        self.saved = optimizer.state_dict()
+
+    def after(self, number):
+        if number % 100 == 99:
+            {change}
+
+
+def train(batches, stream):
+    net = nn.Linear(8, 8).cuda()
+    optimizer = torch.optim.{kind}(net.parameters(), lr=1e-3)
+    trained = Trained(net, optimizer, stream)
+    rollback = Rollback(optimizer, trained)
+    for number, x in enumerate(batches):
+        trained(x)
+        rollback.after(number)
+"""
+LOADED = "self.optimizer.load_state_dict(self.saved)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "found"),
+    [
+        ("Adam", LOADED, True),
+        ("SGD", LOADED, False),  # keeps no tensors
+        ("Adam", f"{LOADED}; self.trained.capture()", False),
+        ("Adam", "self.saved = self.optimizer.state_dict()", False),
+    ],
+)
+def test_few_steps_load_the_state_of_a_captured_optimizer(told: Told, kind: str, change: str, found: bool) -> None:
+    assert told(engine=ROLLBACK.format(kind=kind, change=change)) == ({change} if found else set())
+
+
+POLLER = """\
+import threading
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x):
+        return x - self.mean
+
+
+class Poller{base}:
+    def __init__(self, net, source):
+        super().__init__()
+        self.net, self.source = net, source
+        {begin}
+
+    def {method}(self):
+        while True:
+            mean = self.source.newest()
+            {change}
+
+
+class Server:
+    def __init__(self, net, stream):
+        self.net = net
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = net(self.x)
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+def serve(batches, source, stream):
+    net = Net().cuda()
+    server = Server(net, stream)
+    poller = Poller(net, source)
+    for x in batches:
+        server(x)
+"""
+MOVED = 'self.net.mean = torch.full((8,), mean, device="cuda")'
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "begin", "change", "found"),
+    [
+        ("(threading.Thread)", "run", "self.start()", MOVED, True),
+        ("", "_poll", "threading.Thread(target=self._poll, daemon=True).start()", MOVED, True),
+        ("(threading.Thread)", "run", "self.start()", "self.net.mean.copy_(mean)", False),
+        ("(threading.Thread)", "_prepare", "self.start()", MOVED, False),
+    ],
+)
+def test_a_thread_gives_a_captured_module_another_tensor(
+    told: Told, base: str, method: str, begin: str, change: str, found: bool
+) -> None:
+    text = POLLER.format(base=base, method=method, begin=begin, change=change)
+    assert told(engine=text) == ({change} if found else set())
+
+
+ROUNDS = """\
+import torch
+from torch import nn
+
+
+class World:
+    def __init__(self):
+        self.goal = torch.zeros(8, device="cuda")
+
+    def act(self, x):
+        return x - self.goal
+
+
+class Curriculum:
+    def __init__(self):
+        self.radius = 1.0
+
+    def next_goals(self, world):
+        {change}
+
+
+class Collector:
+    def __init__(self, world):
+        self.world = world
+        self.x = torch.zeros(4, 8, device="cuda")
+
+    def capture(self, stream):
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.world.act(self.x)
+
+    def collect(self, steps):
+        for _ in range(steps):
+            self.graph.replay()
+
+
+def main(stream):
+    world, curriculum = World(), Curriculum()
+    collector = Collector(world)
+    collector.capture(stream)
+    for number in range(100):
+        {before}
+        curriculum.next_goals(world)
+        collector.collect(25)
+"""
+GOALS = "world.goal = self.radius * torch.rand(8, device='cuda')"
+
+
+@pytest.mark.parametrize(
+    ("change", "before", "found"),
+    [
+        (GOALS, "print(number)", True),
+        ("world.goal.copy_(self.radius * torch.rand(8, device='cuda'))", "print(number)", False),
+        (GOALS, "world = World(); collector = Collector(world); collector.capture(stream)", False),
+    ],
+)
+def test_the_rounds_of_a_script_around_a_method_that_replays(told: Told, change: str, before: str, found: bool) -> None:
+    assert told(engine=ROUNDS.format(change=change, before=before)) == ({change} if found else set())
+
+
+UPDATER = """\
+import torch
+from torch import nn
+
+from layers import Net
+
+
+class Runner:
+    def __init__(self, net, stream):
+        self.net = net
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = net(self.x)
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+class Updater:
+    def __init__(self, owners):
+        self.owners = owners
+
+    def apply(self, weights):
+        for name, value in weights.items():
+            owner, leaf = self.owners.find(name)
+            {change}
+
+
+def main(batches, stream, owners):
+    net = Net(8, 2)
+    runner = Runner(net, stream)
+    updater = Updater(owners)
+    for x, weights in batches:
+        updater.apply(weights)
+        runner(x)
+"""
+PUT = "setattr(owner, leaf, nn.Parameter(value.clone()))"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (PUT, True),
+        ("getattr(owner, leaf).copy_(value)", False),
+        ("setattr(owner, leaf, value)", False),  # perhaps no tensor
+    ],
+)
+def test_a_module_gets_other_weights_by_their_names(told: Told, change: str, found: bool) -> None:
+    engine = UPDATER.format(change=change)
+    assert told(layers=LAYERS, engine=engine) == ({change} if found else set())

@@ -39,8 +39,9 @@ HOWS: Mapping[str, frozenset[str]] = {
         "captured-again made-late discarded",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
         "partial-refresh not-refreshed weights-rebound grads-dropped freed rate-changed number-changed counted "
-        "begun-in-capture key-lacks made-twice refilled host-refilled read-early given-early narrowed optimizer "
-        "declared over-declared under-declared buckets departed late",  # buckets, departed, late: only from capture
+        "begun-in-capture adopted key-lacks made-twice refilled host-refilled read-early given-early narrowed "
+        "optimizer declared over-declared under-declared buckets departed "
+        "late",  # buckets, departed, late: only from capture
     }.items()
 }
 "Event kind -> the words for the ways in which it happens. For `Call`, the rules themselves list the patterns."

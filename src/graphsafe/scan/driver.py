@@ -58,7 +58,7 @@ from graphsafe.scan.roots.assumed_roots import (
     UNCALLED,
     assumed_roots_of,
 )
-from graphsafe.scan.roots.between_steps import changing_methods, comes_again
+from graphsafe.scan.roots.between_steps import changing_methods, comes_again, has_threads
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.capture_sites import capture_sites
 from graphsafe.scan.roots.factories import assembling, configured_factories, factories_of, steps_made
@@ -258,7 +258,7 @@ class Driver:
                     receiver = Instance(f"{path}::{owner}", declared=True) if owner is not None else None
                     self._note_why(ref, LOOP, 2)
                     yield Step("loops" if loops else "root", ref, receiver, loops=loops)
-            if path in self._replaying:
+            if path in self._replaying or has_threads(file):
                 for ref, cls in changing_methods(self.project, file, self._paths):
                     if ref not in reached and ref not in self._whys:
                         yield Step("between", ref, Instance(cls, declared=True))

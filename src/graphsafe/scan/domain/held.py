@@ -52,8 +52,14 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
 
 
 def weights(ref: str) -> str:
-    """Return the name that stands for all parameters and buffers of a module class together."""
+    """Return the name that stands for all parameters and buffers of a module class together. The name for an empty
+    string stands for those of all modules."""
     return f"{ref}.<weights>"
+
+
+def moments(kind: str) -> str:
+    """Return the name that stands for the state of all optimizers of one kind together."""
+    return f"torch.optim.{kind}.<state>"
 
 
 def not_held(container: Value) -> Value:

@@ -34,8 +34,9 @@ SITE = "code inside torch.cuda.graph"
 
 
 def reason_weight(why: str) -> int:
-    """Return the rank of a root's reason: torch.compile first, then a configured target, then all others."""
-    return 2 if why.startswith(COMPILED) else 1 if why.startswith(TARGET) else 0
+    """Return the rank of a root's reason: torch.compile first, then a configured target or a wrapper that captures,
+    then all others."""
+    return 2 if why.startswith(COMPILED) else 1 if why.startswith((TARGET, WRAPPED)) else 0
 
 
 @frozen.dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from graphsafe.scan.domain import frozen
 from graphsafe.scan.domain.events import CompileTest, Span
 from graphsafe.scan.domain.values import Value
 
+SELDOM = "reached only in a few steps"
+"The guard of a write in a function that most steps do not call."
 Place = tuple[str, Span]
 "A path and a span in that file."
 UseKind = Literal["operand", "index", "branch", "argument"]
@@ -61,12 +63,15 @@ class Write:
     "Whether the write only converts the value, or is part of the code that makes another missing value."
     compile_test: CompileTest | None = None
     replaces: bool = False
-    "For an element of a table: whether the constructor put tensors into the table."
+    """Whether a new module or a new object with tensors replaces the constructor's. For an element of a table: whether
+    the constructor put tensors into the table."""
     dropped: bool = True
     "For an element of a table: whether some line empties the table."
     handed: bool = False
     """For a borrowed object: whether the object may still outlive the step, because it allocates its own memory as a
     cache does."""
+    refilled: bool = False
+    "For a line that runs only in the first step: whether other steps copy into the value: `self.buffer[:n].copy_(x)`."
     between: bool = False
     "Whether the write is in code that runs between steps."
     sources: frozenset[str] = frozenset()

@@ -69,6 +69,8 @@ class Included:
     summary: Summary
     guarded: bool
     "Whether no capture reaches the call."
+    seldom: bool = False
+    "For a guarded call: whether some steps still reach the call, as under `if step % 100 == 0`."
     without_uses: bool = False
     """Whether the call is in a condition that does not affect the device's work. Uses of state in the callee then do
     not count."""

@@ -26,6 +26,7 @@ from graphsafe.scan.domain.values import (
     Value,
     depends_on_step,
     holds_device,
+    options,
 )
 
 MAX_INT = 16
@@ -200,3 +201,16 @@ _WIDENERS: Mapping[type, Callable[[Any], Value]] = {
     Function: _function,
     Union: _union,
 }
+
+
+def in_any_call(value: Value) -> Value:
+    """Return a value without the identities of objects and their origins in a step, because these are facts about one
+    call only."""
+    if type(value) is Tensor:
+        return Tensor(value.where, value.dtype, value.ndim, value.pinned, certain=value.certain)
+    if type(value) is Instance:
+        return Instance(value.ref, declared=value.declared)
+    if type(value) is Sequence and value.items:
+        parts = tuple(join_all(map(in_any_call, options(item))) for item in value.items)
+        return Sequence("tuple", parts, join_all(parts))
+    return value

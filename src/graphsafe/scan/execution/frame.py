@@ -270,6 +270,7 @@ class Engine(Protocol):
     effects: Effects
     applied: Set[str]
     "The files of the packages that the project's scripts run."
+    loops_of: Callable[[str], tuple[int, ...] | None]
 
     @property
     def project(self) -> Project: ...

@@ -21,17 +21,19 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
     stored_names,
 )
-from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.graph_tensors import Tables, bindings
 from graphsafe.scan.hazards.side_stream import RECORDS, WAITS
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 HOST_WAITS = frozenset(("synchronize", "query", "elapsed_time"))
 _TRANSFERS = frozenset(
     "copy_ fill_ zero_ to cuda pin_memory record_stream current_stream stream zip enumerate range len".split()
 )
 "A block counts as one that only copies if it contains no other calls than these."
+_WALKS = frozenset("parameters named_parameters buffers named_buffers state_dict items values".split())
+"Methods whose results are the tensors of an object, without a copy."
 Name = tuple[str, str]
 "The owner of a name (a function, a class, or an empty string) and the name."
 
@@ -68,7 +70,7 @@ def lines(found: Tables) -> Iterator[Line]:
             stream = _entered(block, name, function)
             if stream is None:
                 continue
-            copies = _copies(block, stored_names(node for _, node in own_nodes(function)) - _read_by_graphs(function))
+            copies = _copies(block, _made_in(function) - _read_by_graphs(function))
             if not order.stops and not _among(stream, order.waiting | order.handed):
                 yield from (Line(name, "given-early", call, ast.unparse(call)) for call in _given(block, function))
             if not _among(stream, order.waiting):
@@ -175,6 +177,36 @@ def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
 
 def _roots(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def _made_in(function: Function) -> set[str]:
+    """Return the local names, except those that only ever name parts of existing objects: `layer = self.layers[i]`."""
+    nodes = [node for _, node in own_nodes(function)]
+    parts = {name for node in nodes for name in _parts_named(node)}
+    others = [node for node in nodes if isinstance(node, ast.Name) and id(node) not in parts]
+    return stored_names(others)
+
+
+def _parts_named(node: ast.AST) -> Iterator[int]:
+    """Yield the ids of the names that an assignment or a loop binds to parts of existing objects."""
+    pairs = [*bindings(node)] if isinstance(node, ast.Assign) else []
+    if isinstance(node, ast.For):
+        pairs = [(part, node.iter) for part in elements(node.target)]
+    yield from (id(target) for target, value in pairs if (dotted(_whole(value)) or "").startswith("self."))
+
+
+def _whole(value: ast.expr) -> ast.expr:
+    """Return the object of whose parts an expression is one: `self.net` for `dict(self.net.named_parameters())`."""
+    while isinstance(value, (ast.Call, ast.Subscript)):
+        if isinstance(value, ast.Subscript):
+            value = value.value
+        elif isinstance(value.func, ast.Attribute) and value.func.attr in _WALKS:
+            value = value.func.value
+        elif dotted(value.func) == "dict" and value.args:
+            value = value.args[0]
+        else:
+            break
+    return value
 
 
 def _read_by_graphs(function: Function) -> set[str]:

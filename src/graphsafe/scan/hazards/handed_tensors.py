@@ -51,7 +51,7 @@ def note(found: Tables, helpers: Helpers) -> None:
         scope = classes.get(owner) or own.get(owner)
         if scope is None:
             continue
-        table = _table(scope, given)
+        table = _table(scope, given, helpers)
         note_uses(table, scope, owner)
         if table.replaying:
             found.all.append(table)
@@ -60,15 +60,28 @@ def note(found: Tables, helpers: Helpers) -> None:
                     found.functions[position] = name, function, [*known, table]
 
 
-def _table(scope: Function | ast.ClassDef, given: list[tuple[ast.expr, ast.Call]]) -> GraphTensors:
+def _table(scope: Function | ast.ClassDef, given: list[tuple[ast.expr, ast.Call]], helpers: Helpers) -> GraphTensors:
     known = {node.name: node for node in inside(scope, ast.FunctionDef) if node is not scope}
     texts = {text for value, _ in given if (text := place(value)) is not None}
     functions = [known[name] for text in sorted(texts) if (name := text.removeprefix("self.")) in known]
     table = GraphTensors(scope, texts - {text for text in texts if text.removeprefix("self.") in known})
     table.handing += [call for _, call in given]
     table.captured += functions
+    table.outputs.update(name for call in table.handing for name in _results(scope, call, helpers))
     note_code(table, scope, [*functions, *(value for value, _ in given if isinstance(value, ast.Lambda))])
     return table
+
+
+def _results(scope: Function | ast.ClassDef, call: ast.Call, helpers: Helpers) -> Iterator[str]:
+    """Yield the names to which the graph's outputs are assigned: `graph, self.y = capture(self.step)`."""
+    helper = helpers[dotted(call.func) or ""]
+    bound = {name for block in captures_in(helper) for name in stored_names(inside(block, ast.Name))}
+    for made in [node for node in inside(scope, ast.Assign) if node.value is call]:
+        for returned in [node.value for _, node in own_nodes(helper) if isinstance(node, ast.Return)]:
+            targets, values = elements(made.targets[0]), elements(returned) if returned is not None else ()
+            for target, value in zip(targets, values, strict=False) if len(targets) == len(values) else ():
+                if isinstance(value, ast.Name) and value.id in bound:
+                    yield from filter(None, map(place, elements(target)))
 
 
 def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[ast.expr, ast.Call]]:

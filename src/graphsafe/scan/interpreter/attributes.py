@@ -26,6 +26,7 @@ from graphsafe.scan.domain.values import (
     holds_device,
     options,
 )
+from graphsafe.scan.domain.widening import in_any_call
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
@@ -98,13 +99,7 @@ class AttributeTables:
             # If the constructor's code shows the value, the arguments of its callers add no information.
             if type(self._constructed(Instance(ref)).value(name)) is Unknown:
                 for option in options(value):
-                    if type(option) is Tensor:
-                        option = Tensor(option.where, option.dtype, option.ndim, option.pinned, certain=option.certain)
-                    elif type(option) is Instance:
-                        # The object's identity and its origin in a step are dropped, because they are facts about this
-                        # call only.
-                        option = Instance(option.ref, declared=option.declared)
-                    _add(self._engine.effects.constructed, (ref, name), option)
+                    _add(self._engine.effects.constructed, (ref, name), in_any_call(option))
 
     def given(self, ref: str, values: Mapping[str, Value]) -> None:
         """Record the tensors and optimizers that a call passes to a constructor, under the constructor's parameters."""

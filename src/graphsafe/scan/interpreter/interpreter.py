@@ -183,10 +183,17 @@ class Interpreter:
             call = Call(ref, bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops))
         else:
             call = Call(ref, bound, arguments, hot, depth, frame.level, function.plain, captured, (), between, composes)
-        return self.read(call, guarded, once, out_of_scope, straight_line.contains(frame, node))
+        seldom = frame.guard is None and frame.unlikely == frame.seldom
+        return self.read(call, guarded, once, out_of_scope, straight_line.contains(frame, node), seldom)
 
     def read(
-        self, call: Call, guarded: bool = False, once: bool = False, out_of_scope: int = 0, sure: bool = False
+        self,
+        call: Call,
+        guarded: bool = False,
+        once: bool = False,
+        out_of_scope: int = 0,
+        sure: bool = False,
+        seldom: bool = False,
     ) -> Value:
         """Return a function's result for these arguments. The function's effects count as effects of the call."""
         bound = call.bound
@@ -204,7 +211,7 @@ class Interpreter:
                 self._read_later(call, guarded)
             return self.declared(call.ref, call.arguments)
         if not summary.is_empty:
-            self.effects.items.append(Included(summary, guarded, once=once, sure=sure))
+            self.effects.items.append(Included(summary, guarded, seldom, once=once, sure=sure))
         if not call.hot:
             self.attributes.include(summary, owner, ref)
         return summary.value

@@ -22,6 +22,7 @@ from graphsafe.scan.interpreter.conditions import filled_defaults, guards, rare_
 from graphsafe.scan.interpreter.conditions.flags_off import stays_off
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.interpreter.environments import Env, binds_more_functions, made_by_iteration, merge
+from graphsafe.scan.interpreter.rounds import holds_steps
 from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -223,7 +224,7 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: C
     is_step = node.lineno in frame.step_loops
     frame.hot = hot or (is_step and not is_short(node))
     # If a loop contains the step loop, the other lines of the outer loop run between the steps.
-    frame.between = not frame.hot and (between or is_step or _holds_steps(frame, node))
+    frame.between = not frame.hot and (between or is_step or holds_steps(frame, node))
     for rounds in range(1, MAX_ROUNDS + 1 if frame.hot else 2):
         start = dict(frame.env)
         before_each()
@@ -238,11 +239,6 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: C
     frame.hot, frame.between = hot, between
     frame.leave(around)
     execute(frame, node.orelse)
-
-
-def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
-    last = loop.end_lineno or loop.lineno
-    return any(loop.lineno < first <= last for first in frame.step_loops)
 
 
 def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> None:

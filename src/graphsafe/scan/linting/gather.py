@@ -14,8 +14,8 @@ from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.record import SITE, Failure, Place, Record
+from graphsafe.scan.domain.state_log import SELDOM, Read, StateLog, Use, Write
 from graphsafe.scan.domain.state_log import Place as WritePlace
-from graphsafe.scan.domain.state_log import Read, StateLog, Use, Write
 from graphsafe.scan.domain.summary import (
     CallEdge,
     Field,
@@ -104,8 +104,8 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
     record = Record()
     writes: Writes = {}
     between: Writes = {}
-    seen: set[tuple[int, bool]] = set()
-    "The writes that were recorded, by id and by whether they are guarded. Summaries share most writes."
+    seen: set[tuple[int, int]] = set()
+    "The writes that were recorded, by id and by how far they are guarded. Summaries share most writes."
     for summary, guarded, without_uses in _states(steps):
         for place, event in summary.events:
             _add_event(record, place, replace(event, guard=GUARDED) if guarded and event.guard is None else event)
@@ -116,7 +116,7 @@ def gather(named: Sequence[tuple[str, Summary]]) -> Record:
             elif type(item) is Write and (id(item), guarded) not in seen:
                 seen.add((id(item), guarded))
                 if guarded and item.guard is None:
-                    item = replace(item, guard=GUARDED)
+                    item = replace(item, guard=SELDOM if guarded == _SELDOM else GUARDED)
                 (between if item.between else writes).setdefault(item.place, {})[repr(item)] = item
             elif type(item) is Use:
                 if not without_uses:
@@ -209,6 +209,8 @@ def _of_place(writes: Mapping[str, Write]) -> list[Write]:
 
 
 GUARDED = "only calls that no capture reaches lead here"
+_NOT, _SELDOM, _ALWAYS = range(3)
+"How far a call is guarded: not at all, only in most steps, or in all steps."
 
 
 def _in_order(place: Place) -> tuple[object, ...]:
@@ -227,10 +229,11 @@ def _rank(event: Event) -> tuple[object, ...]:
     return *plainness(event), names_type, words, event.guard or "", event.once, repr(event.compile_test)
 
 
-def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
-    """Yield each summary once for each way in which it is included: guarded or not, with or without its uses."""
-    seen: dict[int, list[tuple[bool, bool, bool]]] = {}
-    waiting = [(summary, False, False, False) for summary in steps]
+def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, int, bool]]:
+    """Yield each summary once for each way in which it is included: how far it is guarded, with or without its
+    uses."""
+    seen: dict[int, list[tuple[int, bool, bool]]] = {}
+    waiting = [(summary, _NOT, False, False) for summary in steps]
     while waiting:
         summary, guarded, once, without_uses = waiting.pop()
         # Effects in a function that captures are not limited to the first step: the first step captures them, and all
@@ -240,11 +243,12 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
         if any(g <= guarded and o <= once and w <= without_uses for g, o, w in known):
             continue
         known.append((guarded, once, without_uses))
-        yield summary, guarded or once, without_uses
+        yield summary, _ALWAYS if once else guarded, without_uses
         for item in summary.items:
             if type(item) is Included:
                 unused = without_uses or item.without_uses
-                waiting.append((item.summary, guarded or item.guarded, once or item.once, unused))
+                further = _NOT if not item.guarded else _SELDOM if item.seldom else _ALWAYS
+                waiting.append((item.summary, max(guarded, further), once or item.once, unused))
 
 
 # the order of events in a step

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from graphsafe.optable import Argument, Call
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import moments
 from graphsafe.scan.domain.joins import element_of, join
 from graphsafe.scan.domain.values import (
     NONE,
@@ -27,6 +28,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import side_stream
 from graphsafe.scan.models import formatting, library_models, module_methods, named_calls, operations
 from graphsafe.scan.models.op_arguments import device_named
+from graphsafe.scan.state import writes
 
 _CLASS_OF_KIND: Mapping[str, str] = {
     "stream": "torch.cuda.Stream",
@@ -59,9 +61,12 @@ def method(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, argum
 
 
 def _optimizer(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
+    kind, *switches = (handle.detail or "").split()
+    if name == "load_state_dict" and kind != "SGD":  # SGD keeps no tensors unless it has a momentum
+        writes.write_moments(frame, kind, node)
     if name != "step":
         return unknown_result(arguments)
-    kind, *switches = (handle.detail or "").split()
+    frame.engine.note_read(frame, moments(kind))
     own = f"torch.optim.{kind}.step"
     _step(frame, node, own if frame.ops.python(own) else "torch.optim.Optimizer.step", kind, switches)
     return NONE

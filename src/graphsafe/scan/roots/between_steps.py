@@ -1,5 +1,5 @@
-"""Methods that may run between an object's replays, because users call them, or because they loop over steps and may be
-called again.
+"""Methods that may run between an object's replays, because users call them, because a thread runs them, or because
+they loop over steps and may be called again.
 
 The lines of such methods run in no step and emit no events. But they may change state, and a graph does not see this
 change.
@@ -16,12 +16,14 @@ from graphsafe.scan.symbols.project import Project
 
 _OWN_CALL = re.compile(r"\bself\.(\w+)\(")
 _CONSTRUCTORS = "__init__", "__post_init__"
+_TARGET = re.compile(r"\bThread\((?:.*\b)?target=self\.(\w+)")
+"Matches the line that makes a thread for a method. The group is the method's name."
 _CHANGES = re.compile(r"^\s+[\w.]+\.\w+ = |\.load_state_dict\(", re.M)
 
 
 def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> Iterator[tuple[str, str]]:
-    """Yield the public methods that change state, for all classes that replay a graph. Each method comes with its
-    class.
+    """Yield the methods that change state and that a thread runs. Also yield the public methods that change state, for
+    all classes that replay a graph. Each method comes with its class.
 
     Constructors and methods that capture are left out, and so are the methods that they call, because all of these run
     before the first replay.
@@ -33,15 +35,21 @@ def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> 
             for name, qualified in cls.methods.items()
             if (facts := file.functions.get(qualified)) is not None
         }
-        if not any(".replay()" in text for text in texts.values()):
-            continue
+        in_threads = {name for text in texts.values() for name in _TARGET.findall(text)}
+        in_threads |= {"run"} & texts.keys() if any(base.endswith("Thread") for base in cls.bases) else set()
+        replays = any(".replay()" in text for text in texts.values())
         preparing = _preparing(file, cls, texts)
         for name, text in texts.items():
             facts = file.functions[cls.methods[name]]
-            if name.startswith("_") or name in preparing or ".replay()" in text or _CHANGES.search(text) is None:
+            is_public = replays and not name.startswith("_") and name not in preparing
+            if not (is_public or name in in_threads) or ".replay()" in text or _CHANGES.search(text) is None:
                 continue
             if not paths.is_cold(file.path, file.module, facts):
                 yield f"{file.path}::{facts.name}", f"{file.path}::{cls.name}"
+
+
+def has_threads(file: FileIndex) -> bool:
+    return any(target.partition(".")[0] == "threading" for target in file.imports.values())
 
 
 def comes_again(function: FunctionFacts | None) -> bool:

@@ -166,6 +166,8 @@ def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
 def lazy_init(write: Write, log: StateLog) -> Event | None:
     """Return the event for a value that only the first step computes. A graph that is captured after a warm-up does not
     contain this computation."""
+    if write.refilled:
+        return _adopted(write)
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs or _is_view(write.value):
         return None
     if depends_on_step(write.value):
@@ -183,6 +185,17 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
         # tensors later.
         return event_of(write, "AttrWrite", "lazy-init", "likely", "note")
     return None
+
+
+def _adopted(write: Write) -> Event | None:
+    """Return the event for a tensor of the first step that becomes a buffer, into which later steps copy their
+    tensors. The buffer has the size of the first step."""
+    tensor, _ = as_tensor(write.value)
+    is_made = tensor is not None and (tensor.fresh or tensor.attr is not None or tensor.where == "host")
+    is_known = tensor is not None or holds_device(write.value)
+    if is_made or not is_known or write.keyed or write.borrowed or not write.lasting:
+        return None
+    return event_of(write, "AttrWrite", "adopted", "likely", "warning")
 
 
 def _is_view(value: Value) -> bool:

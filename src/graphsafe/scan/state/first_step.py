@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.sources.node_memo import memoize_on_node
-from graphsafe.scan.symbols.index import dotted, is_none
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
+from graphsafe.scan.symbols.index import dotted, is_none, takes_slice
 
 FIRST_STEP = "a test that only a first step passes"
 ENTRIES = "entries of "
@@ -212,3 +212,27 @@ def returned_if_there(test: ast.If) -> tuple[str, ...]:
     if flag is None or kept is None or "." not in kept or kept == flag:
         return ()
     return (kept, flag) if kept.rpartition(".")[0] == flag.rpartition(".")[0] else ()
+
+
+def is_refilled(frame: Frame, text: str) -> bool:
+    """Return whether a function copies into an attribute or a view of it: `self.buffer[:n].copy_(x)`. The function must
+    copy into a view of some tensor, because otherwise all steps probably have tensors of one size."""
+    return frame.node is not None and text in _refilled(frame.node)
+
+
+@memoize_on_node
+def _refilled(function: ast.AST) -> frozenset[str]:
+    views = {
+        source_text(node.targets[0]): source_text(node.value.value)
+        for node in inside(function, ast.Assign)
+        if isinstance(node.value, ast.Subscript) and takes_slice(node.value)
+    }
+    bases = [
+        call.func.value
+        for call in inside(function, ast.Call)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "copy_"
+    ]
+    texts = {source_text(base.value if isinstance(base, ast.Subscript) else base) for base in bases}
+    if texts.isdisjoint(views) and not any(isinstance(base, ast.Subscript) and takes_slice(base) for base in bases):
+        return frozenset()
+    return frozenset(views.get(text, text) for text in texts)

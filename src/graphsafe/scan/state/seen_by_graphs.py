@@ -11,10 +11,14 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.numbers import const_of
-from graphsafe.scan.domain.state_log import StateLog, Use, Write
-from graphsafe.scan.domain.values import UNSET, NoneValue, Unknown
+from graphsafe.scan.domain.state_log import SELDOM, StateLog, Use, Write
+from graphsafe.scan.domain.values import UNSET, Instance, NoneValue, Number, RuntimeObject, Unknown
 from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_or_several
+
+_OF_LAYERS = frozenset(("p", "momentum", "eps", "dropout", "negative_slope", "alpha", "lambd", "threshold"))
+"Numbers that the modules of PyTorch read in each call."
 
 
 class Graphs(Protocol):
@@ -35,7 +39,8 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
     for use in log.uses.values():
         uses.setdefault(use.key, []).append(use)
     for writes in (*log.writes.values(), *log.between.values()):
-        for write in writes:
+        # A graph keeps the old value even if few steps change it.
+        for write in (replace(write, guard=None) if write.guard == SELDOM else write for write in writes):
             if _begins_anew(write, log) and graphs.runs_first_in_capture(write.ref):
                 yield Change(write, event_of(write, "AttrWrite", "begun-in-capture", "likely"))
                 break
@@ -43,7 +48,11 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
                 yield Change(write, event_of(write, "AttrWrite", "counted", "likely"))
                 break
             if _outlasts_steps(write) and graphs.is_around(write.ref, write.span[0]):
-                event = _number(write, uses.get(write.key, ()), log, graphs) or _tensor(write, log, graphs)
+                event = (
+                    _number_of_layer(write, log, graphs)
+                    or _number(write, uses.get(write.key, ()), log, graphs)
+                    or _tensor(write, log, graphs)
+                )
                 if event is not None:
                     yield Change(write, event)
                     break
@@ -74,6 +83,16 @@ def _outlasts_steps(write: Write) -> bool:
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
 
 
+def _number_of_layer(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
+    """Return the event for a changed number of a module of PyTorch, if captured code has called the module:
+    `self.drop.p = rate`."""
+    is_read = type(write.before) is RuntimeObject and write.text.rpartition(".")[2] in _OF_LAYERS
+    if not is_read or type(write.value) not in (Number, Unknown) or graphs.recaptures(write.ref, write.span[0]):
+        return None
+    held = any(read.captured or graphs.is_held(read.ref) for read in log.readers.get(write.key, ()))
+    return event_of(write, "AttrWrite", "number-changed", "likely") if held else None
+
+
 def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event for a changed number, if captured code has computed with the old number."""
     value = write.value
@@ -101,6 +120,7 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event for a replaced tensor, if captured code has read the old tensor."""
     given, certain = one_or_several(write.value)
     is_memory = write.text.endswith(".data") or write.replaces
+    is_object = type(write.value) is Instance
     if given is None:
         if not is_memory:
             return None
@@ -109,9 +129,10 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     reads = log.readers.get(write.key, ())
     if not any(read.captured or graphs.is_held(read.ref) for read in reads):
         return None
-    is_new = is_memory or (given is not None and given.fresh)
+    is_new = (is_memory and not is_object) or (given is not None and given.fresh)
     # No key of a graph depends on weights or on a new tensor. An existing tensor may belong to the graph that is
     # replayed next.
     if graphs.captures_after(write.ref, write.span[0]) or (not is_new and graphs.recaptures(write.ref)):
         return None
-    return event_of(write, "AttrWrite", "rebound", "likely", "error")
+    how = "input-rebound" if is_object else "weights-rebound" if write.text.endswith(")") else "rebound"
+    return event_of(write, "AttrWrite", how, "likely", "error")

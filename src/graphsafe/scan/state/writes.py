@@ -9,13 +9,17 @@ from typing import Any
 
 from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import is_free, weights
+from graphsafe.scan.domain.held import is_free, moments, weights
 from graphsafe.scan.domain.numbers import const_of, entry
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
+    NONE,
+    ClassValue,
     Dict,
+    Function,
     Instance,
     Number,
+    RuntimeObject,
     Sequence,
     Tensor,
     Value,
@@ -67,6 +71,8 @@ def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, 
     holder, _, written = node.args
     for option in options(owner):
         if type(option) is not Instance:
+            if isinstance(written, ast.Call) and (dotted(written.func) or "").endswith("Parameter"):
+                _write_weights(frame, weights(""), ast.unparse(node), value, node)  # of some module
             continue
         if name is not None and not frame.hot:
             frame.attributes.record(option.ref, name, value)
@@ -85,13 +91,31 @@ def _is_passing(owner: Instance) -> bool:
 
 def _makes_memory(frame: Frame, owner: Instance) -> bool:
     """Return whether an object is a module, or its constructor makes tensors, like a cache that callers keep."""
-    if frame.attributes.is_module(owner.ref):
-        return True
+    return frame.attributes.is_module(owner.ref) or any(tensor.fresh for tensor in _held_by(frame, owner))
+
+
+def _held_by(frame: Frame, owner: Instance) -> Iterator[Tensor]:
+    """Yield the tensors on the device that an object has from its constructor."""
     known = (frame.project.class_facts(base) for base in frame.project.mro(owner.ref) if "::" in base)
-    names = {name: None for facts in known if facts is not None for name in facts.writers}
+    names = dict.fromkeys(frame.attributes.field_names(owner.ref))
+    names.update((name, None) for facts in known if facts is not None for name in facts.writers)
     held = (frame.attributes.initial(replace(owner, step=False), name) for name in names)
     tensors = (as_tensor(value)[0] for value in held if value is not None)
-    return any(tensor is not None and tensor.fresh and tensor.where != "host" for tensor in tensors)
+    yield from (tensor for tensor in tensors if tensor is not None and tensor.where != "host")
+
+
+def _is_made_anew(frame: Frame, before: Value | None, value: Value, written: ast.expr | None) -> bool:
+    """Return whether a new module, or a new object that holds tensors, replaces one that the constructor made."""
+    made = bound_expression(frame, written)
+    if not isinstance(made, ast.Call):
+        return False
+    if type(value) is RuntimeObject:
+        return value.kind == "module" and type(before) is RuntimeObject and before.kind == value.kind
+    if type(value) is not Instance or type(before) is not Instance or value.ref != before.ref:
+        return False
+    called = frame.evaluate_quietly(made.func)
+    maker = called.bound if type(called) is Function else called
+    return (value.made or type(maker) is ClassValue) and any(True for _ in _held_by(frame, value))
 
 
 def write_attribute(
@@ -126,6 +150,7 @@ def write_attribute(
         borrowed=_is_passing(owner),
         lasting=outlasts(frame, owner, holder),
         made=owner.made,
+        replaces=_is_made_anew(frame, before, value, written),
         handed=owner.declared and owner.step and not owner.made and _makes_memory(frame, owner),
     )
 
@@ -208,10 +233,21 @@ def write_part(frame: Frame, held: ast.expr, key: str, target: ast.expr, value: 
 
 def write_weights(frame: Frame, module: Value, text: str, value: Value, node: ast.AST) -> None:
     """Record that all parameters of a module get other memory: `for p in model.parameters(): p.data = …`."""
-    for option in options(module) if frame.hot or frame.between else ():
+    for option in options(module):
         if type(option) is Instance and frame.attributes.is_module(option.ref):
-            key = weights(option.ref)
-            write(frame, key, text, value, Tensor(), node, None, lasting=True, replaces=True)
+            _write_weights(frame, weights(option.ref), text, value, node)
+
+
+def write_moments(frame: Frame, kind: str, node: ast.Call) -> None:
+    """Record that the state of an optimizer gets other memory: `optimizer.load_state_dict(saved)`."""
+    owner = frame.env.get("self")
+    if frame.hot or type(owner) is not Instance or not owner.declared:  # users may call a method before the capture
+        _write_weights(frame, moments(kind), ast.unparse(node), NONE, node)
+
+
+def _write_weights(frame: Frame, key: str, text: str, value: Value, node: ast.AST) -> None:
+    if frame.hot or frame.between:
+        write(frame, key, text, value, Tensor(), node, None, lasting=True, replaces=True)
 
 
 def write_global(
@@ -350,6 +386,7 @@ def write(
             or is_put_back(frame, text),
             lasting=lasting,
             alone=all(test.alone for test in frame.lazy),
+            refilled=bool(frame.lazy) and first_step.is_refilled(frame, text),
             rare=is_rare(frame) and (not reads_self or keeps_largest(assigned, text)),
             remade=not reads_self and is_remade(frame, text),
             settled=converts(assigned, text) or is_made_along(frame, text),

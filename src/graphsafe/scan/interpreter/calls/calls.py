@@ -200,7 +200,8 @@ def _cached(frame: Frame, node: ast.Call, function: Function, arguments: Argumen
 
 def _call_instance(frame: Frame, node: ast.Call, instance: Instance, arguments: Arguments) -> Value:
     if frame.hot and frame.attributes.is_module(instance.ref):
-        frame.engine.note_read(frame, weights(instance.ref))
+        for owner in (instance.ref, ""):
+            frame.engine.note_read(frame, weights(owner))
     for name in ("__call__", "forward"):
         method = frame.project.find_method(instance.ref, name)
         if method is not None:

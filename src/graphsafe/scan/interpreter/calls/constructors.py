@@ -6,7 +6,18 @@ import ast
 import builtins
 
 from graphsafe.scan.domain.arguments import Arguments, Call
-from graphsafe.scan.domain.values import ClassValue, Instance, Number, Passed, Tensor, Value, depends_on_step, options
+from graphsafe.scan.domain.values import (
+    ClassValue,
+    Instance,
+    Number,
+    Passed,
+    RuntimeObject,
+    Sequence,
+    Tensor,
+    Value,
+    depends_on_step,
+    options,
+)
 from graphsafe.scan.domain.widening import parts_of, widened
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.calls import validators
@@ -18,6 +29,8 @@ from graphsafe.scan.symbols.environment_variables import variable_made
 
 MAX_COMPOSED = 4
 "The largest nesting depth of objects for which constructor arguments are kept."
+MAX_PARTS = 16
+"The number of modules in an `nn.Sequential` up to which its parts are followed."
 _RECORDS = ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict")
 
 
@@ -105,10 +118,21 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
 
 
 def _is_object(value: Value) -> bool:
-    """Return whether a value is a tensor, an object of the project, or an optimizer. If an attribute has such a value,
-    it determines which code a step runs."""
+    """Return whether a value is a tensor, an object of the project, an optimizer, or an `nn.Sequential` with objects of
+    the project. If an attribute has such a value, it determines which code a step runs."""
     found = options(value)
-    return bool(found) and all(type(option) in (Tensor, Instance) or is_optimizer(option) for option in found)
+    return bool(found) and all(
+        type(one) in (Tensor, Instance) or is_optimizer(one) or _is_sequential(one) for one in found
+    )
+
+
+def _is_sequential(value: Value) -> bool:
+    """Return whether a value is an `nn.Sequential` or another sequence that holds only modules, of which some are of
+    the project."""
+    parts = [option for item in (value.items or ()) for option in options(item)] if type(value) is Sequence else []
+    others = [part for part in parts if type(part) is not Instance]
+    modules = [part for part in others if type(part) is RuntimeObject and part.kind == "module"]
+    return len(others) < len(parts) <= MAX_PARTS and len(modules) == len(others)
 
 
 @memoize_on_node

@@ -1,0 +1,27 @@
+"""Loops around step loops. The other lines of such a loop run between the steps."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from graphsafe.scan.domain.values import Function
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards.graph_syntax import called_name
+from graphsafe.scan.sources.node_memo import inside
+
+_MAKES = re.compile("^_*([A-Z]|build|make|create|init|load|compile)|captur|warm")
+"Matches the names of classes, and of functions that make objects or graphs."
+
+
+def holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """Return whether a loop contains the step loop. Also return True for a script's loop that calls a function with a
+    step loop, unless the loop makes objects or graphs anew."""
+    last = loop.end_lineno or loop.lineno
+    if any(loop.lineno < first <= last for first in frame.step_loops):
+        return True
+    calls = inside(loop, ast.Call) if frame.composes else ()
+    if any(_MAKES.search(called_name(call)) for call in calls):
+        return False
+    functions = (frame.evaluate_quietly(call.func) for call in calls)
+    return any(type(one) is Function and frame.engine.loops_of(one.ref) is not None for one in functions)
