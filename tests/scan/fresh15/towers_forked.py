@@ -1,0 +1,54 @@
+"""Text and picture towers on two streams; the loss of their pairs is computed after both."""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+WIDTH = 32
+
+
+class Tower(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(size, 64), nn.GELU(), nn.Linear(64, WIDTH))
+
+    def forward(self, x):
+        return F.normalize(self.body(x), dim=-1)
+
+
+class Pair(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.text = Tower(40)
+        self.picture = Tower(48)
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+        self.register_buffer("seen", torch.zeros(WIDTH))
+        self.done = torch.cuda.Event()
+
+    def audit(self, vectors):
+        with torch.cuda.stream(self.stream):
+            self.seen.mul_(0.99).add_(vectors.mean(0), alpha=0.01)
+
+    @torch.no_grad()
+    def forward(self, text, picture):
+        current = torch.cuda.current_stream(self.device)
+        self.stream.wait_stream(current)
+        with torch.cuda.stream(self.stream):
+            pictures = self.picture(picture)
+            self.done.record(self.stream)
+        texts = self.text(text)
+        self.audit(pictures)
+        current.wait_event(self.done)
+        logits = texts @ pictures.T * 20
+        target = torch.arange(logits.shape[0], device=self.device)
+        loss = F.cross_entropy(logits, target)
+        if not torch.isfinite(loss):
+            loss = torch.zeros_like(loss)
+        return loss
+
+
+def build(device):
+    torch.manual_seed(18)
+    pair = Pair(device).to(device)
+    return pair, (torch.randn(12, 40, device=device), torch.randn(12, 48, device=device))
