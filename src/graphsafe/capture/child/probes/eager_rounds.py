@@ -305,6 +305,7 @@ def run(job: Job, channel: Channel) -> None:
             same.give(k, reference.steps[k - 1].refreshed)
             eager.step(k)
         before = reachable_state(session.subject).tensors
+        session.drop_gradients(reference.dropped)
         eager.step(PAIR + 1)
         after = reachable_state(session.subject).tensors
         channel.phase("further rounds")
