@@ -13,7 +13,7 @@ a later refresh may act differently. In a few further rounds the device is busy 
 expose a refresh that should wait for the step and does not.
 
 If time runs out before the last of these rounds, the remaining rounds run only their refreshes, because most refreshes
-take far less time than a step. The last round has a step again.
+take far less time than a step. The last two rounds have a step again.
 
 If eager steps repeat bit for bit, the last rounds are continued rounds: each starts from the state that the round
 before left, as in a program. A refresh may then read counts that steps keep on the device. The continued rounds stop
@@ -61,6 +61,9 @@ _EVENT_GAP = 20
 "Number of rounds from one event to the next."
 _EACH_EVENT = 2
 "Number of times that each event happens."
+LAST_ROUNDS = 2
+"""The number of whole rounds after skipped rounds. The first shows what the skipped refreshes have changed. Before the
+second, freed memory is overwritten."""
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
 "Numbers of the inputs for rounds that let the device fall behind the host."
 INPUTS_GOING_ON = range(LATE_INPUTS.stop, LATE_INPUTS.stop + MOST_GOING_ON)
@@ -96,8 +99,8 @@ class Rounds:
     steps: Sequence[StepResult] = ()
     skipped: int = 0
     "The number of later rounds that ran only their refresh, because no time was left for their steps."
-    last: StepResult | None = None
-    "The round after the skipped rounds."
+    last: Sequence[StepResult] = ()
+    "The rounds after the skipped rounds, at most `LAST_ROUNDS`."
     is_whole: bool = False
     "Whether every round ran and succeeded. Another child can then reach the state after the rounds."
     late: Sequence[StepResult] = ()
@@ -229,20 +232,24 @@ class _Eager:
             return steps, False
         return steps, True
 
-    def skipping(self, inputs: Iterator[int], watches: bool) -> tuple[int, StepResult | None]:
-        """Run only the refreshes of the remaining rounds, and then one whole round. Return the number of rounds without
-        a step, and the whole round. The latter is None if this round or a refresh fails."""
-        session, skipped = self.session, 0
+    def skipping(self, inputs: Iterator[int], watches: bool) -> tuple[int, list[StepResult]]:
+        """Run only the refreshes of the remaining rounds, and then the last whole rounds. Return the number of rounds
+        without a step, and the whole rounds that succeeded."""
+        session, skipped, steps = self.session, 0, list[StepResult]()
         time_left = TimeLeft(self._cpu_seconds, _SECONDS)
         try:
             for number in inputs:
-                if number == LATE_INPUTS.start - 1 or time_left.is_over(skipped):
-                    return skipped, self.round(number, session.put_inputs, watches)
-                session.put_inputs(number)
-                skipped += 1
+                if not (steps or number >= LATE_INPUTS.start - LAST_ROUNDS or time_left.is_over(skipped)):
+                    session.put_inputs(number)
+                    skipped += 1
+                    continue
+                step = self.round(number, session.put_inputs, watches)
+                steps += [] if step is None else [step]
+                if step is None or len(steps) == LAST_ROUNDS:
+                    break
         except TargetError:
             pass
-        return skipped, None
+        return skipped, steps
 
     def round(self, number: int, refresh: Callable[[int], Sequence[str] | None], watches: bool) -> StepResult | None:
         """Run one round. Return None if it fails. A failure proves no fault, since a real program might have reset a
@@ -334,7 +341,7 @@ def run(job: Job, channel: Channel) -> None:
         # This is done without ranks only, because several ranks would have to agree before each refresh.
         if rounds.is_whole and len(rounds.steps) < MOST_ROUNDS and session.ranks.size == 1:
             rounds.skipped, rounds.last = eager.skipping(inputs, watches)
-            rounds.is_whole = rounds.last is not None
+            rounds.is_whole = len(rounds.last) == LAST_ROUNDS
         if rounds.is_whole:
             try:
                 rounds.late = eager.late(kept)
