@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.copied_state import Beginning, DeviceStateCopy
+from graphsafe.capture.child.copied_state import DeviceStateCopy
 from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.probes.capture import given_reference
 from graphsafe.capture.child.probes.events import fire
@@ -291,10 +291,23 @@ class _Eager:
 
 
 def run(job: Job, channel: Channel) -> None:
+    rounds = _run(job, channel)
+    if rounds is not None:
+        # The refresh may have failed because graphsafe put back counts that steps keep. A program puts nothing back.
+        # The target is built again, because to put its objects back, graphsafe would have to keep them alive.
+        try:
+            _run(job, channel, rounds)
+        except TargetError:
+            save_values(channel, ROUNDS, rounds)
+
+
+def _run(job: Job, channel: Channel, early: Rounds | None = None) -> Rounds | None:
+    """Run the rounds and save them. If they fail early, return them instead. `early` are such rounds of a first call:
+    in the second call no state is put back, and the longer rounds are saved."""
     with opened(job, channel) as session:
         given = given_reference(session)
         if given is None:
-            return
+            return None
         reference = given[1]
         session.warm_up()
         # The program itself runs plain steps. But if the two kinds of steps differ by rounding, only steps along the
@@ -322,22 +335,20 @@ def run(job: Job, channel: Channel) -> None:
         kept_paths = [path for path in changed & after.keys() if after[path] is before.get(path)]
         rounds = Rounds(
             sorted(path for path in kept_paths if _is_put_back(session, after[path], path in eager.written))
+            if early is None
+            else ()
         )
+        del before, after  # the variables would keep alive tensors that the refresh drops
         kept = DeviceStateCopy(session, rounds.put_back)
         inputs = inputs_of_rounds(session, kept)
-        beginning = Beginning(session, changed | reference.refreshed)
         rounds.steps, rounds.is_whole = eager.rounds(inputs, kept.refresh, watches)
-        can_begin_again = len(rounds.steps) < _FEW and rounds.put_back and session.ranks.size == 1
-        if eager.is_failed and can_begin_again and beginning.is_back():
-            # The refresh may have failed because graphsafe put back counts that steps keep. A program puts nothing
-            # back.
-            freely = DeviceStateCopy(session, ())
-            others = inputs_of_rounds(session, freely)
-            steps, is_whole = eager.rounds(others, freely.refresh, watches)
-            if len(steps) > len(rounds.steps):
-                kept, inputs, rounds = freely, others, Rounds([], steps=steps, is_whole=is_whole)
         rounds.is_faithful = not kept.is_refreshed
         rounds.steps_write = bool(eager.written)
+        can_begin_again = len(rounds.steps) < _FEW and rounds.put_back and session.ranks.size == 1
+        if eager.is_failed and can_begin_again:
+            return rounds
+        if early is not None and len(rounds.steps) <= len(early.steps):
+            rounds = early
         # This is done without ranks only, because several ranks would have to agree before each refresh.
         if rounds.is_whole and len(rounds.steps) < MOST_ROUNDS and session.ranks.size == 1:
             rounds.skipped, rounds.last = eager.skipping(inputs, watches)
@@ -352,6 +363,7 @@ def run(job: Job, channel: Channel) -> None:
         if rounds.is_whole and goes_on:
             continued, _ = eager.rounds(inputs_of_continued_rounds(kept), session.put_inputs, watches=True)
             save_values(channel, GOING_ON, continued)
+    return None
 
 
 def _is_put_back(session: Session, tensor: torch.Tensor, is_written: bool) -> bool:
