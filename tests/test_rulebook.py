@@ -265,3 +265,17 @@ def test_processes_that_start_together_on_an_empty_cache_agree(own_cache: Path) 
     digests = {process.communicate()[0].strip() for process in started}
     assert digests == {load_rulebook().digest}
     assert all(json.loads(path.read_text(encoding="utf-8").partition("\n")[2])["rules"] for path in own_cache.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("code", "how", "text"),
+    [
+        ("GS106", "nested", "enable_nested_tensor=False"),
+        ("GS703", "swapped", "changes places"),
+        ("GS802", "rate-decay", "has no capturable=True"),
+    ],
+)
+def test_a_cause_with_another_repair_has_its_own_text(code: str, how: str, text: str) -> None:
+    texts = load_rulebook().rules[code].texts(how)
+    assert text in " ".join(texts)
+    assert texts != load_rulebook().rules[code].texts(None)

@@ -8,14 +8,15 @@ import pytest
 
 from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.events import Diagnosis, StepEvent
-from graphsafe.capture.answers.probes import Diagnosed
+from graphsafe.capture.answers.probes import Diagnosed, Refused, StateWrites, Watched
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.probes import DeviceAnswers
 from graphsafe.capture.shared.answers import Answers, written
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Finding
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
-from graphsafe.report.probes.replay import Replay
+from graphsafe.report.probes.horizon import Departure, Horizon
+from graphsafe.report.probes.replay import Check, Replay
 from graphsafe.report.probes.state import Change, State
 from graphsafe.report.probes.twin import Difference, Twin
 from graphsafe.rulebook.book import load_rulebook
@@ -48,3 +49,44 @@ def test_state_that_a_library_changes_is_named_without_a_line() -> None:
     findings, limits = findings_of(DeviceAnswers("cuda:0", "capture", "not-ready", probes, answers), load_rulebook())
     assert [(one.code, one.location.line) for one in findings] == [("GS703", 3)]
     assert {limit.why for limit in limits} == {"no line of the user's code is known to change the state in `o`"}
+
+
+def _findings(probes: Probes, *answers: object) -> list[Finding]:
+    given = Answers(written(Built(CallSite(FILE, 1, "step"), has_refresh=True)))
+    for one in answers:
+        given |= Answers(written(one))
+    return findings_of(DeviceAnswers("cuda:0", "capture", "not-ready", probes, given), load_rulebook())[0]
+
+
+def test_other_sizes_after_a_mask_are_explained_by_the_mask() -> None:
+    extent = StepEvent("extent", "aten::index", (CallSite(FILE, 2, "step"),), data={"mask": True})
+    departure = Departure(2, "further steps", "shape", "aten.sort.default", "float [45]", "float [42]", AFTER)
+    horizon = Horizon("fail", steps=1, departure=departure)
+    found = _findings(Probes(capture=Capture("fail"), horizon=horizon), Watched((extent,)), Refused(extent))
+    assert [(one.code, one.location.line) for one in found] == [("GS202", 2)]
+    alone = _findings(Probes(capture=Capture("pass"), horizon=horizon))
+    assert [(one.code, one.location.line) for one in alone] == [("GS702", 3)]
+
+
+def test_an_encoder_that_asks_a_mask_is_told_the_option_that_avoids_it() -> None:
+    event = StepEvent("hidden-sync", "aten::_nested_tensor_from_mask_left_aligned", AFTER)
+    (found,) = _findings(Probes(capture=Capture("fail")), Refused(event))
+    assert (found.code, "enable_nested_tensor=False" in found.fix) == ("GS106", True)
+
+
+@pytest.mark.parametrize(
+    ("names", "line"),
+    [
+        (["state weight in a later round", "state bias in a later round"], 3),
+        (["state weight in a later round", "state mean in a later round"], 1),
+        (["state weight in a later round", "output in a later round"], 1),
+        (["state weight in a later round", "state unknown in a later round"], 1),
+    ],
+)
+def test_replays_that_differ_are_reported_where_the_differing_state_is_written(names: list[str], line: int) -> None:
+    mean = (CallSite(FILE, 2, "step"),)
+    writes = StateWrites.of({"weight": AFTER, "bias": AFTER, "mean": mean})
+    checks = tuple(Check(name, "different", False, 1.0, 0.0) for name in names)
+    probes = Probes(capture=Capture("pass"), replay=Replay("fail", reference="independent", checks=checks))
+    (found,) = _findings(probes, writes)
+    assert (found.code, found.location.line) == ("GS704", line)

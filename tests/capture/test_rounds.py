@@ -17,10 +17,12 @@ SOUND = (
     "timed",
     "penalised",
     "mask_kept",
+    "reconnected",
+    "count_asserted",
 )
 SLOW = (
     *("hooked", "guarded_upkeep", "pages_counted_by_loop", "resized", "proxied", "gathered"),
-    *("step_count_copied", "history", "few_batches", "timed", "penalised"),
+    *("step_count_copied", "history", "few_batches", "timed", "penalised", "count_asserted"),
 )
 
 

@@ -5,7 +5,7 @@ are explained in the rules that match these events.
 
 HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
             device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
-            inside), library (a known library call that waits)
+            inside), nested (an op that makes a nested tensor from a mask), library (a known library call that waits)
 Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter, operator
 Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`), slice,
             range, size (a size argument of a factory or view), narrow, split
@@ -27,7 +27,7 @@ EventKind = Literal[
 HOWS: Mapping[str, frozenset[str]] = {
     kind: frozenset(hows.split())
     for kind, hows in {
-        "HostRead": "method cast index format hidden library",
+        "HostRead": "method cast index format hidden nested library",
         "Branch": "if while assert ifexp and or not in compare max min any all sorted filter operator",
         "Extent": "op mask mask-store slice range size narrow split",
         "Transfer": "to-host literal index blocking",
@@ -37,11 +37,11 @@ HOWS: Mapping[str, frozenset[str]] = {
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
         "captured-again made-late discarded",
-        "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
+        "AttrWrite": "lazy-init host-state rebound swapped cached output-kept not-replayed derived input-rebound "
         "partial-refresh not-refreshed weights-rebound grads-dropped freed rate-changed number-changed counted "
         "begun-in-capture adopted key-lacks made-twice refilled host-refilled read-early given-early narrowed "
-        "optimizer declared over-declared under-declared buckets departed "
-        "late",  # buckets, departed, late: only from capture
+        "optimizer rate-decay declared over-declared under-declared "
+        "buckets departed late",  # buckets, departed, late: only from capture
     }.items()
 }
 "Event kind -> the words for the ways in which it happens. For `Call`, the rules themselves list the patterns."

@@ -102,6 +102,15 @@ def test_pinned_memory_is_read_at_replay(sim: SimDevice) -> None:
         assert recording.nodes() == {"memcpy": 1}
 
 
+def test_a_kernel_is_given_the_value_of_a_pinned_number(sim: SimDevice) -> None:
+    with sim.entered():
+        pinned, x = torch.tensor(2.0).pin_memory(), torch.ones(4, device="cuda:1")
+        recording = sim.record(lambda: x * pinned)
+        pinned.fill_(3.0)
+        recording.replay()
+        assert sim.to_host(recording.outputs).tolist() == [2.0] * 4
+
+
 def test_replays_draw_on_and_a_reseeded_replay_equals_eager(sim: SimDevice) -> None:
     with sim.entered():
         x = torch.ones(64, device="cuda:1")

@@ -41,6 +41,7 @@ def _lower_precision(x: torch.Tensor) -> object:
 
 BUILDS: dict[str, Callable[[], Callable[[torch.Tensor], object]]] = {
     "linear": lambda: nn.Linear(8, 8),
+    "lazy linear": lambda: nn.LazyLinear(8).cuda(1),
     "embedding": lambda: _looked_up(nn.Embedding(16, 8).cuda(1)),
     "layer norm": lambda: nn.LayerNorm(8),
     "batch norm": lambda: nn.BatchNorm1d(4),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import gc
+import heapq
 import os
 import tempfile
 import time
@@ -399,3 +401,46 @@ def cached_mask(evicts: bool) -> Callable[[torch.device], graphsafe.Step]:
 
 
 build_mask_evicted, build_mask_kept = cached_mask(True), cached_mask(False)
+
+
+class _Connection:
+    """A user of a slot. It refers to itself, so only a garbage collection returns the slot."""
+
+    def __init__(self, free: list[int]) -> None:
+        self.free, self.slot = free, heapq.heappop(free)
+        self.owner = self
+
+    def __del__(self) -> None:
+        heapq.heappush(self.free, self.slot)
+
+
+def build_reconnected(device: torch.device) -> graphsafe.Step:
+    """The slots that are free depend on the objects that are alive."""
+    memory, free, slot = torch.randn(6, 8, device=device), [*range(6)], torch.zeros(1, dtype=torch.int64, device=device)
+    held = [_Connection(free)]
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(4, 8))
+        if k % 6 == 5:
+            held[0] = _Connection(free)
+            gc.collect()
+            slot.fill_(held[0].slot)
+
+    step = torch.no_grad()(lambda x: x * memory.index_select(0, slot))
+    return graphsafe.Step(step, (torch.randn(4, 8, device=device),), refresh=refresh)
+
+
+def build_count_asserted(device: torch.device) -> graphsafe.Step:
+    """A refresh that fails if the count that steps keep on the device is put back."""
+    count, table, calls = torch.zeros(1, device=device), torch.randn(8, device=device), list[float]()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        count.add_(1)
+        return x * table + count
+
+    def between(k: int) -> None:
+        calls.append(count.item())
+        if len(calls) > 8 and calls[-1] <= calls[-2]:
+            raise RuntimeError("the count was put back")
+
+    return _step(fn, device, between)

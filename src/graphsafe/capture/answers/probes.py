@@ -3,7 +3,7 @@ capture, the replays and events after it, and the target's own graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -87,6 +87,35 @@ class Ran:
     "Asynchronous collectives whose result is never waited for."
     marks: tuple[CallSite, ...] = ()
     "Functions that ran and that the target has marked to run eagerly between graphs."
+
+
+@dataclass(frozen=True, slots=True)
+class StateWrite:
+    """State that one line of the step writes on the device. If several lines write it, this is the last of them."""
+
+    frames: tuple[CallSite, ...]
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateWrites:
+    """The lines that write state in one step."""
+
+    lines: tuple[StateWrite, ...] = ()
+
+    @staticmethod
+    def of(frames_of: Mapping[str, tuple[CallSite, ...]]) -> StateWrites:
+        """`frames_of` has the frames of the line that writes each piece of state."""
+        found: dict[tuple[CallSite, ...], list[str]] = {}
+        for path, frames in frames_of.items():
+            found.setdefault(frames, []).append(path)
+        return StateWrites(tuple(StateWrite(frames, tuple(paths)) for frames, paths in found.items()))
+
+    def line_of(self, paths: Sequence[str]) -> tuple[CallSite, ...]:
+        """Return the frames of the line that writes all of this state; () if there is no single line."""
+        found = {one.frames for one in self.lines if not set(paths).isdisjoint(one.paths)}
+        known = {path for one in self.lines for path in one.paths}
+        return found.pop() if len(found) == 1 and known.issuperset(paths) else ()
 
 
 @dataclass(frozen=True, slots=True)

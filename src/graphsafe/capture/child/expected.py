@@ -78,3 +78,5 @@ class Expected:
     "Tensors of the state that only the host increments. A replay does not change them."
     refreshed: Set[str] = frozenset()
     "State and inputs that the refresh writes."
+    dropped: Set[str] = frozenset()
+    "The gradients that the refresh has dropped before each of the steps; see `dropped_gradients.py`."

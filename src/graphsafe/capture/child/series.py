@@ -39,6 +39,8 @@ class Series:
     wrote."""
     refreshed: set[str] = field(default_factory=set)
     "State and inputs that the refresh wrote."
+    dropped: frozenset[str] = frozenset()
+    "The gradients that the refresh has dropped before each step so far."
     _like: Series | None = None
     """The first series; None in the first series itself. Later series give their steps the values that the refresh
     wrote in the first one, even those from a clock."""
@@ -46,6 +48,7 @@ class Series:
 
     def run(self, name: str, vary: bool = True) -> None:
         session = self._session
+        self.dropped = frozenset((self._like or session).dropped)
         before = reachable_state(session.subject)
         if self._nudge is not None:
             self._move(path for path, tensor in before.tensors.items() if isinstance(tensor, torch.nn.Parameter))
@@ -62,6 +65,7 @@ class Series:
             self._step(warm)
         self._inputs(PAIR, vary)
         self._step(warm)
+        session.drop_gradients(self.dropped)
         self._step(warm)
         if self._is_first:
             for step in self.steps:
@@ -89,6 +93,7 @@ class Series:
             self._give(k)
         else:
             self._session.seed(k)
+            self._session.drop_gradients(self.dropped)
         if self._nudge is not None:
             self._move(inputs_of(self._session.subject))
 
@@ -108,6 +113,8 @@ class Series:
         session = self._session
         before = session.offset()
         given = session.device.digests(inputs_of(session.subject))
+        if self.dropped:
+            self.dropped -= reachable_state(session.subject).tensors.keys()
         like = self._like or self
         refreshed = given_values(session, like.refreshed if self is like else like.refreshed - like.stepped)
         earlier = reachable_state(session.subject) if self._is_first else ReachableState()

@@ -4,7 +4,7 @@ its inputs in the same way."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.answers.events import Asked
+from graphsafe.capture.answers.events import Asked, CaptureFailure
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.entropy import seeded_entropy
 from graphsafe.capture.child.lines.waits import long_waits_noted
@@ -24,14 +24,17 @@ from graphsafe.capture.child.state import (
     generators_of,
     inputs_of,
     reach_with_refresh,
+    reachable_state,
     results_in,
 )
+from graphsafe.capture.child.state.containers import Slot
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.targets import Subject, TargetError, build, find_factory, load_module, users_code
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.protocol import Device
+from graphsafe.capture.device.protocol import Device, Recording
+from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.construct import Attempt
@@ -45,6 +48,8 @@ CAPTURE_SEED = 7_777
 "The seed at capture. No other step uses this seed."
 INPUTS = "inputs.pt"
 "The file with the new inputs, which the build child writes."
+DROPPED = "dropped.pt"
+"The file with the paths of dropped gradients, which the build child writes if there are any."
 _MANY_CONTAINERS = 5_000
 FIRST_SEED = 1_000
 "The seed of the first warm-up step; each later warm-up step uses the next number."
@@ -58,6 +63,10 @@ class Session:
     subject: Subject
     sets: tuple[Mapping[str, torch.Tensor], ...] = ()
     "New values for the inputs of replay 1, 2, ..., which the build child found to work."
+    dropped: Set[str] = frozenset()
+    "The gradients that the refresh drops before each step; see `dropped_gradients.py`."
+    gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    "The dropped gradients of the last recording, which its replays write."
     capture_path: bool = False
     "Whether `path_step` runs as a capture would: code that asks whether a capture is under way gets the answer True."
     asked: Callable[[Asked], None] | None = None
@@ -92,6 +101,24 @@ class Session:
             return self.step(wait)
         with self.device.as_if_capturing(self.asked or (lambda asked: None)):
             return self.step(wait)
+
+    def record(self, traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
+        """Record the step, after the gradients were dropped that the refresh drops."""
+        self.drop_gradients(self.dropped)
+        recording = self.device.record(self.subject, traced, pool)
+        if self.dropped:
+            tensors = reachable_state(self.subject).tensors
+            self.gradients = {path: tensors[path] for path in self.dropped & tensors.keys()}
+        return recording
+
+    def drop_gradients(self, paths: Set[str]) -> None:
+        reach = reachable_state(self.subject) if paths else ReachableState()
+        places = {memory_key(reach.tensors[path]) for path in paths & reach.tensors.keys()}
+        for slot in reach.containers:
+            if type(slot) is Slot and slot.descriptor is torch.Tensor.grad:
+                gradient = slot.read()
+                if gradient is not None and memory_key(gradient) in places:
+                    slot.put(None)
 
     def warm_up(self, done: int = 0) -> None:
         for k in range(done, self.job.warmup):
@@ -156,9 +183,12 @@ class Session:
         return other
 
     def load_sets(self, folder: Path) -> None:
-        """Load the new inputs that the build child has found to work, if their file already exists."""
+        """Load the new inputs that the build child has found to work, and the dropped gradients, if their files already
+        exist."""
         if (folder / INPUTS).exists():
             self.sets = load_values(folder / INPUTS)
+        if (folder / DROPPED).exists():
+            self.dropped = load_values(folder / DROPPED)
 
 
 @contextmanager

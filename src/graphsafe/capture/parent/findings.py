@@ -21,6 +21,7 @@ from graphsafe.capture.answers.probes import (
     Ran,
     Reference,
     Refused,
+    StateWrites,
     Watched,
 )
 from graphsafe.capture.parent.after_events import frozen_choices, stale_events
@@ -290,7 +291,8 @@ class _Writer:
             self.add(CODE_OF_CAUSE[diagnosis.cause], diagnosis.event.frames, diagnosis.event.span)
 
     def replay(self) -> None:
-        """Add GS704 at the step itself if replays differ and no other finding explains it."""
+        """Add GS704 if replays differ and no other finding explains it. It is at the line that writes the differing
+        state, if there is exactly one, else at the step itself."""
         replay = self._probes.replay
         if replay.status != "fail":
             return
@@ -320,7 +322,15 @@ class _Writer:
             self.add("GS711", (rounds.refresh,), value=lost, expr="the graph", data=data)
             return
         names = ", ".join(check.name for check in wrong[:3]) or "the random numbers"
-        self.add("GS704", self._entry, expr=names, value=names, data=data)
+        self.add("GS704", self._line_that_writes(wrong) or self._entry, expr=names, value=names, data=data)
+
+    def _line_that_writes(self, wrong: Sequence[Check]) -> tuple[CallSite, ...]:
+        """Return the frames of the line that writes the differing state, for example that of `optimizer.step()`. Return
+        () if outputs differ too, or if several lines write the state."""
+        names = [check.name.removesuffix(IN_LATER_ROUND) for check in wrong]
+        if not all(name.startswith("state ") for name in names):
+            return ()
+        return self._answers[StateWrites].line_of([name.removeprefix("state ") for name in names])
 
     def _rounds(self, wrong: list[Check]) -> list[Check]:
         """Add findings for later rounds that differ. The findings are at the refresh, because nothing else runs between

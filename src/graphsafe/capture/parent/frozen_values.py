@@ -63,6 +63,8 @@ class FrozenValues:
         frames = cause.frames or (change and change.frames) or self._first.frames or self._entry
         data = {"attribute": path, **known(before=cause.before, after=cause.after), "froze": self._froze}
         words = {"value": f"`{path}`", "expr": f"{path}", "level": "error", "data": data, "here": self._here}
+        if cause.kind == "tensor" and cause.after is not None:
+            words["how"] = "swapped"
         return "GS402" if path in self._growing else _code_of(cause), frames, words
 
     def _of_calls(self) -> Iterator[FrozenFinding]:

@@ -16,8 +16,8 @@ from graphsafe.report.probes.state import Change
 _OF_HOST_MEMORY = ("other inputs on the host", "other values in host memory")
 _MAY_DECIDE = ("host", "grows", "opaque")
 "The kinds of changing host state on which Python's decisions may depend."
-_DECIDES = ("GS101", "GS102", "GS203")
-"""Codes for reads of the device on which Python's decisions may depend."""
+_DECIDES = ("GS101", "GS102", "GS201", "GS202", "GS203")
+"""Codes for reads of the device on which Python's decisions, or the sizes of later operations, may depend."""
 
 
 @dataclass(frozen=True, slots=True)

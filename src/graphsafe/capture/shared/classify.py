@@ -37,6 +37,8 @@ CODE_OF_CAUSE = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
 "Causes of a `Diagnosis` that determine the rule without the event -> the code of the rule."
 _BY_INDEX = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::_to_copy"})
 "Operations that copy the value of a store through an index tensor to the device."
+_OF_MASK = "aten::_nested_tensor_from_mask_left_aligned"
+"The operation by which a TransformerEncoder asks whether a mask allows a nested tensor."
 _EXTENT_CALLS = frozenset({"range", "islice"})
 _READING = ("hidden-sync", "dynamic-shape", "reads-host", "branches")
 "Kinds of effects that read the device, the most specific first."
@@ -83,6 +85,8 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
 def how_of(event: StepEvent, code: str) -> str | None:
     """Return the `how` of an event, with the same meaning as in events of scan: it selects one of the rule's messages,
     and None selects the default."""
+    if code == "GS106":
+        return "nested" if event.op == _OF_MASK else None
     if code != "GS303":
         return None
     if event.op in _BY_INDEX:

@@ -39,6 +39,7 @@ class Cause:
     path: str
     before: str | None
     after: str | None
+    "For a tensor that was swapped with others: the path under which its memory was found before."
     frames: tuple[CallSite, ...] = ()
     "The calls that led to the change, if they are known."
 

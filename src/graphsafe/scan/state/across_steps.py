@@ -92,6 +92,8 @@ class StateFlow:
         "State -> other state that is computed from it."
         self.moved: set[str] = set()
         "Attributes to which steps assign another tensor."
+        self.taken: set[tuple[str, str | None]] = set()
+        "Attributes, each with the attribute whose tensor a step assigns to it."
         self.emptied: set[str] = set()
         "Containers that steps replace by new ones."
         self.joined_on_host: set[str] = set()
@@ -108,6 +110,7 @@ class StateFlow:
                 tensor = as_tensor(write.value)[0]
                 if not (write.keyed or write.lazy) and tensor is not None:
                     self.moved.add(write.key)
+                    self.taken.add((write.key, tensor.attr))
                 if write.grows and write.reads_self and tensor is not None and tensor.where == "host":
                     self.joined_on_host.add(write.key)
                 if not write.reads_self and any(
@@ -288,7 +291,9 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     if before is None and not (write.reads_self or is_kept):
         return None
     confidence: Confidence = "possible" if empty_before and not left_by_another else _confidence(write.value)
-    return event_of(write, "AttrWrite", "rebound", confidence, "error" if read_first else "warning")
+    is_swapped = tensor.attr not in (None, write.key) and (tensor.attr, write.key) in flow.taken
+    how = "swapped" if is_swapped else "rebound"
+    return event_of(write, "AttrWrite", how, confidence, "error" if read_first else "warning")
 
 
 def event_of(

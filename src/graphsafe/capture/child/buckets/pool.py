@@ -81,7 +81,7 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
         session.seed(CAPTURE_SEED)
         gc.collect()
         with device.watch_memory() as taken:
-            answer = device.record(session.subject, pool=pool)
+            answer = session.record(pool=pool)
         failed = session.ranks.any(isinstance(answer, CaptureFailure))
         if isinstance(answer, CaptureFailure):
             channel.send(FailedBucket(member.axes, answer))

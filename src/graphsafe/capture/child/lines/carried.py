@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from graphsafe.capture.device.modes import OperationMode
 from graphsafe.capture.device.structures import by_schema, is_written, memory_key, tensors_in
@@ -79,6 +80,17 @@ class StillRead(_Watching):
     @property
     def carried(self) -> set[int]:
         return self._read.keys() - self._written
+
+
+class Given(_Watching):
+    """Notes the memory that operations are given. Weak references keep its identity from being used again."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: set[StorageWeakRef] = set()
+
+    def _see(self, func: Any, given: dict[int, Any], written: dict[int, Any], results: dict[int, Any]) -> None:
+        self.found.update(StorageWeakRef(storage) for storage in given.values())  # type: ignore[no-untyped-call]
 
 
 class PartsKept(OperationMode):  # type: ignore[no-untyped-call]

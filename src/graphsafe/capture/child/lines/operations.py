@@ -150,11 +150,13 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         "Host tensors that operations of the device wrote, by address."
         self.copied: torch.Tensor | None = None
         "The host tensor that the current operation copies to the device."
+        self.state_written: list[str] = []
+        "The lasting tensors on the device that the current operation writes."
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         values = [*args, *(kwargs or {}).values()]
         seen, name = _Arguments(), _name(func)
-        self.copied = None
+        self.copied, self.state_written = None, []
         with torch._C.DisableTorchFunction():
             self._read(values, seen, copies=name.startswith(_COPIES))
         result = func(*args, **(kwargs or {}))
@@ -201,9 +203,13 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
     def _note_written(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         with torch._C.DisableTorchFunction():
             for argument, value in by_schema(func, args, kwargs):
-                if is_written(argument) and isinstance(value, torch.Tensor) and self._is_readable(value):
+                if not is_written(argument):
+                    continue
+                if isinstance(value, torch.Tensor) and self._is_readable(value):
                     with outside_modes():
                         self.host_written.setdefault(value.data_ptr(), value.detach())
+                addresses = map(address_of, filter(self._on_device, tensors_in(value)))
+                self.state_written += [self._lasting[one] for one in addresses if one in self._lasting]
 
     def _is_readable(self, tensor: torch.Tensor) -> bool:
         return not (self._on_device(tensor) or is_valueless(tensor))

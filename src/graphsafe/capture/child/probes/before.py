@@ -23,13 +23,15 @@ class PreCaptureState:
 def changes_between(earlier: PreCaptureState, later: PreCaptureState) -> list[Cause]:
     """Return what changed between two captures: host values, the memory of tensors, and the lengths of containers."""
     before, after = earlier.reach, later.reach
+    paths = {_memory(view): path for path, view in earlier.views.items()}
+    taken = {path: paths.get(_memory(view)) for path, view in later.views.items()}
     found = [
         Cause("attribute", path, before.hosts[path], text)
         for path, text in after.hosts.items()
         if path in before.values and path in after.owners and before.hosts.get(path) != text
     ]
     found += [
-        Cause("tensor", path, None, None)
+        Cause("tensor", path, None, _swapped(path, taken))
         for path, view in later.views.items()
         if path in earlier.views and path in after.owners and _memory(earlier.views[path]) != _memory(view)
     ]
@@ -39,6 +41,13 @@ def changes_between(earlier: PreCaptureState, later: PreCaptureState) -> list[Ca
         if path in before.sized and before.lengths[path] != length
     ]
     return found
+
+
+def _swapped(path: str, taken: dict[str, str | None]) -> str | None:
+    """Return the tensor whose memory this tensor has now, if that tensor also has the memory of another one. `taken`
+    has, for each tensor, the tensor whose memory it has now."""
+    other = taken[path]
+    return None if other is None or taken.get(other) in (None, other) else other
 
 
 def _memory(tensor: Any) -> tuple[int, int, int]:

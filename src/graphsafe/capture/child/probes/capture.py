@@ -43,7 +43,7 @@ def run(job: Job, channel: Channel) -> None:
         session.seed(CAPTURE_SEED)
         gc.collect()
         channel.phase(CAPTURE)
-        answer = session.device.record(session.subject)
+        answer = session.record()
         channel.send(captured(session, answer))
         if isinstance(answer, CaptureFailure):
             channel.send(Refused(answer.event))
@@ -136,7 +136,7 @@ def replayed(session: Session) -> Replays | None:
         return None
     built, reference = given
     session.warm_up_on_capture_stream()
-    recording = session.device.record(session.subject)
+    recording = session.record()
     if isinstance(recording, CaptureFailure):
         return None
     replays = Replays(session, recording, reference)
@@ -186,6 +186,9 @@ class Replays:
         self._plain = bool(self.reference.refused)
         "Whether the reference consists of plain eager steps. If so, rounding differences are allowed."
         self.same = SameInputs(self.session, self.reference.refreshed)
+        gradients, dropped = self.session.gradients, self.reference.dropped
+        self._gradients = {path: one for path, one in gradients.items() if path in dropped}
+        "Gradients that are compared in the memory that replays write, because the refresh drops them."
 
     def against(self, what: str) -> str | None:
         """Return the reason why replays do not match the eager steps, or None. `what` names the replays."""
@@ -279,9 +282,9 @@ class Replays:
         device.churn()
         kept = set(reachable_state(session.subject).places().values())
         outputs = session.outputs_of(self.recording.outputs)
-        for path, place in outputs.places().items():
-            if place not in kept and device.is_on_device(outputs.tensors[path]):
-                device.poison(outputs.tensors[path])
+        for tensor in (*outputs.tensors.values(), *self._gradients.values()):
+            if tensor.untyped_storage().data_ptr() not in kept and device.is_on_device(tensor):
+                device.poison(tensor)
         before = session.offset()
         self.recording.replay()
         device.synchronize()
@@ -294,7 +297,7 @@ class Replays:
         self._outputs(k, outputs, expected)
         for name in (f"the tensors that the step puts into {path}" for path in expected.filled):
             self._checks[name] = incomparable_check(name)
-        tensors = reachable_state(session.subject).tensors
+        tensors = {**self._gradients, **reachable_state(session.subject).tensors}
         digests = session.device.digests({path: tensors[path] for path in expected.state if path in tensors})
         for path, digest in expected.state.items():
             if path in self.reference.host_counts:

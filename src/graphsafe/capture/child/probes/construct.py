@@ -11,6 +11,7 @@ import torch
 
 from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits, Platform, Varied
 from graphsafe.capture.child.buckets.declared import declaration_of
+from graphsafe.capture.child.dropped_gradients import save_dropped_gradients
 from graphsafe.capture.child.own_graphs.probe import own_graphs_watched
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot, StateError, defined_at, reachable_state, tensors_of_refresh
@@ -52,6 +53,7 @@ def _vary(session: Session, snapshot: Snapshot, limits: list[Limit]) -> None:
         tried = try_inputs(session, snapshot)
         varied = Varied(tuple(tried.unvaried), tuple(tried.unvaried_host))
         session.channel.send(Limits((*session.device.limits(), *limits, *tried.limits)), varied)
+        save_dropped_gradients(session)
     except Broken as broken:
         session.channel.send(BrokenBy(broken.path))
         session.ranks.gone = True

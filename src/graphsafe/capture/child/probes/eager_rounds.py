@@ -13,7 +13,7 @@ a later refresh may act differently. In a few further rounds the device is busy 
 expose a refresh that should wait for the step and does not.
 
 If time runs out before the last of these rounds, the remaining rounds run only their refreshes, because most refreshes
-take far less time than a step. The last round has a step again.
+take far less time than a step. The last two rounds have a step again.
 
 If eager steps repeat bit for bit, the last rounds are continued rounds: each starts from the state that the round
 before left, as in a program. A refresh may then read counts that steps keep on the device. The continued rounds stop
@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.copied_state import Beginning, DeviceStateCopy
+from graphsafe.capture.child.copied_state import DeviceStateCopy
 from graphsafe.capture.child.expected import Expected, StepResult
 from graphsafe.capture.child.probes.capture import given_reference
 from graphsafe.capture.child.probes.events import fire
@@ -61,6 +61,9 @@ _EVENT_GAP = 20
 "Number of rounds from one event to the next."
 _EACH_EVENT = 2
 "Each event happens this many times."
+LAST_ROUNDS = 2
+"""The number of whole rounds after skipped rounds. The first shows what the skipped refreshes have changed. Before the
+second, freed memory is overwritten."""
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
 "Numbers of the inputs for rounds that let the device fall behind the host."
 INPUTS_GOING_ON = range(LATE_INPUTS.stop, LATE_INPUTS.stop + MOST_GOING_ON)
@@ -96,8 +99,8 @@ class Rounds:
     steps: Sequence[StepResult] = ()
     skipped: int = 0
     "The number of later rounds that ran only their refresh, because no time was left for their steps."
-    last: StepResult | None = None
-    "The round after the skipped rounds."
+    last: Sequence[StepResult] = ()
+    "The rounds after the skipped rounds, at most `LAST_ROUNDS`."
     is_whole: bool = False
     "Whether every round ran and succeeded. Another child can then reach the state after the rounds."
     late: Sequence[StepResult] = ()
@@ -230,20 +233,24 @@ class _Eager:
             return steps, False
         return steps, True
 
-    def skipping(self, inputs: Iterator[int], watches: bool) -> tuple[int, StepResult | None]:
-        """Run only the refreshes of the remaining rounds, and then one whole round. Return the number of rounds without
-        a step, and the whole round. None stands for the whole round if this round or a refresh fails."""
-        session, skipped = self.session, 0
+    def skipping(self, inputs: Iterator[int], watches: bool) -> tuple[int, list[StepResult]]:
+        """Run only the refreshes of the remaining rounds, and then the last whole rounds. Return the number of rounds
+        without a step, and the whole rounds that succeeded."""
+        session, skipped, steps = self.session, 0, list[StepResult]()
         time_left = TimeLeft(self._cpu_seconds, _SECONDS)
         try:
             for number in inputs:
-                if number == LATE_INPUTS.start - 1 or time_left.is_over(skipped):
-                    return skipped, self.round(number, session.put_inputs, watches)
-                session.put_inputs(number)
-                skipped += 1
+                if not (steps or number >= LATE_INPUTS.start - LAST_ROUNDS or time_left.is_over(skipped)):
+                    session.put_inputs(number)
+                    skipped += 1
+                    continue
+                step = self.round(number, session.put_inputs, watches)
+                steps += [] if step is None else [step]
+                if step is None or len(steps) == LAST_ROUNDS:
+                    break
         except TargetError:
             pass
-        return skipped, None
+        return skipped, steps
 
     def round(self, number: int, refresh: Callable[[int], Sequence[str] | None], watches: bool) -> StepResult | None:
         """Run one round. Return None if the round fails. A failure proves no fault, since a real program might have
@@ -285,10 +292,23 @@ class _Eager:
 
 
 def run(job: Job, channel: Channel) -> None:
+    rounds = _run(job, channel)
+    if rounds is not None:
+        # The refresh may have failed because graphsafe put back counts that steps keep. A program puts nothing back.
+        # The target is built again, because to put its objects back, graphsafe would have to keep them alive.
+        try:
+            _run(job, channel, rounds)
+        except TargetError:
+            save_values(channel, ROUNDS, rounds)
+
+
+def _run(job: Job, channel: Channel, early: Rounds | None = None) -> Rounds | None:
+    """Run the rounds and save them. If they fail early, return them instead. `early` are such rounds of a first call:
+    in the second call no state is put back, and the longer rounds are saved."""
     with opened(job, channel) as session:
         given = given_reference(session)
         if given is None:
-            return
+            return None
         reference = given[1]
         session.warm_up()
         # The program itself runs plain steps. But if the two kinds of steps differ by rounding, only steps along the
@@ -306,6 +326,7 @@ def run(job: Job, channel: Channel) -> None:
             same.give(k, reference.steps[k - 1].refreshed)
             eager.step(k)
         before = reachable_state(session.subject).tensors
+        session.drop_gradients(reference.dropped)
         eager.step(PAIR + 1)
         after = reachable_state(session.subject).tensors
         channel.phase("further rounds")
@@ -315,27 +336,25 @@ def run(job: Job, channel: Channel) -> None:
         kept_paths = [path for path in changed & after.keys() if after[path] is before.get(path)]
         rounds = Rounds(
             sorted(path for path in kept_paths if _is_put_back(session, after[path], path in eager.written))
+            if early is None
+            else ()
         )
+        del before, after  # the variables would keep alive tensors that the refresh drops
         kept = DeviceStateCopy(session, rounds.put_back)
         inputs = inputs_of_rounds(session, kept)
-        beginning = Beginning(session, changed | reference.refreshed)
         rounds.steps, rounds.is_whole = eager.rounds(inputs, kept.refresh, watches)
-        can_begin_again = len(rounds.steps) < _FEW and rounds.put_back and session.ranks.size == 1
-        if eager.is_failed and can_begin_again and beginning.is_back():
-            # The refresh may have failed because graphsafe put back counts that steps keep. A program puts nothing
-            # back.
-            freely = DeviceStateCopy(session, ())
-            others = inputs_of_rounds(session, freely)
-            steps, is_whole = eager.rounds(others, freely.refresh, watches)
-            if len(steps) > len(rounds.steps):
-                kept, inputs, rounds = freely, others, Rounds([], steps=steps, is_whole=is_whole)
         rounds.is_faithful = not kept.is_refreshed
         rounds.steps_write = bool(eager.written)
+        can_begin_again = len(rounds.steps) < _FEW and rounds.put_back and session.ranks.size == 1
+        if eager.is_failed and can_begin_again:
+            return rounds
+        if early is not None and len(rounds.steps) <= len(early.steps):
+            rounds = early
         # Rounds are skipped only if there is a single rank, because several ranks would have to agree before each
         # refresh.
         if rounds.is_whole and len(rounds.steps) < MOST_ROUNDS and session.ranks.size == 1:
             rounds.skipped, rounds.last = eager.skipping(inputs, watches)
-            rounds.is_whole = rounds.last is not None
+            rounds.is_whole = len(rounds.last) == LAST_ROUNDS
         if rounds.is_whole:
             try:
                 rounds.late = eager.late(kept)
@@ -346,6 +365,7 @@ def run(job: Job, channel: Channel) -> None:
         if rounds.is_whole and goes_on:
             continued, _ = eager.rounds(inputs_of_continued_rounds(kept), session.put_inputs, watches=True)
             save_values(channel, GOING_ON, continued)
+    return None
 
 
 def _is_put_back(session: Session, tensor: torch.Tensor, is_written: bool) -> bool:

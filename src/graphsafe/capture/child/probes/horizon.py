@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import torch
 
+from graphsafe.capture.answers.probes import StateWrites
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
 from graphsafe.capture.child.lines.operations import NUMBER, Operation, Unnamed
@@ -88,9 +89,11 @@ class _Ahead(StepAhead):
             except TargetError:
                 session.capture_path = False
                 self._expected.clear()
+                self.writers.clear()
                 self._unnamed = Unnamed()
                 self._step(self._record)
             self._unnamed.is_recording = False
+            session.channel.send(StateWrites.of(self.writers))
             session.generators = generators_of(session.subject)
             after = session.device.digests(self._alive)
             changed = [path for path, digest in after.items() if before[path] != digest]

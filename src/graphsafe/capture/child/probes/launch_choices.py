@@ -31,7 +31,7 @@ def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         session.warm_up_on_capture_stream()
         session.seed(CAPTURE_SEED)
-        recording = session.device.record(session.subject)
+        recording = session.record()
         if isinstance(recording, CaptureFailure):
             return
         channel.wait_to_be_alone()

@@ -89,7 +89,7 @@ def run(job: Job, channel: Channel) -> None:
         session.seed(CAPTURE_SEED)
         channel.phase("capture")
         with session.device.watch_memory() as taken:
-            recording = session.device.record(session.subject)
+            recording = session.record()
         if isinstance(recording, CaptureFailure):
             channel.send(Memory(peak_bytes=peak), Timing(eager_ms=eager.median))
             return

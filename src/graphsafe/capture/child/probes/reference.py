@@ -122,6 +122,7 @@ class _Runs:
             self.repeats,
             self.host_counts,
             self.first.refreshed,
+            self.first.dropped,
         )
 
     def _host_counts(self, control: Series) -> frozenset[str]:

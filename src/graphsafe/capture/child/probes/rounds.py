@@ -17,6 +17,7 @@ from graphsafe.capture.child.expected import StepResult
 from graphsafe.capture.child.probes.capture import Replays, replayed, wait_for_file
 from graphsafe.capture.child.probes.eager_rounds import (
     GOING_ON,
+    LAST_ROUNDS,
     LATE_INPUTS,
     ROUNDS,
     Rounds,
@@ -70,20 +71,20 @@ class _Compared:
         kept = DeviceStateCopy(self._session, rounds.put_back)
         try:
             inputs = inputs_of_rounds(self._session, kept)
-            self._compare(rounds.steps, inputs, kept)
+            self._compare(rounds.steps, inputs, kept, len(rounds.steps))
             varied = _varied(rounds.steps[: self._result.number])
             self._result = replace(self._result, varied=varied, is_faithful=rounds.is_faithful)
-            if rounds.last is not None:
+            if rounds.last:
                 for number in islice(inputs, rounds.skipped):
                     self._session.put_inputs(number)
-                self._compare([rounds.last], inputs, kept)
+                self._compare(rounds.last, inputs, kept, LAST_ROUNDS)
             if rounds.late:
                 self._result = replace(self._result, late=self._compare_late(kept, rounds.late))
             goes = rounds.is_whole and can_compare_continued(self._session, self._reference) and not self._differs
             if goes and wait_for_file(self._session, GOING_ON, EAGER_ROUNDS):
                 steps = load_values(self._session.channel.folder / GOING_ON)
                 before = self._result.number
-                self._compare(steps, inputs_of_continued_rounds(kept), kept)
+                self._compare(steps, inputs_of_continued_rounds(kept), kept, len(steps))
                 if not rounds.steps_write and not varied:
                     # Steps write nothing here, so these rounds differ only because of the refresh.
                     self._result = replace(self._result, varied=_varied(steps[: self._result.number - before]))
@@ -100,12 +101,13 @@ class _Compared:
     def _differs(self) -> bool:
         return any(check.result == "different" for check in (*self._result.checks, *self._result.late))
 
-    def _compare(self, steps: Sequence[StepResult], inputs: Iterator[int], kept: DeviceStateCopy) -> None:
-        """Compare further rounds. The numbers and checks of these rounds continue those of earlier rounds."""
+    def _compare(self, steps: Sequence[StepResult], inputs: Iterator[int], kept: DeviceStateCopy, last: int) -> None:
+        """Compare further rounds. The numbers and checks of these rounds continue those of earlier rounds.
+        Before round `last`, freed memory is overwritten."""
         replays = self._replays(steps)
         steady, before, differs = reachable_state(self._session.subject).places(), self._result, False
         for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):
-            step, is_last = steps[number - 1], number == len(steps)
+            step, is_last = steps[number - 1], number == last
             checks = replays.once(number, of_inputs, partial(self._before_replay, kept, step, is_last))
             if before.number and not differs and not self._is_new(step, steps[0]) and _may_be_chance(checks, step):
                 return

@@ -48,6 +48,8 @@ class StepAhead:
             "These tensors are kept alive, so that no other tensor gets their addresses."
             self._lasting = _addresses(self._kept)
         self._expected: list[tuple[Operation, Place]] = []
+        self.writers: dict[str, tuple[CallSite, ...]] = {}
+        "State -> the line of the recorded step that wrote it last."
         self._may_vary: set[int] = set()
         "Indices of operations whose numbers or memory changed in the first steps."
         self._at = 0
@@ -127,7 +129,9 @@ class StepAhead:
             return
         place = user_frames()
         self._expected.append((operation, place))
-        copied = self._seen.copied if self._seen is not None else None
+        assert self._seen is not None
+        self.writers.update(dict.fromkeys(self._seen.state_written, place[0]))
+        copied = self._seen.copied
         if copied is not None and copied.nbytes <= _MOST_BYTES:
             self._sources.setdefault(copied.data_ptr(), (copied, operation.name, place))
 

@@ -31,7 +31,7 @@ def run(job: Job, channel: Channel) -> None:
             return
         channel.phase("capture")
         session.seed(CAPTURE_SEED)
-        recording = session.device.record(session.subject)
+        recording = session.record()
         if isinstance(recording, CaptureFailure):
             return
         channel.phase("a replay, profiled")

@@ -173,7 +173,7 @@ class Twins:
         self._session.seed(seed)
         self._captures += 1
         with uncollected():
-            return self._session.device.record(self._session.subject, traced)
+            return self._session.record(traced)
 
     def _with_effect(self, differing: Sequence[Difference], second: Recording) -> list[Difference]:
         """Return the differing numbers and addresses if the two graphs compute different results. With several ranks,

@@ -13,6 +13,7 @@ from graphsafe.capture.device.modes import OperationMode
 from graphsafe.capture.device.sim import random_source
 from graphsafe.capture.device.sim.collectives import NAMESPACE, run_functional
 from graphsafe.capture.device.sim.effects import (
+    TRANSFERS,
     NodeKind,
     OpEffect,
     is_allocation,
@@ -134,7 +135,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     written: list[torch.Tensor] = []
     if capturing is not None:
         written = written_by(func, entry, args, kwargs)
-        frozen = _frozen(capturing, args, kwargs, written)
+        frozen = _frozen(capturing, func, args, kwargs, written)
     elif session is not None:
         session.escape(sim_stream, world.event("hidden-sync", op_name(func), device=f"cuda:{device}"))
 
@@ -162,7 +163,7 @@ def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, An
     frozen = None
     if capturing is not None:
         capturing.admit()
-        frozen = None if kind is None else _frozen(capturing, args, kwargs, ())
+        frozen = None if kind is None else _frozen(capturing, func, args, kwargs, ())
     result = known.run(func, args, kwargs)
     outputs = tensors_in(result)
     for tensor in outputs:
@@ -227,12 +228,14 @@ def _performed(
         raise
 
 
-def _frozen(capturing: Session, args: Sequence[Any], kwargs: Mapping[str, Any], written: Sequence[torch.Tensor]) -> Any:
+def _frozen(
+    capturing: Session, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Sequence[torch.Tensor]
+) -> Any:
     """Save the tensors that a captured operation writes. Return the operation's arguments in the form that replays
     read."""
     for tensor in written:
         capturing.save(tensor)
-    return _freeze((tuple(args), dict(kwargs)), {id(tensor) for tensor in written})
+    return _freeze((tuple(args), dict(kwargs)), {id(tensor) for tensor in written}, op_name(func) in TRANSFERS)
 
 
 def _on_device(entry: Op | None, result: Any) -> list[torch.Tensor]:
@@ -339,14 +342,16 @@ def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
     return True
 
 
-def _freeze(value: Any, written: Set[int]) -> Any:
+def _freeze(value: Any, written: Set[int], copies: bool) -> Any:
     """Replace tensors by detached aliases. A later change of a tensor's shape or `.data` then changes no address in the
-    graph. A host tensor that a GPU cannot read is copied, because a kernel is given its value."""
+    graph. A host tensor that a GPU cannot read is copied, because a kernel is given its value. Unless the operation is
+    a copy, a kernel is also given the value of a pinned tensor without dimensions."""
 
     def freeze(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        by_value = index_of(leaf) == HOST and not is_pinned(leaf) and id(leaf) not in written
+        is_number = not copies and leaf.dim() == 0
+        by_value = index_of(leaf) == HOST and (is_number or not is_pinned(leaf)) and id(leaf) not in written
         return leaf.detach().clone() if by_value else leaf.detach()
 
     return changed(value, freeze)

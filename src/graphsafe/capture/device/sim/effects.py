@@ -21,7 +21,7 @@ from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storage
 from graphsafe.capture.device.structures import by_schema, copy_of, is_written, memory_key, tensors_in
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
 
-_TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
+TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
 GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
 READ = "aten::_local_scalar_dense"
@@ -79,7 +79,7 @@ def op_effects(
         return ()
     if name == READ:
         return (OpEffect("read", NOT_PERMITTED, data={"dtype": _dtype(args[0])}),)
-    if name in _TRANSFERS:
+    if name in TRANSFERS:
         return _transfer(name, args, kwargs, target, scope.literal)
     if name in GETS:
         return _indexed(args[0], args[1], scope.literal)

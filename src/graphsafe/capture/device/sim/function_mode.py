@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, resolve_name
 
 from graphsafe.capture.device.protocol import STOPS
@@ -139,7 +140,10 @@ class SimFunctionMode(TorchFunctionMode):
             return tensor
         world = self.world
         literal = literal or world.scope.literal
-        with world.within(Scope(world.scope.via or name_of(func), place, explicit=True, literal=literal)):
+        scope = Scope(world.scope.via or name_of(func), place, explicit=True, literal=literal)
+        # A lazy parameter without a shape accepts `to`, but not the operation itself.
+        plain = torch._C.DisableTorchFunctionSubclass() if is_lazy(tensor) else nullcontext()
+        with world.within(scope), plain:
             moved: torch.Tensor = torch.ops.aten._to_copy.default(
                 tensor, dtype=dtype, non_blocking=non_blocking, memory_format=memory_format
             )

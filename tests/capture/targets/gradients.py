@@ -1,0 +1,90 @@
+"""Steps of training with a refresh that drops gradients before each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import graphsafe
+
+
+class _Training:
+    def __init__(self, device: torch.device, optimizes: bool = True) -> None:
+        self.model: Any = nn.Linear(8, 4).to(device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
+        self.optimizes = optimizes
+
+    def step(self, inputs: Tensor, target: Tensor) -> Tensor:
+        loss = (self.model(inputs) - target).square().mean()
+        loss.backward()
+        if self.optimizes:
+            self.optimizer.step()
+        return loss.detach()
+
+    def target(
+        self, before: Callable[[int], Any] = lambda k: None, drops: Callable[[int], bool] = lambda k: True
+    ) -> Any:
+        device = next(self.model.parameters()).device
+
+        def refresh(args: tuple[Tensor, Tensor], kwargs: object, k: int) -> None:
+            before(k)
+            if drops(k):
+                self.optimizer.zero_grad(set_to_none=True)
+            for one in args:
+                one.copy_(torch.randn(one.shape))
+
+        return graphsafe.Step(
+            self.step, (torch.randn(6, 8, device=device), torch.randn(6, 4, device=device)), refresh=refresh
+        )
+
+
+def build_dropped(device: torch.device) -> Any:
+    return _Training(device).target()
+
+
+def build_channels_last(device: torch.device) -> Any:
+    """A parameter that is not contiguous."""
+    training = _Training(device)
+    training.model = nn.Sequential(
+        nn.Unflatten(1, (2, 2, 2)), nn.Conv2d(2, 4, 2).to(memory_format=torch.channels_last), nn.Flatten()
+    ).to(device)
+    training.optimizer = torch.optim.SGD(training.model.parameters(), lr=0.05)
+    return training.target()
+
+
+def build_not_always(device: torch.device) -> Any:
+    return _Training(device).target(drops=lambda k: k % 4 != 0)
+
+
+def build_not_later(device: torch.device) -> Any:
+    return _Training(device).target(drops=lambda k: k < 40)
+
+
+def build_without_optimizer(device: torch.device) -> Any:
+    """The gradients are results of the step."""
+    return _Training(device, optimizes=False).target()
+
+
+def build_optimized_by_loop(device: torch.device) -> Any:
+    training = _Training(device, optimizes=False)
+    return training.target(before=lambda k: training.optimizer.step())
+
+
+def build_logged(device: torch.device) -> Any:
+    """The refresh reads the gradients, which it would not find after replays."""
+    training, norms = _Training(device), list[Tensor]()
+
+    def log(k: int) -> None:
+        if training.model.weight.grad is not None:
+            norms.append(training.model.weight.grad.norm())
+
+    return training.target(before=log)
+
+
+def build_kept(device: torch.device) -> Any:
+    """The loop keeps the last gradient, and it would not find it after replays."""
+    training, kept = _Training(device), dict[str, Tensor | None]()
+    return training.target(before=lambda k: kept.update(last=training.model.weight.grad))

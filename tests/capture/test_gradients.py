@@ -1,0 +1,37 @@
+"""A refresh may drop gradients before each step, as PyTorch's documentation advises. The step is then recorded without
+gradients too."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import DEVICES, TARGETS, Prove, Reports, marked, probes_of
+
+SOUND = ("dropped", "channels_last")
+FAULTY = ("optimized_by_loop", "without_optimizer", "logged", "kept", "not_always", "not_later")
+SLOW = ("channels_last", "without_optimizer", "logged", "not_always", "not_later")
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def reports(request: pytest.FixtureRequest, prove: Prove) -> Reports:
+    return Reports(prove, f"{TARGETS}/gradients.py:build_", request.param, (*SOUND, *FAULTY), SLOW)
+
+
+@pytest.mark.parametrize("name", marked(SOUND, SLOW))
+def test_gradients_that_only_the_step_uses_are_compared_where_replays_write_them(reports: Reports, name: str) -> None:
+    probes = probes_of(reports[name])
+    assert reports[name]["verdict"] == "ready"
+    assert probes["twin"]["status"] == "pass"
+    assert all(check["result"] != "different" for check in probes["replay"]["checks"])
+
+
+@pytest.mark.parametrize("name", marked(FAULTY, SLOW))
+def test_gradients_that_others_use_or_that_accumulate_are_not_ready(reports: Reports, name: str) -> None:
+    assert reports[name]["verdict"] == "not-ready"
+
+
+@pytest.mark.slow
+def test_a_long_run_compares_with_eager_steps_without_gradients(prove: Prove) -> None:
+    (report,) = prove([f"{TARGETS}/gradients.py:build_dropped"], "sim:0", replays=40)
+    assert report["verdict"] == "ready"
+    assert probes_of(report)["memory"]["growth"]["drifts"] == []
