@@ -180,11 +180,11 @@ class CudaSight(Sight):
         before, self._pools[pool] = self._pools.get(pool, 0), now
         return max(now - before, 0)
 
-    def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
+    def ordering(self) -> Callable[[Any, Mapping[int, Access]], None] | None:
         order = self._order
         if order is None:
             return None
-        return lambda uses: order.replaying([number for number, access in uses.items() if access != "write"])
+        return lambda _, uses: order.replaying([number for number, access in uses.items() if access != "write"])
 
     def refills(self) -> Sequence[Unordered]:
         return list(self._unordered.values()) if self._order is None else self._order.refills.found()
