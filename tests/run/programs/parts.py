@@ -120,6 +120,48 @@ def written_by_a_graph_too_far():
             writer.replay()  # expect: GS714
 
 
+class Upload:
+    """A graph that copies from pinned memory."""
+
+    def __init__(self, pinned):
+        self.x, self.done = zeros(4, 8), torch.cuda.Event()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.x.copy_(pinned, non_blocking=True)
+            self.out = self.x * 2
+
+    def __call__(self):
+        self.graph.replay()
+        self.done.record()
+
+
+def pinned_halves():
+    """The host fills one half while a replay copies the other half."""
+    both = torch.zeros(2, 4, 8, pin_memory=True)
+    uploads = [Upload(both[0]), Upload(both[1])]
+    for turn in range(1, 7):
+        uploads[turn % 2].done.synchronize()
+        both[turn % 2].fill_(turn)
+        uploads[turn % 2]()
+
+
+def pinned_halves_without_a_wait():
+    both = torch.zeros(2, 4, 8, pin_memory=True)
+    uploads = [Upload(both[0]), Upload(both[1])]
+    for turn in range(1, 7):
+        both[turn % 2].fill_(turn)  # expect: GS714
+        uploads[turn % 2]()
+
+
+def more_than_half_of_pinned_memory():
+    both = torch.zeros(6, 8, pin_memory=True)
+    uploads = [Upload(both[:4]), Upload(both[2:])]
+    for turn in range(1, 7):
+        uploads[turn % 2].done.synchronize()
+        both[2 * (turn % 2) :][:4].fill_(turn)  # expect: GS714
+        uploads[turn % 2]()
+
+
 def many_parts(step):
     """Each row is read on one stream and written once on another one, much later."""
     ring, uploads = zeros(40, 4, 8), torch.cuda.Stream()
@@ -143,5 +185,8 @@ with torch.no_grad():
     a_graph_for_halves_that_overlap()
     written_by_a_graph()
     written_by_a_graph_too_far()
+    pinned_halves()
+    pinned_halves_without_a_wait()
+    more_than_half_of_pinned_memory()
     many_parts(step)
 print("done")

@@ -125,21 +125,21 @@ class Refills:
         """Return whether some work that reads host memory may still run, because the host has not waited for it."""
         return self._running(storage) is not None
 
-    def _running(self, storage: int) -> _Work | None:
-        """Return the last work that reads host memory and that may still run."""
-        known = reversed(self._reads[storage].values()) if storage in self._reads else ()
-        return next((one for one in known if self._host.get(one.stream, 0) < one.count), None)
+    def _running(self, storage: int, part: Elements | None = None) -> _Work | None:
+        """Return the last work that reads host memory, or a part of it, and that may still run."""
+        known = reversed(self._reads[storage].items()) if storage in self._reads else ()
+        readers = (work for parts, work in known if part is None or parts == ALL or part in parts)
+        return next((one for one in readers if self._host.get(one.stream, 0) < one.count), None)
 
-    def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
-        """Record that the host wrote to host memory from which graphs or streams copy.
+    def host_wrote(self, storage: int, frames: Callable[[], Frames], part: Elements | None = None) -> None:
+        """Record that the host wrote to host memory from which graphs or streams copy, or to a part that they read.
 
         The write is a fault unless the host has waited for earlier replays and copies. `frames` returns the calls that
         led to the write.
         """
-        for storage in storages:
-            reader = self._running(storage)
-            if reader is not None:
-                self._tell(storage, frames(), reader.frames, by_host=True)
+        reader = self._running(storage, part)
+        if reader is not None:
+            self._tell(storage, frames(), reader.frames, by_host=True)
 
     def replayed(
         self,

@@ -120,7 +120,7 @@ class SimSight(Sight):
         reads, writes = [one for one, how in working if how != "write"], [one for one, how in working if how != "read"]
         self._parts[graph] = parts_of(reads), parts_of(writes)
         self._refills.captured(found)
-        self._host.captured(touch for touch in found.values() if not is_tagged(touch.storage))
+        self._host.captured((touch for touch in found.values() if not is_tagged(touch.storage)), self._parts[graph][0])
         passed_over = self._asked.captured(graph, inputs)
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
