@@ -162,6 +162,48 @@ def more_than_half_of_pinned_memory():
         uploads[turn % 2]()
 
 
+class Blocks:
+    """Two pinned blocks that a method fills in turn."""
+
+    def __init__(self, step):
+        self.step, self.blocks = step, [torch.zeros(4, 8, pin_memory=True) for _ in range(2)]
+        self.copied = [torch.cuda.Event() for _ in range(2)]
+
+    def fill(self, turn):
+        block = self.blocks[turn % 2]
+        block.fill_(turn)  # expect: GS714
+        return block
+
+    def fill_later(self, turn):
+        block = self.blocks[turn % 2]
+        self.copied[turn % 2].synchronize()
+        block.fill_(turn)
+        return block
+
+    def send(self, turn):
+        self.upload(self.fill(turn), turn)
+
+    def send_later(self, turn):
+        self.upload(self.fill_later(turn), turn)
+
+    def upload(self, block, turn):
+        self.step.x.copy_(block, non_blocking=True)
+        self.copied[turn % 2].record()
+        self.step()
+
+
+def filled_by_a_method(step):
+    blocks = Blocks(step)
+    for turn in range(1, 7):
+        blocks.send(turn)
+
+
+def filled_by_a_method_after_a_wait(step):
+    blocks = Blocks(step)
+    for turn in range(1, 7):
+        blocks.send_later(turn)
+
+
 def many_parts(step):
     """Each row is read on one stream and written once on another one, much later."""
     ring, uploads = zeros(40, 4, 8), torch.cuda.Stream()
@@ -188,5 +230,7 @@ with torch.no_grad():
     pinned_halves()
     pinned_halves_without_a_wait()
     more_than_half_of_pinned_memory()
+    filled_by_a_method(step)
+    filled_by_a_method_after_a_wait(step)
     many_parts(step)
 print("done")

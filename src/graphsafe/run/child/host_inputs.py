@@ -21,7 +21,7 @@ import torch
 
 from graphsafe.capture.device.races import Access as Elements
 from graphsafe.capture.shared.frames import user_frames, user_frames_now
-from graphsafe.run.child.frozen.origins import line_with
+from graphsafe.run.child.frozen.lines import line_with
 from graphsafe.run.child.refills import ALL, Frames, Parts, Refills, Stream
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import file_tree, written_in_place
@@ -133,10 +133,11 @@ def checksum(memory: range) -> int:
 
 
 def written_at(addresses: range) -> Frames:
-    """Return the line of a running function that writes to the memory, or the current calls if no such line is
-    found."""
+    """Return the line of a running function, or of a function that it calls, that writes to the memory. Return the
+    current calls if no such line is found."""
     with torch._C.DisableTorchFunction():
-        line = line_with(user_frames_now(sys._getframe(1)), _in_place, lambda value: _address(value) in addresses)
+        frames = user_frames_now(sys._getframe(1))
+        line = line_with(frames, _in_place, lambda value: _address(value) in addresses, also_called=True)
     return user_frames()[0] if line is None else (line,)
 
 
