@@ -153,7 +153,8 @@ class Sight(Protocol):
         storage number."""
 
     def ordering(self) -> Callable[[Any, Mapping[int, Access]], None] | None:
-        """Return the function to call before each replay with the graph and the storages that it uses.
+        """Return the function to call before each replay with the graph and the storages that it uses. The graph is
+        None if its contents could not be read.
 
         Return None if the order of writes and replays is not followed.
         """

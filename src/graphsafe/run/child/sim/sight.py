@@ -234,10 +234,10 @@ class SimSight(Sight):
         self._world.ran = ran
 
     def ordering(self) -> Callable[[Any, Mapping[int, Access]], None]:
-        def replaying(graph: CUDAGraph, uses: Mapping[int, Access]) -> None:
+        def replaying(graph: CUDAGraph | None, uses: Mapping[int, Access]) -> None:
             self._derived.replayed(uses)
             self._host.look()
-            parts = self._parts.get(graph, (None, None))
+            parts = (None, None) if graph is None else self._parts.get(graph, (None, None))
             self._refills.replayed(self._world.current_sim_stream().key, uses, user_frames()[0], *parts)
 
         return replaying
