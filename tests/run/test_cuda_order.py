@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from graphsafe.capture.device.cuda.nodes import GraphNode
 from graphsafe.capture.shared.frames import user_frames, user_frames_now
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.cuda import order
@@ -35,6 +36,19 @@ def frames_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
         return tuple(one for one in found if one.function is None or one.function.startswith("test_")), None
 
     monkeypatch.setattr(order, "user_frames", frames)
+
+
+class Graph:
+    """A graph that can be referred to weakly."""
+
+
+class OnDevice:
+    """A storage that seems to be on a GPU."""
+
+    device = torch.device("cuda")
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self._cdata, self.data_ptr = storage._cdata, storage.data_ptr
 
 
 class Device:
@@ -247,3 +261,37 @@ def test_host_memory_that_the_device_writes_too_is_left_alone() -> None:
         host.numpy()[:] = step
         device.order.replaying([int(storage._cdata)])
     assert device.found() == []
+
+
+def test_halves_of_host_memory_are_filled_while_the_other_half_is_copied() -> None:
+    device, host = Device(), torch.zeros(2, 4)
+    storage, graphs = host.untyped_storage(), [Graph(), Graph()]
+    for row, graph in zip(host, graphs, strict=True):
+        copy = GraphNode("memcpy", "", (row.nbytes, 1, 1), (row.data_ptr(), 64))
+        device.order.captured({}, [Touch(storage, "read", True, "")], [copy], graph)
+    for step in range(1, 6):
+        if step > 2:  # wait for the replay before the last one
+            device.order.look()
+            device.order.refills.host_waited(event=step % 2)
+        host.numpy()[step % 2] = step
+        device.order.replaying([int(storage._cdata)], graphs[step % 2])
+        device.order.refills.recorded(step % 2, MAIN)
+    assert device.found() == []
+    host.numpy()[0] = 7
+    device.order.replaying([int(storage._cdata)], graphs[1])
+    assert device.found() == [(15, 11)]
+
+
+def test_versions_of_memory_of_which_a_graph_uses_a_part_are_not_compared() -> None:
+    device, both = Device(), torch.zeros(2, 4)
+    reads = device.capture(both=both)
+    for row in both:
+        part = Touch(OnDevice(both.untyped_storage()), "both", True, "")  # type: ignore[arg-type]
+        kernel = GraphNode("kernel", "add", words=(row.data_ptr(), 64))
+        device.order.captured({}, [part], [kernel])
+        for step in range(3):
+            with device.stream(SIDE):
+                both[1] = step
+            device.order.replaying(reads)
+        assert bool(device.found()) is bool(device.order._inputs) is (row.data_ptr() == both.data_ptr())
+        device.order.refills._found.clear()

@@ -49,7 +49,7 @@ TOLD = {
     "previous.py": {},
     "requests.py": {"scale": ("0.5", "0.25"), "reach": ("2", "6")},
     "generators.py": {},
-    "optional.py": {"negative is not None": ("False", "True")},
+    "optional.py": {"negative is not None": ("False", "True"), "normalize": ("True", "False")},
     "kept.py": {},
     "views.py": {},
     "decided.py": {"Dropout.training": ("True", "False")},

@@ -83,6 +83,63 @@ def serve(pipeline):
         pipeline.run(Request(torch.full((8,), float(number), device=DEVICE), negative))
 
 
+class Scorer:
+    def __call__(self, x, normalize=False, label=""):
+        x = x * 3
+        return x / x.norm() if normalize else x
+
+
+class Options:
+    """Makes one graph for each shape, and passes options on."""
+
+    def __init__(self, module):
+        self.module, self.entries = module, {}
+
+    def record(self, x, **options):
+        static = torch.zeros_like(x)
+        self.module(static, **options)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = self.module(static, **options)
+        return graph, static, out
+
+    def run(self, key, x):
+        graph, static, out = self.entries[key]
+        static.copy_(x)
+        graph.replay()
+        return out
+
+    def __call__(self, x, **options):
+        key = tuple(x.shape)
+        if key not in self.entries:
+            self.entries[key] = self.record(x, **options)  # expect: GS713
+        return self.run(key, x)
+
+
+class KeyedOptions(Options):
+    def __call__(self, x, **options):
+        key = tuple(x.shape), options["normalize"]
+        if key not in self.entries:
+            self.entries[key] = self.record(x, **options)
+        return self.run(key, x)
+
+
+class UnusedOptions(Options):
+    """The module ignores the label, which differs in each call."""
+
+    def __call__(self, x, **options):
+        if x.shape not in self.entries:
+            self.entries[x.shape] = self.record(x, **options)
+        return self.run(x.shape, x)
+
+
+def score(options, flags):
+    total = torch.zeros(8, device=DEVICE)
+    for number, normalize in enumerate(flags):
+        x = torch.full((8,), float(number + 1), device=DEVICE)
+        total += options(x, normalize=normalize, label=str(number))
+
+
 class Wave:
     def __init__(self):
         self.before, self.now, self.after = (torch.rand(8, device=DEVICE) for _ in range(3))
@@ -174,6 +231,9 @@ class Recorder:
 with torch.no_grad():
     serve(Pipeline())
     serve(KeyedPipeline())
+    score(Options(Scorer()), [True, False] * 3)
+    score(KeyedOptions(Scorer()), [True, False] * 3)
+    score(UnusedOptions(Scorer()), [True] * 6)
     waves = OneGraph(), GraphForEachOrder(), Mean()
     for wave in waves:
         wave.run(12)

@@ -7,6 +7,7 @@ ordered. This module compares these accesses.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -101,7 +102,7 @@ def races_in(work: Sequence[Work], unordered: Unordered) -> tuple[Race, ...]:
             reads.append(use)
         for _, known, others in (*writes, *reads) if access.writes else writes:  # two reads never race
             pair = unordered(others, numbers)
-            if pair is not None and _overlap(access, known):
+            if pair is not None and overlap(access, known):
                 pairs.add(pair)
     found: dict[tuple[object, ...], Race] = {}
     for first, second in sorted(pairs):
@@ -113,9 +114,11 @@ def races_in(work: Sequence[Work], unordered: Unordered) -> tuple[Race, ...]:
     return tuple(found.values())
 
 
-def _overlap(one: Access, other: Access) -> bool:
-    """Return whether two accesses whose outer bounds overlap share an element. Two columns of one matrix, for example,
-    share none."""
+@functools.lru_cache(maxsize=1024)
+def overlap(one: Access, other: Access) -> bool:
+    """Return whether two accesses share an element. Two columns of one matrix, for example, share none."""
+    if one.end <= other.address or other.end <= one.address:
+        return False
     if one.is_dense and other.is_dense:
         return True
     start, end = min(one.address, other.address), max(one.end, other.end)

@@ -289,7 +289,7 @@ class Book:
             if record.number not in uses:
                 uses[record.number] = {use.memory.number: use.access for use in record.uses}
             with torch._C.DisableTorchFunction():
-                follow(uses[record.number])
+                follow(record.graph and record.graph(), uses[record.number])
 
         return before
 

@@ -19,9 +19,10 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.device.races import Access as Elements
 from graphsafe.capture.shared.frames import user_frames, user_frames_now
-from graphsafe.run.child.frozen.origins import line_with
-from graphsafe.run.child.refills import Frames, Refills, Stream
+from graphsafe.run.child.frozen.lines import line_with
+from graphsafe.run.child.refills import ALL, Frames, Parts, Refills, Stream
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import file_tree, written_in_place
 
@@ -52,18 +53,23 @@ class HostMemory:
 class HostInputs:
     def __init__(self, refills: Refills) -> None:
         self._refills = refills
-        self._inputs: dict[int, HostMemory] = {}
+        self._inputs: dict[tuple[int, Elements | None], HostMemory] = {}
+        "Number of a memory and the part of it that a graph reads, or None for all of it -> the part."
         self._left: set[int] = set()
         "Numbers of storages that a device also writes."
 
-    def captured(self, touches: Iterable[Touch]) -> None:
-        """Begin to watch the host memory from which a graph copies. Memory that the graph also writes is left out."""
+    def captured(self, touches: Iterable[Touch], reads: Parts) -> None:
+        """Begin to watch the host memory from which a graph copies. Memory that the graph also writes is left out.
+
+        `reads` are the parts of storages that the graph reads.
+        """
         for touch in touches:
             number = int(touch.storage._cdata)
             if touch.access != "read":
                 self.leave([number])
-            elif number not in self._inputs and number not in self._left:
-                self._watch(number, touch.storage, addresses_of(touch.storage))
+            elif number not in self._left:
+                for part in reads.get(number, ALL) or (None,):
+                    self._watch(number, touch.storage, part)
 
     def copied(self, stream: Stream, source: torch.Tensor) -> None:
         """Record that a stream is about to copy from a contiguous pinned tensor.
@@ -72,39 +78,43 @@ class HostInputs:
         """
         storage, begin = source.untyped_storage(), source.data_ptr()
         self.look()
-        under_way = [number for number in self._inputs if number < 0 and self._refills.is_read(number)]
+        under_way = [number for number, _ in self._inputs if number < 0 and self._refills.is_read(number)]
         if storage._cdata not in self._left and len(under_way) < _MOST_COPIES:
-            self._watch(-begin, storage, range(begin, begin + source.nbytes))
+            memory = range(begin, begin + source.nbytes)
+            self._inputs[-begin, None] = HostMemory(weakref.ref(storage), memory, checksum(memory))
             self._refills.copied(stream, -begin)
 
-    def _watch(self, number: int, storage: torch.UntypedStorage, memory: range) -> None:
-        self._inputs[number] = HostMemory(weakref.ref(storage), memory, checksum(memory))
+    def _watch(self, number: int, storage: torch.UntypedStorage, part: Elements | None) -> None:
+        part = part if part is not None and part.is_dense else None
+        memory = addresses_of(storage) if part is None else range(part.address, part.end)
+        if (number, part) not in self._inputs:
+            self._inputs[number, part] = HostMemory(weakref.ref(storage), memory, checksum(memory))
 
     def watched(self) -> set[int]:
         """Return the numbers of the memories whose contents are compared."""
-        return set(self._inputs)
+        return {number for number, _ in self._inputs}
 
     def leave(self, storages: Iterable[int]) -> None:
         """Stop watching these storages, because a device writes to them."""
         left = set(storages)
-        self._left |= self._inputs.keys() & left
-        for number, one in list(self._inputs.items()):
+        self._left |= self.watched() & left
+        for key, one in list(self._inputs.items()):
             storage = one.storage()
-            if number in left or (storage is not None and storage._cdata in left):
-                del self._inputs[number]
+            if key[0] in left or (storage is not None and storage._cdata in left):
+                del self._inputs[key]
 
     def look(self) -> None:
         """Compare the contents. Call it before the host has waited, and before a replay."""
-        for number, one in list(self._inputs.items()):
+        for (number, part), one in list(self._inputs.items()):
             around = one.around
             if not around or (number < 0 and not self._refills.is_read(number)):
-                del self._inputs[number]
+                del self._inputs[number, part]
                 self._refills.dropped(number)
                 continue
             now = checksum(one.memory)
             if now != one.checksum:
                 one.checksum = now
-                self._refills.host_wrote([number], functools.partial(written_at, around))
+                self._refills.host_wrote(number, functools.partial(written_at, around), part)
 
 
 def addresses_of(storage: torch.UntypedStorage) -> range:
@@ -123,10 +133,11 @@ def checksum(memory: range) -> int:
 
 
 def written_at(addresses: range) -> Frames:
-    """Return the line of a running function that writes to the memory, or the current calls if no such line is
-    found."""
+    """Return the line of a running function, or of a function that it calls, that writes to the memory. Return the
+    current calls if no such line is found."""
     with torch._C.DisableTorchFunction():
-        line = line_with(user_frames_now(sys._getframe(1)), _in_place, lambda value: _address(value) in addresses)
+        frames = user_frames_now(sys._getframe(1))
+        line = line_with(frames, _in_place, lambda value: _address(value) in addresses, also_called=True)
     return user_frames()[0] if line is None else (line,)
 
 

@@ -18,11 +18,11 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.frozen.arguments import ignores
+from graphsafe.run.child.frozen.arguments import ignores, passed_on_to
 from graphsafe.run.child.frozen.numbers import Frozen, Walk
 from graphsafe.run.child.frozen.variables import is_more
 from graphsafe.run.child.names import Name, locals_of, weak_to
-from graphsafe.run.child.source import caller_that_decides, is_choice, is_read, parameters
+from graphsafe.run.child.source import caller_that_decides, collecting_parameter, is_choice, is_read, parameters
 from graphsafe.run.facts import Changed
 
 _SCALARS = (bool, int, float, str)
@@ -55,6 +55,8 @@ class Key:
         self._owner = weak_to(locals_of(frames[0]).get("self")) if frames else None
         read = {one.id for node in walk.body for one in ast.walk(node) if is_read(one)}
         own = _arguments(frames[0]) if frames else {}
+        named = parameters(frames[0].f_code) if frames else ()
+        read = {*read.intersection(named), *(passed_on_to(frames, walk.body) - set(named) if own else ())}
         used = {name: value for name, value in own.items() if name in read and value is not _A_TENSOR}
         for frame in frames if used else ():
             given = _arguments(frame).items()
@@ -181,7 +183,7 @@ class Key:
         values = (pair for one in self._values.values() for pair in one.items())
         captured = {name: value for name, value in values if value is not None}
         for frame in frames if captured else ():
-            given = _arguments(frame)
+            given = _arguments(frame, with_named=False)
             known = {name: value for name, value in captured.items() if type(given.get(name)) in _SCALARS}
             if known and self._is_ours(frame):
                 larger = {one: value for one, value in known.items() if type(value) is not int or given[one] > value}
@@ -201,14 +203,17 @@ def _like(one: Frozen, keys: Iterable[Key]) -> list[Frozen]:
     return [other for key in keys for other in key.frozen if one.is_like(other)]
 
 
-def _arguments(frame: FrameType) -> dict[str, Any]:
+def _arguments(frame: FrameType, *, with_named: bool = True) -> dict[str, Any]:
     """Return the arguments of a function that are numbers, strings or None, with their present values.
 
-    Tensors are returned too, but they are all `_A_TENSOR`.
+    Tensors are returned too, but they are all `_A_TENSOR`. With `with_named`, the arguments that `**` collects are
+    returned as well.
     """
-    names = parameters(frame.f_code)
-    shown = locals_of(frame) if names else {}
-    given = {name: shown[name] for name in names if name in shown}
+    names, collecting = parameters(frame.f_code), collecting_parameter(frame.f_code) if with_named else None
+    shown = locals_of(frame) if names or collecting else {}
+    collected = shown.get(collecting or "")
+    given = dict(collected) if type(collected) is dict else {}
+    given |= {name: shown[name] for name in names if name in shown}
     tensors = {name: _A_TENSOR for name, value in given.items() if issubclass(type(value), torch.Tensor)}
     return {name: value for name, value in given.items() if value is None or type(value) in _SCALARS} | tensors
 

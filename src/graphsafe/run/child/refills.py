@@ -16,9 +16,12 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.device.races import Access as Elements
+from graphsafe.capture.device.races import access_of, overlap
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.names import storage_number
 
 Stream = tuple[int, int]
 "A device and a stream on it."
@@ -26,6 +29,14 @@ Clock = dict[Stream, int]
 Frames = tuple[CallSite, ...]
 Unordered = tuple[Frames, Frames, int, bool]
 "A write and a replay (or a copy) without an order: the calls of each, the storage, and whether the host wrote."
+Part = frozenset[Elements]
+"The elements of a storage that some work uses."
+ALL: Part = frozenset()
+"Stands for the whole storage, or for an unknown part."
+Parts = Mapping[int, Part]
+"Number of a storage -> the part of it that is used. Without such a mapping, each storage is used as a whole."
+_MOST_PARTS = 16
+"For each storage, the last work that used it is known for at most this many parts."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +56,8 @@ class Refills:
         self._used: set[int] = set()
         "Storages outside pools that graphs use, and storages from which the program copies into them."
         self._fed: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self._reads: dict[int, _Work] = {}
-        self._writes: dict[int, _Work] = {}
+        self._reads: dict[int, dict[Part, _Work]] = defaultdict(dict)
+        self._writes: dict[int, dict[Part, _Work]] = defaultdict(dict)
         self._found: dict[tuple[CallSite, CallSite | None], Unordered] = {}
 
     def captured(self, storages: Iterable[int]) -> None:
@@ -76,76 +87,98 @@ class Refills:
     def forgotten(self, event: Any) -> None:
         self._events.pop(event, None)
 
-    def wrote(self, stream: Stream, storages: Iterable[int], frames: Frames | None = None) -> None:
-        """Record that an eager operation wrote to storages. The writer is the user's running line, unless `frames` is
-        given."""
+    def wrote(
+        self, stream: Stream, storages: Iterable[int], frames: Frames | None = None, parts: Parts | None = None
+    ) -> None:
+        """Record that an eager operation wrote to parts of storages. The writer is the user's running line, unless
+        `frames` is given."""
         used = self._used.intersection(storages)
         if used:
             self._work[stream] += 1
             work = _Work(stream, self._work[stream], user_frames()[0] if frames is None else frames)
             for storage in used:
-                self._write(storage, work)
+                self._write(storage, work, parts)
 
-    def copied(self, stream: Stream, source: int) -> None:
+    def copied(self, stream: Stream, source: int, parts: Parts | None = None) -> None:
         """Record that the user's running line makes a stream copy from the memory with this number."""
         self._work[stream] += 1
-        self._reads[source] = _Work(stream, self._work[stream], user_frames()[0])
+        _keep(self._reads[source], _part(parts, source), _Work(stream, self._work[stream], user_frames()[0]))
 
-    def fed(self, stream: Stream, source: torch.UntypedStorage, targets: Iterable[int]) -> None:
+    def fed(self, stream: Stream, source: torch.Tensor, targets: Iterable[int]) -> None:
         """Record that a stream is about to copy from `source` to `targets`.
 
         If a graph uses one of the targets, `source` is watched like the graph's own inputs until it is freed.
         """
         if self._used.isdisjoint(targets):
             return
-        number = int(source._cdata)
+        storage = source.untyped_storage()
+        number, parts = int(storage._cdata), parts_of([source])
         if number not in self._used:
             self._used.add(number)
-            self._fed[number] = weakref.ref(source, lambda _: self.dropped(number))
-        before = self._writes.get(number)
-        if before is not None and not self._is_ordered(stream, before):
+            self._fed[number] = weakref.ref(storage, lambda _: self.dropped(number))
+        before = self._unordered(self._writes, number, stream, parts)
+        if before is not None:
             self._tell(number, before.frames, user_frames()[0])
-        self.copied(stream, number)
+        self.copied(stream, number, parts)
 
     def is_read(self, storage: int) -> bool:
         """Return whether some work that reads host memory may still run, because the host has not waited for it."""
-        before = self._reads.get(storage)
-        return before is not None and self._host.get(before.stream, 0) < before.count
+        return self._running(storage) is not None
 
-    def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
-        """Record that the host wrote to host memory from which graphs or streams copy.
+    def _running(self, storage: int, part: Elements | None = None) -> _Work | None:
+        """Return the last work that reads host memory, or a part of it, and that may still run."""
+        known = reversed(self._reads[storage].items()) if storage in self._reads else ()
+        readers = (work for parts, work in known if part is None or parts == ALL or part in parts)
+        return next((one for one in readers if self._host.get(one.stream, 0) < one.count), None)
+
+    def host_wrote(self, storage: int, frames: Callable[[], Frames], part: Elements | None = None) -> None:
+        """Record that the host wrote to host memory from which graphs or streams copy, or to a part that they read.
 
         The write is a fault unless the host has waited for earlier replays and copies. `frames` returns the calls that
         led to the write.
         """
-        for storage in storages:
-            if self.is_read(storage):
-                self._tell(storage, frames(), self._reads[storage].frames, by_host=True)
+        reader = self._running(storage, part)
+        if reader is not None:
+            self._tell(storage, frames(), reader.frames, by_host=True)
 
-    def replayed(self, stream: Stream, uses: Mapping[int, Access], frames: Frames) -> None:
-        """Record that a graph which uses these storages is about to be replayed."""
+    def replayed(
+        self,
+        stream: Stream,
+        uses: Mapping[int, Access],
+        frames: Frames,
+        reads: Parts | None = None,
+        writes: Parts | None = None,
+    ) -> None:
+        """Record that a graph which uses these storages is about to be replayed. It reads and writes these parts."""
         self._work[stream] += 1
         work = _Work(stream, self._work[stream], frames)
         for storage, access in uses.items():
-            before = self._writes.get(storage)
-            if access != "write" and before is not None and not self._is_ordered(stream, before):
+            before = None if access == "write" else self._unordered(self._writes, storage, stream, reads)
+            if before is not None:
                 self._tell(storage, before.frames, frames)
         for storage, access in uses.items():
             if access != "read":
-                self._write(storage, work)
+                self._write(storage, work, writes)
             if access != "write":
-                self._reads[storage] = work
+                _keep(self._reads[storage], _part(reads, storage), work)
 
     def found(self) -> list[Unordered]:
         """Return the pairs of a write and a replay (or a copy) that use the same storage and have no order. There is
         one pair for each pair of lines."""
         return list(self._found.values())
 
-    def _write(self, storage: int, work: _Work) -> None:
-        before = self._reads.get(storage)
-        if before is not None and not self._is_ordered(work.stream, before):
+    def _write(self, storage: int, work: _Work, parts: Parts | None) -> None:
+        before = self._unordered(self._reads, storage, work.stream, parts)
+        if before is not None:
             self._tell(storage, work.frames, before.frames)
-        self._writes[storage] = work
+        _keep(self._writes[storage], _part(parts, storage), work)
+
+    def _unordered(
+        self, known: Mapping[int, Mapping[Part, _Work]], storage: int, stream: Stream, parts: Parts | None
+    ) -> _Work | None:
+        """Return work that used one of these parts and that is not ordered before the next work of the stream."""
+        part, before = _part(parts, storage), known.get(storage, {}).items()
+        return next((work for one, work in before if not self._is_ordered(stream, work) and _share(one, part)), None)
 
     def _is_ordered(self, stream: Stream, before: _Work) -> bool:
         known = max(self._seen[stream].get(before.stream, 0), self._host.get(before.stream, 0))
@@ -162,3 +195,36 @@ class Refills:
 def _join(clock: Clock, other: Clock) -> None:
     for stream, count in other.items():
         clock[stream] = max(clock.get(stream, 0), count)
+
+
+def parts_of(tensors: Iterable[torch.Tensor]) -> Parts:
+    """Return the parts of their storages that these tensors use."""
+    found: dict[int, set[Elements]] = defaultdict(set)
+    unknown: set[int] = set()
+    for tensor in tensors:
+        number, elements = storage_number(tensor), access_of(tensor, writes=False)
+        if number is not None and elements is not None:
+            found[number].add(elements)
+        elif number is not None and tensor.numel():
+            unknown.add(number)
+    return {**{number: frozenset(elements) for number, elements in found.items()}, **dict.fromkeys(unknown, ALL)}
+
+
+def _part(parts: Parts | None, storage: int) -> Part | None:
+    """Return the part of a storage that is used, or None if nothing of it is used."""
+    return ALL if parts is None else parts.get(storage)
+
+
+def _share(one: Part, other: Part | None) -> bool:
+    return other is not None and (ALL in (one, other) or any(overlap(a, b) for a in one for b in other))
+
+
+def _keep(known: dict[Part, _Work], part: Part | None, work: _Work) -> None:
+    """Record the last work that used a part of a storage. Of more than `_MOST_PARTS` parts, the one that was used least
+    recently is forgotten."""
+    if part is None:
+        return
+    known.pop(part, None)
+    known[part] = work
+    if len(known) > _MOST_PARTS:
+        del known[next(iter(known))]

@@ -152,8 +152,9 @@ class Sight(Protocol):
         """Return the contents of a graph whose capture has ended. `names` are the names of the program's tensors, by
         storage number."""
 
-    def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
-        """Return the function to call before each replay with the storages that the graph uses.
+    def ordering(self) -> Callable[[Any, Mapping[int, Access]], None] | None:
+        """Return the function to call before each replay with the graph and the storages that it uses. The graph is
+        None if its contents could not be read.
 
         Return None if the order of writes and replays is not followed.
         """

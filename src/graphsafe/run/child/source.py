@@ -127,6 +127,12 @@ def parameters(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
+def collecting_parameter(code: CodeType) -> str | None:
+    """Return the name of a function's parameter `**kwargs`, or None."""
+    at = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    return code.co_varnames[at] if code.co_flags & inspect.CO_VARKEYWORDS else None
+
+
 @functools.lru_cache(maxsize=64)
 def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
     """Return the captured statements around a line.

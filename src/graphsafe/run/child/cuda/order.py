@@ -18,12 +18,15 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.device.cuda.nodes import GraphNode
+from graphsafe.capture.device.races import Access as Elements
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.cuda.pinned import copied_from
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name
-from graphsafe.run.child.refills import Frames, Refills, Stream
+from graphsafe.run.child.refills import ALL, Frames, Part, Parts, Refills, Stream
 from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import innermost, written_in_place
 
@@ -50,26 +53,49 @@ class CudaOrder:
         "Number of a storage that graphs read -> a tensor with this storage."
         self._changed: set[int] = set()
         "Numbers of storages that were written after the capture of a graph that reads them."
+        self._copies: weakref.WeakKeyDictionary[object, Parts] = weakref.WeakKeyDictionary()
+        "Graph -> the parts of host memory from which it copies."
+        self._left: set[int] = set()
+        "Numbers of storages of which graphs use only parts."
         self._thread: int | None = None
         self._stream: Stream | None = None
         "The stream that was current when versions were last compared."
 
-    def captured(self, reads: Mapping[int, Sequence[Name]], host: Iterable[Touch] = ()) -> None:
+    def captured(
+        self,
+        names: Mapping[int, Sequence[Name]],
+        touches: Collection[Touch] = (),
+        nodes: Sequence[GraphNode] = (),
+        graph: object = None,
+    ) -> None:
         """Begin to watch the memory that a graph reads.
 
-        `reads` maps storage numbers to names, and `host` is the host memory that the graph uses. Writes by the capture
-        itself are ignored, because a capture runs nothing.
+        `names` are the names of the storages that it reads. Writes by the capture itself are ignored, because a capture
+        runs nothing.
         """
         self.settle()
-        self._host.captured(host)
-        for number, names in reads.items():
-            tensors = [tensor for name in names if (tensor := name.tensor()) is not None]
+        host = [touch for touch in touches if touch.storage.device.type == "cpu"]
+        parts = {int(touch.storage._cdata): _copied(touch.storage, nodes) for touch in host}
+        self._host.captured(host, parts)
+        if graph is not None:
+            self._copies[graph] = parts
+        self._leave(int(touch.storage._cdata) for touch in touches if nodes and _is_in_parts(touch.storage, nodes))
+        for number in names.keys() - self._left:
+            tensors = [tensor for name in names[number] if (tensor := name.tensor()) is not None]
             tensor = min(tensors, key=lambda one: one._base is not None, default=None)  # a view may die before its base
             version = None if tensor is None else _version(tensor)
             if tensor is not None and version is not None and number not in self._inputs and len(self._inputs) < _MOST:
-                known = frozenset(name.text for name in names)
+                known = frozenset(name.text for name in names[number])
                 self._inputs[number] = _Input(weakref.ref(tensor), known, version)
         self.refills.captured(self._inputs)
+
+    def _leave(self, storages: Iterable[int]) -> None:
+        """Stop comparing the versions of storages: all parts of a storage have one version."""
+        for number in storages:
+            self._left.add(number)
+            self._changed.discard(number)
+            if self._inputs.pop(number, None) is not None:
+                self.refills.dropped(number)
 
     def settle(self) -> None:
         """Ignore the writes since the last comparison."""
@@ -95,7 +121,7 @@ class CudaOrder:
             tensor = one.tensor()
             frames = functools.partial(_calls, one.names)
             if tensor is not None and tensor.is_pinned():
-                self.refills.host_wrote([number], frames)
+                self.refills.host_wrote(number, frames)
             else:
                 self.refills.wrote(stream, [number], frames())
 
@@ -103,12 +129,13 @@ class CudaOrder:
         """Record that the current stream has changed. Call `look` before the change."""
         self._stream = self._current()
 
-    def replaying(self, storages: Collection[int]) -> None:
+    def replaying(self, storages: Collection[int], graph: object = None) -> None:
         """Record that a graph which reads these storages is about to be replayed."""
         self.look()
         changed = (self._changed | self._host.watched()).intersection(storages)
         if changed and self.problem is None:
-            self.refills.replayed(self._current(), dict.fromkeys(changed, "read"), user_frames()[0])
+            parts = {**dict.fromkeys(changed, ALL), **({} if graph is None else self._copies.get(graph, {}))}
+            self.refills.replayed(self._current(), dict.fromkeys(changed, "read"), user_frames()[0], parts)
 
     def quietly(self, do: Callable[..., None], *args: Any) -> None:
         """Run a hook of graphsafe. An error in it ends this check and does not stop the program."""
@@ -131,6 +158,18 @@ class CudaOrder:
                 one.version = version
                 found.append((number, one))
         return found
+
+
+def _copied(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> Part:
+    return frozenset(Elements(one.start, 1, (len(one),), (1,), False) for one in copied_from(storage, nodes))
+
+
+def _is_in_parts(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> bool:
+    """Return whether a graph uses only a part of a storage: it does not use the first address or, of host memory, it
+    copies less."""
+    if storage.device.type == "cpu":
+        return all(len(one) < storage.nbytes() for one in copied_from(storage, nodes))
+    return all(storage.data_ptr() not in node.words for node in nodes)
 
 
 def _version(tensor: torch.Tensor) -> int | None:

@@ -78,10 +78,14 @@ def _read(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> list[Hos
     """Return the parts of a host storage that a graph's copies read. Return none if the graph contains event nodes."""
     if storage.device.type != "cpu" or any("event" in node.kind for node in nodes):
         return []
+    return [HostMemory(weakref.ref(storage), memory) for memory in copied_from(storage, nodes)]
+
+
+def copied_from(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> list[range]:
+    """Return the addresses in a storage from which copies read."""
     found = []
     for node in nodes:
         if node.kind == "memcpy" and node.words[0] in addresses_of(storage):
             width, height, depth = node.launch
-            memory = range(node.words[0], node.words[0] + width * max(height, 1) * max(depth, 1))
-            found.append(HostMemory(weakref.ref(storage), memory))
+            found.append(range(node.words[0], node.words[0] + width * max(height, 1) * max(depth, 1)))
     return found

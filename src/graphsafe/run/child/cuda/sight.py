@@ -140,8 +140,8 @@ class CudaSight(Sight):
         touches = _touches(nodes, segments, lines, [one for one in tensors if one.is_cuda or one.is_pinned()])
         if self._order is not None:
             numbers = [int(touch.storage._cdata) for touch in touches if touch.access != "write"]
-            host = [touch for touch in touches if touch.storage.device.type == "cpu"]
-            self._order.captured({number: names[number] for number in numbers if number in names}, host)
+            known = {number: names[number] for number in numbers if number in names}
+            self._order.captured(known, touches, nodes, graph)
         pinned = PinnedReads(nodes, touches, self._wrote) if self._order is None else None
         unread = problem = self._problem
         if any(node.opaque for node in nodes):
@@ -180,11 +180,15 @@ class CudaSight(Sight):
         before, self._pools[pool] = self._pools.get(pool, 0), now
         return max(now - before, 0)
 
-    def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
+    def ordering(self) -> Callable[[Any, Mapping[int, Access]], None] | None:
         order = self._order
         if order is None:
             return None
-        return lambda uses: order.replaying([number for number, access in uses.items() if access != "write"])
+
+        def replaying(graph: Any, uses: Mapping[int, Access]) -> None:
+            order.replaying([number for number, access in uses.items() if access != "write"], graph)
+
+        return replaying
 
     def refills(self) -> Sequence[Unordered]:
         return list(self._unordered.values()) if self._order is None else self._order.refills.found()

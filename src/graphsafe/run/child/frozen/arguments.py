@@ -4,11 +4,11 @@ this argument."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from graphsafe.run.child.frozen.origins import Scope, callee, running_in
-from graphsafe.run.child.source import beside, function_of, given_to, is_read
+from graphsafe.run.child.frozen.origins import Scope, callee, running_in, scope_of
+from graphsafe.run.child.source import beside, collecting_parameter, function_of, given_to, is_read, parameters
 
 
 def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
@@ -48,6 +48,28 @@ def _is_ignored(call: ast.Call, argument: ast.expr, scope: Scope, attribute: str
     function = function_of(code)
     whole = attribute if isinstance(argument, ast.Name) else None
     return function is not None and parameter is not None and not any(_reads(function, parameter, whole))
+
+
+def passed_on_to(frames: Sequence[FrameType], body: Sequence[ast.stmt]) -> frozenset[str]:
+    """Return the parameters that functions read to which captured statements pass `**kwargs` of their own function."""
+    name = collecting_parameter(frames[0].f_code)
+    calls = [one for node in body for one in ast.walk(node) if isinstance(one, ast.Call)] if name else []
+    passing = [one for one in calls if any(_is_collected(word, name) for word in one.keywords)]
+    if not passing:
+        return frozenset()
+    found: set[str] = set()
+    scope = scope_of(frames)
+    for call in passing:
+        known = callee(scope.origin(call.func).value)
+        function = None if known is None else function_of(known[0].__code__)
+        if known is not None and function is not None:
+            names = parameters(known[0].__code__)
+            found.update(one for one in names if any(True for _ in _reads(function, one, None)))
+    return frozenset(found)
+
+
+def _is_collected(word: ast.keyword, name: str | None) -> bool:
+    return word.arg is None and is_read(word.value) and word.value.id == name
 
 
 def _reads(function: ast.AST, name: str, attribute: str | None) -> Iterator[ast.AST]:

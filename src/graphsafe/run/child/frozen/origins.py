@@ -21,11 +21,10 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import call_site, is_user_file
-from graphsafe.report.model import CallSite
+from graphsafe.capture.shared.frames import is_user_file
 from graphsafe.run.child.frozen.variables import Variable, variables_of
 from graphsafe.run.child.names import MISSING, attribute, attributes_of, elements_of, locals_of, weak_to
-from graphsafe.run.child.source import assigned_in, function_of, given_by, lambda_of, lines_of, parameters, stored_in
+from graphsafe.run.child.source import assigned_in, function_of, given_by, lambda_of, parameters, stored_in
 
 PLAIN = (bool, int, float, str, type(None))
 _DEEPEST = 16
@@ -288,24 +287,6 @@ def _elements_that_hold(known: Origin, value: Any) -> tuple[Origin, ...]:
         return ()
     pairs = list(zip(known.elements, shown, strict=True))
     return tuple(replace(one if _holds(one, now) else Origin.of(now), variables=one.variables) for one, now in pairs)
-
-
-def line_with(
-    frames: Sequence[FrameType],
-    expressions: Callable[[str], Iterable[tuple[ast.expr, int]]],
-    is_meant: Callable[[Any], bool],
-) -> CallSite | None:
-    """Return the first line of the running functions that has an expression whose value satisfies `is_meant`.
-
-    `expressions` returns the expressions of a file with their lines.
-    """
-    for frame in frames:
-        code = frame.f_code
-        lines, scope = lines_of(code), running_in(frame)
-        for expression, line in expressions(code.co_filename):
-            if line in lines and is_meant(scope.origin(expression).value):
-                return call_site(code, line)
-    return None
 
 
 def attribute_or_property(value: Any, name: str) -> Any:

@@ -20,7 +20,8 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site, user_frames, user_frames_now
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.frozen.origins import Origin, Scope, line_with
+from graphsafe.run.child.frozen.lines import line_with
+from graphsafe.run.child.frozen.origins import Origin, Scope
 from graphsafe.run.child.names import elements_of, locals_of, methods_of, storage_number, storage_numbers
 from graphsafe.run.child.results.built import building_line
 from graphsafe.run.child.source import base_of, file_tree, lines_of

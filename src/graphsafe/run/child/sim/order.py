@@ -17,7 +17,7 @@ from graphsafe.capture.device.structures import copy_of
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import storage_numbers
-from graphsafe.run.child.refills import Refills
+from graphsafe.run.child.refills import Refills, parts_of
 
 _WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host", "copy-to-device"})
 "Kinds of events in which the host waits for the current stream, unless the call has `non_blocking=True`."
@@ -79,9 +79,9 @@ def note_writes(
         device = max(index_of(tensor) for tensor in written)
         if device >= 0:
             stream = world.current_sim_stream(device).key
-            refills.wrote(stream, storages)
+            refills.wrote(stream, storages, parts=parts_of(written))
             if op_name(func) == "aten::copy_" and index_of(args[1]) != HOST:
-                refills.fed(stream, args[1].untyped_storage(), storages)
+                refills.fed(stream, args[1], storages)
     return written
 
 

@@ -43,7 +43,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures.guilty import raised_by
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
-from graphsafe.run.child.refills import Refills, Unordered
+from graphsafe.run.child.refills import Parts, Refills, Unordered, parts_of
 from graphsafe.run.child.sight import Contents, Reading, Sight, Touch
 from graphsafe.run.child.sim.eager import Asked, Derived, Growing
 from graphsafe.run.child.sim.lent import borrowed, would_take
@@ -80,6 +80,8 @@ class SimSight(Sight):
         self._order.enter_context(watch_order(world, self._refills, self._host))
         self._aliases: weakref.WeakKeyDictionary[Graph, Counter[int]] = weakref.WeakKeyDictionary()
         "Graph -> for each storage, how many of the graph's tensors refer to it."
+        self._parts: weakref.WeakKeyDictionary[CUDAGraph, tuple[Parts, Parts]] = weakref.WeakKeyDictionary()
+        "Graph -> the parts of storages that it reads, and those that it writes."
         self._pooled: weakref.WeakKeyDictionary[CUDAGraph, tuple[int, bool]] = weakref.WeakKeyDictionary()
         """Graph -> a unique negative number, which identifies the graph, and whether it has temporary memory.
 
@@ -103,6 +105,7 @@ class SimSight(Sight):
         inputs: list[torch.Tensor] = []
         filled: list[torch.Tensor] = []
         uses: list[tuple[torch.Tensor, Access]] = []
+        working: list[tuple[torch.Tensor, Access]] = []
         for node in graph.nodes:
             changed = {id(tensor) for tensor in self._written(node)}
             for tensor in tensors_in([node.args, node.kwargs]):
@@ -110,11 +113,14 @@ class SimSight(Sight):
                 if id(tensor) in changed:
                     access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
                 uses.append((tensor, access))
+                working += [] if node.kind == "none" else [(tensor, access)]  # a view uses no memory
                 self._touch(graph, tensor, access, found)
                 if not born_in(tensor, graph.captured_in):
                     (filled if access == "write" else inputs).append(tensor)
+        reads, writes = [one for one, how in working if how != "write"], [one for one, how in working if how != "read"]
+        self._parts[graph] = parts_of(reads), parts_of(writes)
         self._refills.captured(found)
-        self._host.captured(touch for touch in found.values() if not is_tagged(touch.storage))
+        self._host.captured((touch for touch in found.values() if not is_tagged(touch.storage)), self._parts[graph][0])
         passed_over = self._asked.captured(graph, inputs)
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
@@ -123,8 +129,7 @@ class SimSight(Sight):
         self._aliases[graph] = Counter(number for number in held if number is not None)
         tensors = [name.tensor() for known in names.values() for name in known]
         outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
-        working = [node for node in graph.nodes if node.kind != "none"]
-        made = [one for node in working for one in (*node.outputs, *node.written)]
+        made = [one for node in graph.nodes if node.kind != "none" for one in (*node.outputs, *node.written)]
         born = [one for one in made if born_in(one, graph.captured_in)]
         own = storage_numbers(born)
         is_temporary = not own <= storage_numbers(outputs)
@@ -228,11 +233,12 @@ class SimSight(Sight):
 
         self._world.ran = ran
 
-    def ordering(self) -> Callable[[Mapping[int, Access]], None]:
-        def replaying(uses: Mapping[int, Access]) -> None:
+    def ordering(self) -> Callable[[Any, Mapping[int, Access]], None]:
+        def replaying(graph: CUDAGraph | None, uses: Mapping[int, Access]) -> None:
             self._derived.replayed(uses)
             self._host.look()
-            self._refills.replayed(self._world.current_sim_stream().key, uses, user_frames()[0])
+            parts = (None, None) if graph is None else self._parts.get(graph, (None, None))
+            self._refills.replayed(self._world.current_sim_stream().key, uses, user_frames()[0], *parts)
 
         return replaying
 
