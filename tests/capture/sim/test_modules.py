@@ -117,6 +117,30 @@ def _trained(kind: str, table: OpTable, *, captured: bool) -> list[str]:
         return [digest(device, parameter) for parameter in model.parameters()]
 
 
+@pytest.mark.parametrize("made", [nn.LSTM, nn.GRU])
+def test_gradients_of_a_recurrent_module_are_those_of_the_replayed_inputs(
+    made: type[nn.LSTM] | type[nn.GRU], sim: SimDevice
+) -> None:
+    with sim.entered():
+        sim.seed(1)
+        module = made(8, 8).to("cuda:1")
+        x = torch.randn(5, 4, 8, device="cuda:1")
+
+        def step() -> object:
+            module.zero_grad(set_to_none=False)
+            return module(x)[0].square().sum().backward()
+
+        with sim.capture_stream():
+            step()
+        recording = sim.record(step)
+        assert not isinstance(recording, CaptureFailure), recording
+        sim.store(x, torch.randn(5, 4, 8))
+        recording.replay()
+        replayed = [digest(sim, parameter.grad) for parameter in module.parameters()]
+        step()
+        assert replayed == [digest(sim, parameter.grad) for parameter in module.parameters()]
+
+
 def test_a_function_with_its_own_backward(sim: SimDevice) -> None:
     devices = []
 

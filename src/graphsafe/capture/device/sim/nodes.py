@@ -70,7 +70,12 @@ class Node:
         return *tensors_in([self.args, dict(self.kwargs)]), *self.written
 
     def call(self) -> Any:
-        return perform(self.func, self.args, self.kwargs)
+        if not self.recorded:
+            return perform(self.func, self.args, self.kwargs)
+        # Some operations also ask whether gradients are on: the CPU's LSTM keeps a workspace for the backward pass only
+        # then. Autograd itself records no replay.
+        with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
+            return perform(self.func, self.args, self.kwargs)
 
     def run(self, starts: Mapping[RandomSource, tuple[int, int]]) -> None:
         """Run the node. `starts` has the seed and the offset of each source at the start of this replay."""
