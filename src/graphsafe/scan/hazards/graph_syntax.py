@@ -131,7 +131,10 @@ def runs_beside(tree: ast.Module, method: str, replaying: Set[str]) -> bool:
     return any(method in names and not replaying.isdisjoint(names) for names in called)
 
 
-MEASURES = re.compile(r"bench|profil|warm|test", re.I)
+WARM_UP = re.compile(r"(?<!s)warm", re.I)
+"Matches names of warm-ups, but not `swarm`."
+MEASURES = re.compile(rf"bench|profil|{WARM_UP.pattern}|(?<!la)(?<!fas)(?<!hot)(?<!shor)(?<!grea)test", re.I)
+"Matches names of code that measures, warms up or tests, but not `latest` or `fastest`."
 _FEW = 16
 "A loop with at most this many iterations counts as a warm-up or an example."
 
