@@ -21,6 +21,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_host,
     is_plain_replay,
     loop_around,
+    makes_tensor,
     own_nodes,
     parents_in,
     place,
@@ -29,6 +30,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys import bucket_inputs
+from graphsafe.scan.hazards.outputs import fed_back
 from graphsafe.scan.hazards.owners.own_methods import class_of, of_one_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
@@ -41,7 +43,6 @@ VIEWS = frozenset(
     " to type cuda".split()
 )
 "Methods and attributes that share their tensor's memory, read only its shape or type, or copy it for a warm-up."
-_SHAPED = frozenset("repeat view reshape expand unsqueeze flatten to cuda clone contiguous float long int".split())
 EVALUATES = frozenset(
     "argmax argmin argsort topk multinomial softmax log_softmax mean sum cumsum item tolist cpu numpy".split()
 )
@@ -59,7 +60,7 @@ def lines(found: Tables) -> Iterator[Line]:
             yield from _derived_before(table, name, around[name], makers, refreshed)
         yield from _read_before_replay(table)
         yield from _never_refreshed(found, table)
-        yield from _fed_to_itself(table)
+        yield from fed_back.lines(table)
     yield from kept_outputs.lines(found)
 
 
@@ -75,7 +76,7 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
         for function, made in table.bound.get(name, ()):
             apart = function not in table.preparing and function not in table.replaying
             if (apart or _is_for_the_next(table, function, made)) and not is_host(made.value):
-                certain = table.is_refreshed(name) or _makes_tensor(made.value) or _fills_one(table, function)
+                certain = table.is_refreshed(name) or makes_tensor(made.value) or _fills_one(table, function)
                 yield Line(function, "input-rebound", made, name, "likely" if certain else "possible")
 
 
@@ -97,15 +98,6 @@ def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bo
         and all(replay.lineno < made.lineno for replay in replays)
         and loop_around(made, parents) is None
     )
-
-
-def _makes_tensor(value: ast.expr) -> bool:
-    if not isinstance(value, ast.Call):
-        return False
-    name = dotted(value.func) or ""
-    if isinstance(value.func, ast.Attribute) and isinstance(value.func.value, ast.Call):
-        return value.func.attr in _SHAPED and _makes_tensor(value.func.value)  # `torch.arange(n).repeat(2, 1)`
-    return name.startswith("torch.") or name.endswith((".to", ".cuda", ".clone", ".contiguous"))
 
 
 def _derived_before(
@@ -201,7 +193,7 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
         filled = {name for name in filled if _end(name) in {one.arg for one in parameters(node)}}
         for name in sorted(table.inputs - table.overwritten - table.filled.keys()) if filled else ():
             made = table.bound.get(name, ())
-            is_tensor = any(_makes_tensor(one.value) for _, one in made) or any(
+            is_tensor = any(makes_tensor(one.value) for _, one in made) or any(
                 head(name) == "self" and name.partition("[")[0] == other.partition("[")[0] for other in filled
             )
             if not is_tensor or _end(name) not in given - written_to:
@@ -241,7 +233,7 @@ def _made_in(nodes: Sequence[ast.AST]) -> Set[str]:
     """Return the attributes of `self` to which the methods of a class assign only tensors that they make."""
     made = [node for node in nodes if isinstance(node, ast.Assign)]
     bound = [(text, node.value) for node in made for one in targets(node) if (text := place(one)) is not None]
-    others = {text for text, value in bound if not _makes_tensor(value)}
+    others = {text for text, value in bound if not makes_tensor(value)}
     return {text for text, _ in bound if text.startswith("self.")} - others
 
 
@@ -347,48 +339,3 @@ def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
         elif isinstance(inner, ast.BinOp) and {place(inner.left), place(inner.right)} & outputs:
             return inner
     return None
-
-
-def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
-    """Yield captured lines that compute a local name from itself. Each replay then starts from the same old tensor."""
-    for block in table.blocks:
-        for statement in block.body:
-            if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
-                continue
-            given = [*statement.value.args, *(keyword.value for keyword in statement.value.keywords)]
-            read = {text for value in given if (text := place(value)) is not None}
-            for target in targets(statement):
-                text = place(target)
-                if (
-                    text is None
-                    or text.startswith("self.")
-                    or text not in read
-                    or _bound_within(block, statement, text)
-                ):
-                    continue
-                owner = next((name for name, node in table.functions.items() if block in parents_in(node)), None)
-                if owner is not None and (isinstance(target, ast.Subscript) or _is_replayed_in_loop(table, owner)):
-                    yield Line(owner, "rebound", statement, text)
-
-
-def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str) -> bool:
-    """Return whether the block has bound the name before this line, as in a chain of layers: `x = a(x); x = b(x)`."""
-    return any(
-        inner.lineno < before.lineno and text in map(place, targets(inner))
-        for statement in block.body
-        for inner in inside(statement, ast.Assign)
-    )
-
-
-def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
-    """Return whether the capturing function replays in a loop without filling the tensor to which the name referred
-    before the capture."""
-    node = table.functions[function]
-    loops = (loop for _, loop in own_nodes(node) if isinstance(loop, LOOPS))
-    for loop in loops:
-        inner = [*ast.walk(loop)]
-        replays = any(map(is_plain_replay, inner))
-        fills = any(isinstance(call, ast.Attribute) and call.attr == "copy_" for call in inner)
-        if replays and not fills:
-            return True
-    return False
