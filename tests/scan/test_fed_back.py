@@ -55,3 +55,45 @@ def test_an_attribute_is_bound_to_the_result_that_is_computed_from_it(
 ) -> None:
     source = RIG.format(made=made, body=textwrap.indent(body, " " * 12), after=after)
     assert [line for code, line in scan(source) if code == "GS703"] == ([body] if found is None else found)
+
+
+DRAFT = """\
+class Draft:
+    def __init__(self, model, stream):
+        self.token = torch.zeros(4, dtype=torch.int64, device="cuda")
+        self.place = torch.zeros(4, dtype=torch.int64, device="cuda")
+        model(self.token, self.place)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.guess = model(self.token, self.place)
+
+    def go_on(self):
+        self.place.add_(1)
+
+    def propose(self, token, place, count):
+        self.token.copy_(token)
+        self.place.copy_(place)
+        for _ in range(count):
+            self.graph.replay()
+            self.token.copy_(self.guess)
+            {step}  # step
+        return {result}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "result", "found"),
+    [
+        ("place = place + 1", "self.guess.clone()", True),
+        ("place += 1", "self.guess.clone()", True),
+        ("place = place + 1; self.place.copy_(place)", "self.guess.clone()", False),
+        ("place = place + 1; self.place[:2].copy_(place)", "self.guess.clone()", False),
+        ("place = place + 1; self.go_on()", "self.guess.clone()", False),
+        ("place = place + 1", "self.guess.clone(), place", False),  # the caller may copy it
+        ("place = self.guess + 1", "self.guess.clone()", False),
+        ("token = token + 1", "self.guess.clone()", False),
+    ],
+)
+def test_a_loop_that_copies_only_the_first_value_into_an_input(scan: Scan, step: str, result: str, found: bool) -> None:
+    source = DRAFT.format(step=step, result=result)
+    assert [one for one in scan(source) if one[0] == "GS708"] == [("GS708", f"{step}  # step")] * found

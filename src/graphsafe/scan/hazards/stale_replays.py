@@ -60,6 +60,7 @@ def lines(found: Tables) -> Iterator[Line]:
             yield from _derived_before(table, name, around[name], makers, refreshed)
         yield from _read_before_replay(table)
         yield from _never_refreshed(found, table)
+        yield from _copied_once(table)
         yield from fed_back.lines(table)
     yield from kept_outputs.lines(found)
 
@@ -171,6 +172,33 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
         value is not None and any(_computes_from(value, name, {}) for name in (parameter, *sorted(computed)))
         for value in results
     )
+
+
+def _copied_once(table: GraphTensors) -> Iterator[Line]:
+    """Yield lines of loops that replay and only compute the next value of a name, if the value from before the loop was
+    copied into an input: `self.place.copy_(place)`, and then `place = place + 1` after each replay."""
+    methods = {name.rpartition(".")[2] for name in table.functions}
+    for function in sorted(table.replaying):
+        parents = parents_in(table.functions[function])
+        loaded = [node for node in parents if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+        copies = [node for node in parents if isinstance(node, ast.Call) and called_name(node) == "copy_" and node.args]
+        for loop in [node for node in parents if isinstance(node, LOOPS)]:
+            within = {*ast.walk(loop)}
+            calls = [node for node in within if isinstance(node, ast.Call)]
+            if not any(map(is_plain_replay, calls)) or any(called_name(call) in methods for call in calls):
+                continue
+            used = {place(node) for node in within if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))}
+            given: dict[str | None, str] = {}
+            for call in copies:
+                text = place(call.func.value) if isinstance(call.func, ast.Attribute) else None
+                if text is not None and text in table.inputs - table.overwritten - used and call.lineno < loop.lineno:
+                    given[place(call.args[0])] = text
+            for step in [node for node in within if isinstance(node, (ast.Assign, ast.AugAssign))]:
+                name = next((one.id for one in targets(step) if isinstance(one, ast.Name)), None)
+                read = {one for one in loaded if one.id == name and one.lineno >= loop.lineno}
+                own = {one for one in ast.walk(step.value) if isinstance(one, ast.Name) and one.id == name}
+                if name in given and read == own and (own or isinstance(step, ast.AugAssign)):
+                    yield Line(function, "copied-once", step, given[name])
 
 
 def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
