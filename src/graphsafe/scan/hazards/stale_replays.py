@@ -183,7 +183,7 @@ def _copied_once(table: GraphTensors) -> Iterator[Line]:
         loaded = [node for node in parents if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
         copies = [node for node in parents if isinstance(node, ast.Call) and called_name(node) == "copy_" and node.args]
         for loop in [node for node in parents if isinstance(node, LOOPS)]:
-            within = {*ast.walk(loop)}
+            within = [*ast.walk(loop)]
             calls = [node for node in within if isinstance(node, ast.Call)]
             if not any(map(is_plain_replay, calls)) or any(called_name(call) in methods for call in calls):
                 continue
