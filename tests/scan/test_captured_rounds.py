@@ -86,3 +86,47 @@ def test_a_buffer_that_becomes_smaller_with_each_capture(
 ) -> None:
     source = textwrap.indent(ROUNDS.format(before=before, again=again, part=part), "    ")
     assert [one for one in scan(source) if one[0] == "GS703"] == found
+
+
+FEED = """\
+class Tank:
+    def __init__(self, model, x, stream):
+        self.model, self.x, self.stream = model, x, stream
+        self.graph = torch.cuda.CUDAGraph()
+
+    def record(self):
+        self.model(self.x)
+        with torch.cuda.graph(self.graph, stream=self.stream):
+            self.y = self.model(self.x)
+
+class Feed:
+    def __init__(self, tank):
+        self.tank = tank
+        self.free = {made}
+
+    def take(self, number):
+        {taken}
+
+def main(model, x, stream, loader):
+    tank = Tank(model, x, stream)
+    feed = Feed(tank)
+    for number in loader:
+        feed.take(number)  # round
+        tank.graph.replay()
+"""
+EVENTS = "[torch.cuda.Event() for _ in range(2)]"
+
+
+@pytest.mark.parametrize(
+    ("made", "taken", "found"),
+    [
+        (EVENTS, "self.free[number % 2].record()", False),
+        (EVENTS, "for event in self.free: event.record()", False),
+        ("torch.cuda.Event()", "self.free.record(torch.cuda.current_stream())", False),
+        (EVENTS, "self.tank.record()", True),
+        ("[tank, torch.cuda.Event()]", "self.free[0].record()", True),
+    ],
+)
+def test_an_event_has_a_method_of_the_same_name_as_the_capture(scan: Scan, made: str, taken: str, found: bool) -> None:
+    source = FEED.format(made=made, taken=taken)
+    assert [one for one in scan(source) if one[0] == "GS617"] == [("GS617", "feed.take(number)  # round")] * found

@@ -76,6 +76,63 @@ def test_a_copy_and_the_replays_around_it_wait_for_each_other(
     assert lines_of(tmp_path, "GS714", RING.format(before=before, after=after)) == expected
 
 
+ACTOR = """\
+import torch
+
+
+class Actor:
+    def __init__(self, policy):
+        self.policy = policy
+        self.stream = torch.cuda.Stream()
+        self.obs = torch.zeros(4, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+
+    def record(self):
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            self.policy(self.obs)
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.action = self.policy(self.obs)
+
+    def act(self, obs):
+        self.obs.copy_(obs{option})  # act
+        {between}
+        with torch.cuda.stream(self.stream):
+            {inside}
+            self.graph.replay()
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return self.action.clone()
+
+
+def run(policy, steps):
+    actor = Actor(policy)
+    actor.record()
+    obs = torch.randn(4, 8, device="{device}")
+    for _ in range(steps):
+        obs = obs + actor.act(obs).to("{device}")
+"""
+COPY, COPY_ASYNC = "self.obs.copy_(obs)", "self.obs.copy_(obs, non_blocking=True)"
+
+
+@pytest.mark.parametrize(
+    ("option", "between", "inside", "device", "expected"),
+    [
+        ("", COPY, "pass", "cuda", ["act", COPY]),
+        ("", COPY, "pass", "cpu", []),  # the host waits
+        ("", "self.stream.wait_stream(torch.cuda.current_stream())", "pass", "cuda", []),
+        ("", "torch.cuda.synchronize()", "pass", "cuda", []),
+        ("", COPY, "self.stream.wait_stream(torch.cuda.default_stream())", "cuda", []),
+        (", non_blocking=True", COPY_ASYNC, "pass", "cpu", ["act", COPY_ASYNC]),
+        (", non_blocking=True", COPY, "pass", "cpu", []),
+    ],
+)
+def test_an_input_that_is_filled_before_a_replay_on_another_stream(
+    tmp_path: Path, option: str, between: str, inside: str, device: str, expected: list[str]
+) -> None:
+    source = ACTOR.format(option=option, between=between, inside=inside, device=device)
+    assert [*map(str.strip, lines_of(tmp_path, "GS714", source))] == expected
+
+
 PINNED = """\
 import torch
 

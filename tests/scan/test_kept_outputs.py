@@ -10,6 +10,8 @@ import pytest
 from graphsafe.config import Config
 from graphsafe.scan.api import scan_paths
 
+from .conftest import Scan
+
 STEP = """
 import torch
 
@@ -430,3 +432,50 @@ def test_outputs_that_a_table_holds_by_size(tmp_path: Path, kept: str, taken: st
     report = scan_paths([tmp_path], Config(root=tmp_path))
     lines = {one.location.line for one in report.findings if one.code == "GS706"}
     assert (len(text.splitlines()) in lines) is found
+
+
+AROUND = """\
+class Tank:
+    def __init__(self, stream):
+        self.stream, self.rows = stream, []
+        self.height = torch.ones(4, device="cuda")
+        self.wind = torch.ones(4, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+
+    def step(self):
+        self.height.add_(self.wind)
+
+    def record(self):
+        self.step()
+        with torch.cuda.graph(self.graph, stream=self.stream):
+            self.step()
+
+def simulate(tank, other, tanks, steps):
+    frames = []
+    {loop}:
+        {first}
+        {second}
+    return frames
+"""
+STEPS = "for _ in range(steps)"
+
+
+@pytest.mark.parametrize(
+    ("loop", "first", "second", "found"),
+    [
+        (STEPS, "tank.graph.replay()", "frames.append(tank.height)", True),
+        (STEPS, "tank.graph.replay()", "frames.append((tank.height[0], 1))", True),
+        (STEPS, "tank.graph.replay()", "frames.append(tank.height.clone())", False),
+        (STEPS, "tank.graph.replay()", "frames.append(tank.wind)", False),
+        (STEPS, "tank.graph.replay()", "frames.append(other.height)", False),
+        (STEPS, "tank.other.replay()", "frames.append(tank.height)", False),
+        (STEPS, "tank.graph.replay(); tank = other", "frames.append(tank.height)", False),
+        ("for tank in tanks", "tank.graph.replay()", "frames.append(tank.height)", False),
+        ("if steps", "tank.graph.replay()", "frames.append(tank.height)", False),
+    ],
+)
+def test_an_object_whose_graph_is_replayed_from_outside(
+    scan: Scan, loop: str, first: str, second: str, found: bool
+) -> None:
+    source = AROUND.format(loop=loop, first=first, second=second)
+    assert [one for one in scan(source) if one[0] == "GS706"] == [("GS706", second)] * found

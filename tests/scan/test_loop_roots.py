@@ -803,3 +803,37 @@ def test_a_batch_that_is_merged_with_another_does_not_grow_from_step_to_step(
     (folder / "engine.py").write_text(textwrap.dedent(source), encoding="utf-8")
     found = {f.code for f in scan_paths([folder], load_config(folder)).findings if f.level == "error"}
     assert ("GS402" in found) is grows
+
+
+@pytest.mark.parametrize(
+    ("inner", "name", "found"),
+    [
+        ("for _ in range(4)", "search", {"round"}),
+        ("for _ in range(moves)", "search", set()),  # the inner loop is the step
+        ("for _ in range(4)", "swarm", {"round"}),
+        ("for _ in range(4)", "latest", {"round"}),
+        ("for _ in range(4)", "warmup", set()),
+        ("for _ in range(4)", "speed_test", set()),
+    ],
+)
+def test_a_few_replays_in_a_row_are_one_step(folder: Path, inner: str, name: str, found: set[str]) -> None:
+    source = f"""
+        import torch
+
+        class Runner:
+            def __init__(self, model, x, stream):
+                self.x = x
+                model(x)
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph, stream=stream):
+                    self.y = model(x)
+                self.lowest = torch.zeros((), device="cuda")
+
+        def {name}(runner: Runner, rounds, moves):
+            for number in range(rounds):
+                {inner}:
+                    runner.graph.replay()
+                if runner.lowest.item() < 0.5:  # round
+                    break
+        """
+    assert warned(folder, source) == found

@@ -445,6 +445,13 @@ def main(stream, batches):
         ("p.data = slow.clone()", "pass", "averaged.put()", {"p.data = slow.clone()"}),
         ("p.data = slow.clone()", "averaged.put()", "pass", set()),
         ("p.data = slow.clone()", "pass", "averaged.put(); runner.record(stream)", set()),
+        # The names that a tuple binds have nothing to do with the loop.
+        (
+            "self.low, self.high = 0, 1\n        for p in self.net.parameters():\n            p.data = p.clone()",
+            "pass",
+            "averaged.put()",
+            {"p.data = p.clone()"},
+        ),
         ("p.data.copy_(slow)", "pass", "averaged.put()", set()),
         (
             "pass",

@@ -38,8 +38,8 @@ HOWS: Mapping[str, frozenset[str]] = {
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
         "captured-again made-late discarded",
         "AttrWrite": "lazy-init host-state rebound swapped cached output-kept not-replayed derived input-rebound "
-        "partial-refresh not-refreshed weights-rebound grads-dropped freed rate-changed number-changed counted "
-        "begun-in-capture adopted key-lacks made-twice refilled host-refilled read-early given-early narrowed "
+        "partial-refresh not-refreshed copied-once weights-rebound grads-dropped freed rate-changed number-changed "
+        "counted begun-in-capture adopted key-lacks made-twice refilled host-refilled read-early given-early narrowed "
         "optimizer rate-decay declared over-declared under-declared "
         "buckets departed late",  # buckets, departed, late: only from capture
     }.items()

@@ -13,6 +13,7 @@ from graphsafe.scan.domain.values import Lib
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.failure_handlers import catches, swallows
 from graphsafe.scan.hazards.graph_syntax import (
+    WARM_UP,
     Function,
     own_nodes,
     parents_in,
@@ -38,7 +39,6 @@ TEST = re.compile(r"(^|\.)test_")
 "Matches the names of test modules and test functions. A test captures only on one known device."
 _MODEL = re.compile(rf"(?:\w+_)?(?:{MODEL}|module)")
 "Matches the usual names of parameters that receive a model: `model`, `base_module`."
-WARM_UP = re.compile("warm", re.IGNORECASE)
 COMMENTED_OUT = re.compile(r"\s*#\s*(?:[\w, ]+ = )?([\w.]+)\(.*\)\s*$")
 "Matches a commented-out call. The group of the match is the name of the called function."
 CURRENT_DEVICE = re.compile(r"""["']cuda(:0)?["']|\.cuda\(\)|\bcurrent_device\(\)""")

@@ -187,7 +187,7 @@ def turned_over(function: Function) -> Mapping[str, str]:
         name.id: holder
         for loop in nodes
         if isinstance(loop, ast.For)
-        for target, walked in _walks(loop.target, made.get(place(loop.iter), loop.iter))
+        for target, walked in _walks(loop.target, made.get(place(loop.iter) or "", loop.iter))
         for holder, _, walk in [(dotted(walked.func) or "").rpartition(".")]
         if walk in ("parameters", "named_parameters", "buffers", "named_buffers")
         for name in elements(target)

@@ -131,7 +131,10 @@ def runs_beside(tree: ast.Module, method: str, replaying: Set[str]) -> bool:
     return any(method in names and not replaying.isdisjoint(names) for names in called)
 
 
-MEASURES = re.compile(r"bench|profil|warm|test", re.I)
+WARM_UP = re.compile(r"(?<!s)warm", re.I)
+"Matches names of warm-ups, but not `swarm`."
+MEASURES = re.compile(rf"bench|profil|{WARM_UP.pattern}|(?<!la)(?<!fas)(?<!hot)(?<!shor)(?<!grea)test", re.I)
+"Matches names of code that measures, warms up or tests, but not `latest` or `fastest`."
 _FEW = 16
 "A loop with at most this many iterations counts as a warm-up or an example."
 
@@ -272,3 +275,16 @@ def written(node: ast.Assign | ast.Call) -> ast.expr | None:
             return keyword.value
     function = node.func
     return function.value if isinstance(function, ast.Attribute) and function.attr in WHOLE else None
+
+
+_SHAPED = frozenset("repeat view reshape expand unsqueeze flatten to cuda clone contiguous float long int".split())
+
+
+def makes_tensor(value: ast.expr) -> bool:
+    """Return whether an expression certainly makes a tensor, or copies or moves one."""
+    if not isinstance(value, ast.Call):
+        return False
+    name = dotted(value.func) or ""
+    if isinstance(value.func, ast.Attribute) and isinstance(value.func.value, ast.Call):
+        return value.func.attr in _SHAPED and makes_tensor(value.func.value)  # `torch.arange(n).repeat(2, 1)`
+    return name.startswith("torch.") or name.endswith((".to", ".cuda", ".clone", ".contiguous"))

@@ -13,11 +13,14 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
     called_name,
+    is_capture,
     is_plain_replay,
     loop_around,
     own_nodes,
     parents_in,
     place,
+    run_together,
+    shared_loop,
     stored_names,
     viewed,
     with_views,
@@ -79,6 +82,7 @@ def lines(found: Tables) -> Iterator[Line]:
     for name in sorted(kept & replayed.keys()):
         yield _line(name, replayed[name].value)
     yield from _kept_by_methods(found)
+    yield from _kept_around(found)
 
 
 def _line(function: str, node: ast.expr) -> Line:
@@ -98,6 +102,36 @@ def _kept_by_methods(found: Tables) -> Iterator[Line]:
                     if end_of(name) == called_name(call):
                         given = [one.arg for value, one in matched(call, method) if viewed(value) in table.overwritten]
                         yield from (_line(name, line) for line in _kept_of(method, {*given}, found))
+
+
+def _kept_around(found: Tables) -> Iterator[Line]:
+    """Yield the lines of loops that replay an object's graph from outside and keep the object's output:
+    `runner.graph.replay(); kept.append(runner.y)`."""
+    outputs: dict[str, list[Set[str]]] = {}
+    for table in found.all:
+        calls = [item.context_expr for block in table.blocks for item in block.items if is_capture(item)]
+        for graph in {place(call.args[0]) or "" for call in calls if isinstance(call, ast.Call) and call.args}:
+            outputs.setdefault(graph, []).append(table.overwritten)
+    for function, node, _ in found.functions if outputs else ():
+        parents = parents_in(node)
+        stored = stored_names(parents)
+        for replay in [inner for inner in parents if is_plain_replay(inner)]:
+            owner, _, attribute = (dotted(replay.func) or "").removesuffix(".replay").rpartition(".")
+            written = outputs.get(f"self.{attribute}", ())
+            # A name that the function binds several times, or in a loop, may stand for several objects.
+            if len(written) != 1 or not owner.isidentifier() or owner == "self" or owner in stored:
+                continue
+            names = {f"{owner}.{text.removeprefix('self.')}" for text in written[0]}
+            for line in [inner for inner in parents if isinstance(inner, (ast.Call, ast.Assign))]:
+                holder, held = put(line)
+                if (
+                    (holder is not None and place(holder) not in names)
+                    and any(shown(part, parents) in names for value in held for part in elements(value))
+                    and shared_loop(line, replay, parents) is not None
+                    and run_together(replay, line, parents)
+                    and not found.functions_called(called_name(line) if isinstance(line, ast.Call) else "")
+                ):
+                    yield Line(function, "output-kept", line, ast.unparse(held[-1]))
 
 
 def _kept_of(method: Function, given: Set[str], found: Tables) -> Iterator[ast.Call]:

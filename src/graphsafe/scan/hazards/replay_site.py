@@ -28,6 +28,7 @@ from graphsafe.scan.hazards import (
 )
 from graphsafe.scan.hazards.graph_syntax import (
     MEASURES,
+    WARM_UP,
     Function,
     Line,
     ancestors,
@@ -58,7 +59,6 @@ from graphsafe.scan.symbols.index import dotted, elements, takes_slice
 from graphsafe.scan.symbols.project import Project
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
-_WARM = re.compile("warm", re.I)
 _NUMBER = re.compile(r"(Optional\[)?(int|float|bool)\]?( \| None)?")
 "Matches the annotation of a parameter that takes a number."
 
@@ -88,7 +88,7 @@ def events(
     capturing = {name for table in found.all for name in table.capturing - table.replaying}
     for name, how, at, text, confidence in _changes(found) if not measures else ():
         # A function such as `warm_and_capture` does not only warm up. It makes the graph that other functions replay.
-        if not MEASURES.search(_WARM.sub("", name) if name in capturing else name):
+        if not MEASURES.search(WARM_UP.sub("", name) if name in capturing else name):
             kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again") else "AttrWrite"
             yield name, _event(kind, how, at, text, confidence)
 

@@ -10,7 +10,17 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import NONE, RuntimeObject, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import Function, called_name, captures_in, own_names, own_nodes
+from graphsafe.scan.hazards import graph_attributes
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    called_name,
+    captures_in,
+    is_plain_replay,
+    own_names,
+    own_nodes,
+    place,
+    written,
+)
 from graphsafe.scan.hazards.owners.one_object import functions_of, may_be_one_object, may_hold_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters
@@ -44,6 +54,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
         # The function is a context manager, and the code that uses it in a `with` statement may join the stream.
         return
     elif stream.detail == "side" and frame.node is not None:
+        for call in _filled_before(frame, frame.node, node):
+            frame.emit("AttrWrite", "read-early", call)
         side = _Side(frame.node, node, argument, frame.project.files.source(frame.path).lines)
         if side.is_forked() and side.is_joined():
             for made, call, name in side.made_after_fork():
@@ -59,6 +71,32 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
             )
             confidence: Confidence = "possible" if is_shared else "likely"
             frame.emit("StreamOp", "unjoined", expression, confidence)
+
+
+def _filled_before(frame: Frame, function: Function, block: ast.With | ast.AsyncWith) -> Iterator[ast.Call]:
+    """Yield the copies on the current stream, directly before a block that replays a graph on another stream, into
+    inputs of the graph. No line in between makes a stream wait. Copies that the host waits for are left out."""
+    calls = [*inside(block, ast.Call)]
+    replay = next(filter(is_plain_replay, calls), None)
+    if replay is None or frame.owner is None or block not in function.body:
+        return
+    if any(called_name(call) in WAITS and call.lineno < replay.lineno for call in calls):
+        return
+    inputs = graph_attributes.of_class(frame, frame.owner).inputs
+    for statement in reversed(function.body[: function.body.index(block)]):
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        target = written(call) if isinstance(call, ast.Call) and called_name(call) == "copy_" and call.args else None
+        base = target.value if isinstance(target, ast.Subscript) else target
+        if not isinstance(call, ast.Call) or base is None or any(one is not call for one in inside(call, ast.Call)):
+            return  # this statement may order the streams
+        source, certain = as_tensor(frame.evaluate_quietly(call.args[0]))
+        is_async = any(word.arg == "non_blocking" for word in call.keywords)
+        # The tensors in the arguments of a root are only assumed to be on the device.
+        is_known = source is not None and certain and (source.fresh or source.attr is not None)
+        if not is_async and (source is None or not is_known or source.where != "device" or source.maybe_host):
+            return  # the host may wait for this copy
+        if (place(base) or "").removeprefix("self.") in inputs:
+            yield call
 
 
 def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[Value]) -> None:

@@ -21,6 +21,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_host,
     is_plain_replay,
     loop_around,
+    makes_tensor,
     own_nodes,
     parents_in,
     place,
@@ -29,6 +30,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.hazards.keys import bucket_inputs
+from graphsafe.scan.hazards.outputs import fed_back
 from graphsafe.scan.hazards.owners.own_methods import class_of, of_one_object
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
@@ -41,7 +43,6 @@ VIEWS = frozenset(
     " to type cuda".split()
 )
 "Methods and attributes that share their tensor's memory, read only its shape or type, or copy it for a warm-up."
-_SHAPED = frozenset("repeat view reshape expand unsqueeze flatten to cuda clone contiguous float long int".split())
 EVALUATES = frozenset(
     "argmax argmin argsort topk multinomial softmax log_softmax mean sum cumsum item tolist cpu numpy".split()
 )
@@ -59,7 +60,8 @@ def lines(found: Tables) -> Iterator[Line]:
             yield from _derived_before(table, name, around[name], makers, refreshed)
         yield from _read_before_replay(table)
         yield from _never_refreshed(found, table)
-        yield from _fed_to_itself(table)
+        yield from _copied_once(table)
+        yield from fed_back.lines(table)
     yield from kept_outputs.lines(found)
 
 
@@ -75,7 +77,7 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
         for function, made in table.bound.get(name, ()):
             apart = function not in table.preparing and function not in table.replaying
             if (apart or _is_for_the_next(table, function, made)) and not is_host(made.value):
-                certain = table.is_refreshed(name) or _makes_tensor(made.value) or _fills_one(table, function)
+                certain = table.is_refreshed(name) or makes_tensor(made.value) or _fills_one(table, function)
                 yield Line(function, "input-rebound", made, name, "likely" if certain else "possible")
 
 
@@ -97,15 +99,6 @@ def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bo
         and all(replay.lineno < made.lineno for replay in replays)
         and loop_around(made, parents) is None
     )
-
-
-def _makes_tensor(value: ast.expr) -> bool:
-    if not isinstance(value, ast.Call):
-        return False
-    name = dotted(value.func) or ""
-    if isinstance(value.func, ast.Attribute) and isinstance(value.func.value, ast.Call):
-        return value.func.attr in _SHAPED and _makes_tensor(value.func.value)  # `torch.arange(n).repeat(2, 1)`
-    return name.startswith("torch.") or name.endswith((".to", ".cuda", ".clone", ".contiguous"))
 
 
 def _derived_before(
@@ -181,6 +174,33 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
     )
 
 
+def _copied_once(table: GraphTensors) -> Iterator[Line]:
+    """Yield lines of loops that replay and only compute the next value of a name, if the value from before the loop was
+    copied into an input: `self.place.copy_(place)`, and then `place = place + 1` after each replay."""
+    methods = {name.rpartition(".")[2] for name in table.functions}
+    for function in sorted(table.replaying):
+        parents = parents_in(table.functions[function])
+        loaded = [node for node in parents if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+        copies = [node for node in parents if isinstance(node, ast.Call) and called_name(node) == "copy_" and node.args]
+        for loop in [node for node in parents if isinstance(node, LOOPS)]:
+            within = [*ast.walk(loop)]
+            calls = [node for node in within if isinstance(node, ast.Call)]
+            if not any(map(is_plain_replay, calls)) or any(called_name(call) in methods for call in calls):
+                continue
+            used = {place(node) for node in within if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))}
+            given: dict[str | None, str] = {}
+            for call in copies:
+                text = place(call.func.value) if isinstance(call.func, ast.Attribute) else None
+                if text is not None and text in table.inputs - table.overwritten - used and call.lineno < loop.lineno:
+                    given[place(call.args[0])] = text
+            for step in [node for node in within if isinstance(node, (ast.Assign, ast.AugAssign))]:
+                name = next((one.id for one in targets(step) if isinstance(one, ast.Name)), None)
+                read = {one for one in loaded if one.id == name and one.lineno >= loop.lineno}
+                own = {one for one in ast.walk(step.value) if isinstance(one, ast.Name) and one.id == name}
+                if name in given and read == own and (own or isinstance(step, ast.AugAssign)):
+                    yield Line(function, "copied-once", step, given[name])
+
+
 def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield replays that miss a new value of an input. The function has a parameter with the name of an input, such as
     `lens` for `self.lens`. No line writes into this input, although the function fills other inputs from its
@@ -201,7 +221,7 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
         filled = {name for name in filled if _end(name) in {one.arg for one in parameters(node)}}
         for name in sorted(table.inputs - table.overwritten - table.filled.keys()) if filled else ():
             made = table.bound.get(name, ())
-            is_tensor = any(_makes_tensor(one.value) for _, one in made) or any(
+            is_tensor = any(makes_tensor(one.value) for _, one in made) or any(
                 head(name) == "self" and name.partition("[")[0] == other.partition("[")[0] for other in filled
             )
             if not is_tensor or _end(name) not in given - written_to:
@@ -241,7 +261,7 @@ def _made_in(nodes: Sequence[ast.AST]) -> Set[str]:
     """Return the attributes of `self` to which the methods of a class assign only tensors that they make."""
     made = [node for node in nodes if isinstance(node, ast.Assign)]
     bound = [(text, node.value) for node in made for one in targets(node) if (text := place(one)) is not None]
-    others = {text for text, value in bound if not _makes_tensor(value)}
+    others = {text for text, value in bound if not makes_tensor(value)}
     return {text for text, _ in bound if text.startswith("self.")} - others
 
 
@@ -347,48 +367,3 @@ def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
         elif isinstance(inner, ast.BinOp) and {place(inner.left), place(inner.right)} & outputs:
             return inner
     return None
-
-
-def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
-    """Yield captured lines that compute a local name from itself. Each replay then starts from the same old tensor."""
-    for block in table.blocks:
-        for statement in block.body:
-            if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
-                continue
-            given = [*statement.value.args, *(keyword.value for keyword in statement.value.keywords)]
-            read = {text for value in given if (text := place(value)) is not None}
-            for target in targets(statement):
-                text = place(target)
-                if (
-                    text is None
-                    or text.startswith("self.")
-                    or text not in read
-                    or _bound_within(block, statement, text)
-                ):
-                    continue
-                owner = next((name for name, node in table.functions.items() if block in parents_in(node)), None)
-                if owner is not None and (isinstance(target, ast.Subscript) or _is_replayed_in_loop(table, owner)):
-                    yield Line(owner, "rebound", statement, text)
-
-
-def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str) -> bool:
-    """Return whether the block has bound the name before this line, as in a chain of layers: `x = a(x); x = b(x)`."""
-    return any(
-        inner.lineno < before.lineno and text in map(place, targets(inner))
-        for statement in block.body
-        for inner in inside(statement, ast.Assign)
-    )
-
-
-def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
-    """Return whether the capturing function replays in a loop without filling the tensor to which the name referred
-    before the capture."""
-    node = table.functions[function]
-    loops = (loop for _, loop in own_nodes(node) if isinstance(loop, LOOPS))
-    for loop in loops:
-        inner = [*ast.walk(loop)]
-        replays = any(map(is_plain_replay, inner))
-        fills = any(isinstance(call, ast.Attribute) and call.attr == "copy_" for call in inner)
-        if replays and not fills:
-            return True
-    return False

@@ -176,7 +176,7 @@ class Linter:
                 continue
             chosen = event.how == "literal-device" and event.level == "warning" and candidates.chooses_device
             # The default capture stream is on the device that the process chose before the capture.
-            chosen = chosen or (event.how == "no-stream" and candidates.has_one_device)
+            chosen = chosen or (event.how == "no-stream" and place.path in candidates.on_one_device)
             refilled = event.how in ("refilled", "host-refilled", "read-early")
             chosen = chosen or (refilled and place.path not in candidates.with_graphs)
             if chosen or (_needs_replay(event) and regions.of(place.ref, event.span[0]) == "step"):

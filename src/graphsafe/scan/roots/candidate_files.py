@@ -18,6 +18,7 @@ from graphsafe.scan.roots.factories import may_make_step
 from graphsafe.scan.roots.hot_roots import EXPORTS, TESTS_AND_DATA
 from graphsafe.scan.roots.importers import reading_plan
 from graphsafe.scan.roots.loop_roots import may_hold_loop
+from graphsafe.scan.roots.one_device import of_current_device
 from graphsafe.scan.roots.step_names import StepNames, step_names, takes_surely
 from graphsafe.scan.symbols.index import CAPTURE_WORDS, HANDING_OVER
 from graphsafe.scan.symbols.project_files import Files
@@ -92,8 +93,9 @@ class Candidates:
     "The files of packages that capture or replay graphs themselves, or that use an engine with graphs."
     chooses_device: bool
     "Whether the project changes the current device, so that each of its processes has its own device."
-    has_one_device: bool
-    "Whether each process of the project chooses one device, by its rank, for all of its work."
+    on_one_device: frozenset[str]
+    """The files whose work is all on one device: those of programs that use only the current device. If each process
+    of the project chooses a device by its rank, these are all files."""
     scope: Scope | None
     "The files and the number of functions that may be read, or None if the whole project is read."
     step_names: StepNames
@@ -185,10 +187,11 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
                 broken.setdefault(missing, []).append(path)
     with_graphs = frozenset(path for package in capturing for path in packages[package])
     chooses_device = any(True for _ in _with(packages, files, may_choose_device))
-    has_one_device = any(True for _ in _with(packages, files, lambda data: ONE_A_PROCESS.search(data) is not None))
+    by_rank = any(True for _ in _with(packages, files, lambda data: ONE_A_PROCESS.search(data) is not None))
+    one_device = frozenset(files.names if by_rank else of_current_device(packages, capturing, files, scripts))
     paths = (*found, TARGETS) if config.targets else tuple(found)
     return Candidates(
-        paths, public, applied, bool(scripts), beside, with_graphs, chooses_device, has_one_device, scope, names, broken
+        paths, public, applied, bool(scripts), beside, with_graphs, chooses_device, one_device, scope, names, broken
     )
 
 

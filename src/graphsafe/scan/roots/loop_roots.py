@@ -28,7 +28,7 @@ from graphsafe.scan.roots.evaluation_loops import is_beside_steps, is_for_evalua
 from graphsafe.scan.roots.generations import LENGTHS, ends_with_sequence, names_length, takes_length, turning
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
-from graphsafe.scan.roots.step_takers import Body, StepTakers
+from graphsafe.scan.roots.step_takers import Body, StepTakers, only_repeats
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
@@ -207,13 +207,6 @@ def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
     return "epoch" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
 
 
-def _only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
-    """Return whether a loop only repeats one call, with nothing new in each iteration. Such a loop is a part of one
-    step."""
-    body = loop.body if isinstance(loop, ast.For) else []
-    return len(body) == 1 and isinstance(body[0], ast.Expr) and body[0].value is call
-
-
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a function makes values itself and passes them to a call. A call that only passes on the caller's
     parameters does not show which values these are."""
@@ -355,7 +348,7 @@ class _File:
             return False
         return any(
             strength in ("replays", "trains")
-            and (loop is None or (_only_repeats(loop, call) and self._is_called_in_loop(name)))
+            and (loop is None or (only_repeats(loop, call) and self._is_called_in_loop(name)))
             for call, strength, loop in self._takers.steps_in(name)
         )
 

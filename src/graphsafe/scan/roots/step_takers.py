@@ -369,18 +369,29 @@ def _strength(call: ast.Call) -> Strength | None:
 
 def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
     """Return the innermost loop around a call. A loop such as `for g in graphs: g.replay()` does not count, because all
-    its iterations make one step."""
+    its iterations make one step. `for _ in range(4): graph.replay()` counts only if there is no other loop around."""
     receiver = (dotted(call.func) or "").partition(".")[0]
+    repeated: ast.stmt | None = None
     child: ast.AST = call
     while child in parents:
         around = parents[child]
         if isinstance(around, LOOPS) and child is not getattr(around, "iter", None):
             target = getattr(around, "target", None)
             turned = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)} if target is not None else ()
-            if receiver not in turned:
+            if receiver not in turned and (
+                repeated is not None or not (is_short(around) and only_repeats(around, call))
+            ):
                 return around
+            repeated = repeated or (around if receiver not in turned else None)
         child = around
-    return None
+    return repeated
+
+
+def only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
+    """Return whether a loop only repeats one call, with nothing new in each iteration. Such a loop is a part of one
+    step."""
+    body = loop.body if isinstance(loop, LOOPS) else []
+    return len(body) == 1 and isinstance(body[0], ast.Expr) and body[0].value is call
 
 
 def _is_loop_of_steps(loop: ast.stmt | None) -> bool:
