@@ -348,6 +348,24 @@ def test_a_field_is_not_on_the_host_for_a_file_that_declares_it_otherwise(scan: 
     assert scan(source.replace("FIELDS = dict(count=Config.batched", "FIELDS = dict(length=Config.batched")) == []
 
 
+@pytest.mark.parametrize(("declared", "count"), [("bool", 0), ("torch.Tensor", 1), ("bool | torch.Tensor", 1)])
+def test_a_parameter_that_is_declared_as_a_flag_is_no_tensor(scan: Scan, declared: str, count: int) -> None:
+    source = f"""\
+        def limited(x: torch.Tensor, *, constant: {declared}) -> torch.Tensor:
+            return x - x.mean() if constant else x
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return self.step(x, self.settings.now)
+
+            def step(self, x: torch.Tensor, state: dict[str, torch.Tensor]):
+                return limited(x, constant=state["constant"]), limited(x, constant=False)
+        """
+    assert len(scan(source)) == count
+    read = scan(source.replace('state["constant"]', "(x > 0).any()"))
+    assert len(read) == 1, "this tensor is on the device whatever the annotation says"
+
+
 def test_a_call_hands_on_no_instance_of_a_class_that_the_parameter_cannot_be(scan: Scan) -> None:
     source = """\
         from dataclasses import dataclass
