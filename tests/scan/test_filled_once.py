@@ -283,6 +283,13 @@ def test_a_table_that_its_constructor_has_filled_seldom_grows(scan: Scan, begin:
     [
         ("self.mode == 'debug'", []),
         ("self.mode == 'train'", ["GS101"]),
+        ("self.mode == 'test'", []),
+        ("self.mode == 'dev' or self.mode == 'test'", []),
+        ("self.config['split'] in ('dev', 'test')", []),
+        ("self.split in ('train', 'test')", ["GS101"]),
+        ("self.mode == 'test' or self.mode == 'train'", ["GS101"]),
+        ("self.mode != 'test'", ["GS101"]),
+        ("self.kind == 'test'", ["GS101"]),
         ("not torch.is_tensor(t)", []),
         ("not isinstance(t, torch.Tensor)", []),
         ("torch.is_tensor(t)", ["GS101"]),
