@@ -486,3 +486,35 @@ SETTING = """\
 def test_the_first_step_turns_a_setting_into_what_it_stands_for(scan: Scan) -> None:
     assert scan(SETTING) == []
     assert "GS301" in [code for code, _ in scan(SETTING.replace("(float, str)", "list"))]
+
+
+@pytest.mark.parametrize(
+    ("test", "lines"),
+    [
+        ("not (refresh or any(v is None for v in [self._packed, self._first]))", ["if (x > 0).all():"]),
+        ("not any(v is None for v in (self._packed, self._first))", []),
+        ("not (refresh or any(v is None for v in [x.other]))", ["if (x > 0).all():", "self._packed = x * 2"]),
+        ("not (refresh or any(v for v in [self._packed]))", ["if (x > 0).all():", "self._packed = x * 2"]),
+    ],
+)
+def test_a_cache_that_asks_for_any_missing_value(scan: Scan, test: str, lines: list[str]) -> None:
+    """With `refresh`, other lines may run in a later step too."""
+    source = f"""\
+    class Cloud(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self._packed = self._first = None
+
+        def pack(self, x, refresh=False):
+            if {test}:
+                return
+            if (x > 0).all():
+                x = x + 1
+            self._packed = x * 2
+
+        def forward(self, x: torch.Tensor, refresh: bool):
+            y = self._packed
+            self.pack(x, refresh)
+            return y
+    """
+    assert [line for code, line in scan(source) if code in ("GS102", "GS703")] == lines

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
-from graphsafe.scan.symbols.index import dotted, is_none, takes_slice
+from graphsafe.scan.symbols.index import dotted, elements, is_none, takes_slice
 
 FIRST_STEP = "a test that only a first step passes"
 ENTRIES = "entries of "
@@ -53,6 +53,8 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
         yield _kept_in_name(test) or ""
     elif isinstance(test, ast.Call) and dotted(test.func) == "hasattr" and not branch:
         yield attribute_asked(test) or ""
+    elif isinstance(test, ast.Call) and dotted(test.func) == "any" and branch:
+        yield from _any_missing(test)
     elif isinstance(test, (ast.Attribute, ast.Name)) and _says_first_run(test, branch):
         yield "*"
 
@@ -66,6 +68,15 @@ def _lazy_comparison(test: ast.Compare, branch: bool) -> Iterator[str]:
             yield _kept_in_name(test.left) or dotted(test.left) or attribute_asked(test.left) or ""
     elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
         yield dotted(right) or ""
+
+
+def _any_missing(test: ast.Call) -> Iterator[str]:
+    """Yield the missing values for `any(value is None for value in (self.plan, self.table))`."""
+    asked = test.args[0] if test.args else None
+    if isinstance(asked, ast.GeneratorExp) and isinstance(asked.elt, ast.Compare):
+        loop = asked.generators[0]
+        if [dotted(loop.target)] == [*_lazy_comparison(asked.elt, True)]:
+            yield from filter(None, map(dotted, elements(loop.iter)))
 
 
 def _says_first_run(flag: ast.Attribute | ast.Name, branch: bool) -> bool:

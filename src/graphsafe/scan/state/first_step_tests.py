@@ -237,4 +237,7 @@ def after_leaving(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     missing = [*lazy_tests(node.test, not branch), *capacity_tests(node.test)]
     missing += (*returned_if_there(node), *kept_keys(node.test)) if branch else ()
     missing += [f"{EMPTY}{text}" for text in empty_tests(node.test, not branch)]
-    return tuple(LazyTest(text, node.lineno) for text in missing)
+    # After `if not (refresh or self.plan is None): return`, the value may be there too.
+    is_negated = branch and isinstance(node.test, ast.UnaryOp)
+    alone = not is_negated or not has_alternative(node.test)
+    return tuple(LazyTest(text, node.lineno, alone) for text in missing)
