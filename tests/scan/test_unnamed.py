@@ -180,6 +180,9 @@ class Coupling(torch.nn.Module):
         ("from lib.loss import kept_entries\n\n# kept_entries(table) is slow\n", "possible"),
         ("from lib.loss import kept_entries\n\ndef evaluate_tables(x):\n    return kept_entries(x)\n", "possible"),
         ("from lib.loss import kept_entries\n\ndef score(x):\n    return kept_entries(x)\n", "likely"),
+        ("from lib.loss import kept_entries\n\ndef crop(epoch):\n    return kept_entries(made(epoch))\n", "possible"),
+        ("from lib.loss import kept_entries\n\ndef crop(x, epoch):\n    return kept_entries(x)\n", "likely"),
+        ("from lib.loss import kept_entries\n\ndef train_it(epoch):\n    return kept_entries(made(epoch))\n", "likely"),
         (
             "import torch\nfrom lib.loss import kept_entries\n\nclass Net(torch.nn.Module):\n"
             "    def forward(self, x):\n        return kept_entries(x)\n\n"

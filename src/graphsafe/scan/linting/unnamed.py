@@ -24,6 +24,7 @@ from graphsafe.scan.roots.assumed_roots import ENTRY, OPERATOR, PUBLIC, RESULTS
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, METRIC, HotnessRules
 from graphsafe.scan.roots.public_functions import LOADS
 from graphsafe.scan.sources.documents import Documents
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
@@ -46,6 +47,8 @@ _IN_TESTS = re.compile(r"(^|/)((unit_?)?tests?|testing)/|(^|/)(test_\w+|\w+_test
 _STRING = re.compile(rb"""["']([\w./-]+)["']""")
 _EVALUATES = re.compile(r"(?<![^\W_])eval(uates?|uations?)?(?![^\W_])")
 "Matches words in names of functions that evaluate a model."
+_TRAINS = re.compile(r"(?<![^\W_])(train\w*|fit|run)(?![^\W_])")
+"Matches words in names of functions that train a model for an epoch."
 _MOST_STRINGS = 8
 "The largest number of strings in the decorators of a definition that count as its names in registries."
 _MOST_BEFORE = 500
@@ -331,8 +334,13 @@ class UnnamedCode:
         path, _, name = ref.partition("::")
         facts = self._project.function_facts(ref)
         is_cold = facts is not None and self._paths.is_cold(path, self._project.module_of(path), facts)
-        evaluates = _EVALUATES.search(name) is not None
+        evaluates = _EVALUATES.search(name) is not None or self._takes_epoch_alone(ref, name)
         return is_cold or (evaluates and not self._is_hot(ref)) or LOADS.search(name) is not None
+
+    def _takes_epoch_alone(self, ref: str, name: str) -> bool:
+        """Return whether a function has no parameter except the epoch. If it does not train, it runs between epochs."""
+        node = self._project.function_node(ref) if _TRAINS.search(name) is None else None
+        return node is not None and [one.arg for one in parameters(node) if one.arg != "self"] == ["epoch"]
 
     def _is_hot(self, ref: str) -> bool:
         return ref in self._roots or bool(self._calls.callers(ref))
