@@ -348,6 +348,19 @@ def test_a_field_is_not_on_the_host_for_a_file_that_declares_it_otherwise(scan: 
     assert scan(source.replace("FIELDS = dict(count=Config.batched", "FIELDS = dict(length=Config.batched")) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [("noise_list", ["GS103"]), ("list_of_noise", ["GS103"]), ("cpu_noise_list", []), ("noise_list_cpu", [])],
+)
+def test_a_name_for_a_list_does_not_place_its_elements(scan: Scan, name: str, codes: list[str]) -> None:
+    source = f"""\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, {name}: list[torch.Tensor]):
+                return x + {name}[0].cpu().sum()
+        """
+    assert [code for code, _ in scan(source)] == codes
+
+
 @pytest.mark.parametrize(("declared", "count"), [("bool", 0), ("torch.Tensor", 1), ("bool | torch.Tensor", 1)])
 def test_a_parameter_that_is_declared_as_a_flag_is_no_tensor(scan: Scan, declared: str, count: int) -> None:
     source = f"""\

@@ -12,6 +12,7 @@ from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union
 
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Matches words that engines use in names of the host's copy of a tensor."
+_LIST = re.compile(r"(^|_)lists?(?=_|$)")
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
 """Matches the words of HOST_NAME that count even if other facts about the value are known. The other words do not count
 in this case, because they may also name a list."""
@@ -89,13 +90,17 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     if type(value) is Union:
         return join_all(placed(option, name, step, where) for option in value.options)
     if type(value) is Sequence:
-        elem = placed(value.elem, name, step, where)
-        return replace(
-            value, elem=elem, items=tuple(placed(v, name, step, where) for v in value.items) if value.items else None
-        )
+        parts = tuple(_placed_in_list(item, name, step, where) for item in value.items) if value.items else None
+        return replace(value, elem=_placed_in_list(value.elem, name, step, where), items=parts)
     if type(value) is Dict:
         items = tuple((key, placed(item, name, step, where)) for key, item in value.items)
         return replace(value, elem=placed(value.elem, name, step, where), items=items)
     if type(value) is Instance and step:
         return replace(value, step=True)
     return value
+
+
+def _placed_in_list(value: Value, name: str, step: bool, where: Where) -> Value:
+    """Return an element of a list. In `features_list: list[Tensor]`, the name says only that there is a list."""
+    found = placed(value, _LIST.sub("", name), step, where)
+    return replace(found, name=name) if type(found) is Tensor else found
