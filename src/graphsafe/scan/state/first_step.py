@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from graphsafe.scan.domain.naming import last_name
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.symbols.index import dotted, elements, is_none, takes_slice
@@ -26,6 +27,9 @@ EMPTY = "len:"
 _SETTINGS = frozenset(("str", "int", "float", "Path", "pathlib.Path"))
 "Types of settings that stand for other objects."
 _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
+
+_COUNTS = re.compile(r"(^|_)(step|iter|iteration|epoch|counter|num_updates)$")
+"Matches names of counters of steps."
 
 
 @memoize_on_node
@@ -171,8 +175,8 @@ def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
                 found.append(text)
     while isinstance(side, ast.Subscript):
         side = side.value
-    # A number that is compared with a literal is a counter, not the size of a buffer: `self.warmups <= 0`.
-    counts = found or isinstance(asked, ast.Constant)
+    # Some numbers are counters, not sizes of buffers: `self.warmups <= 0`, `self.global_step < self.warmup_steps`.
+    counts = found or isinstance(asked, ast.Constant) or _COUNTS.search(last_name(side)) is not None
     if not counts and isinstance(side, ast.Attribute) and (owner := dotted(side.value)) is not None:
         # In `if length > self.cached:` or `if height > self.sizes[0]:`, a number of the object shows that its buffers
         # are too small.
