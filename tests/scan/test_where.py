@@ -875,11 +875,12 @@ def test_an_attribute_that_is_none_at_first_is_where_it_is_made(scan: Scan) -> N
     assert [code for code, _ in scan(source.replace("self.planner.given", "self.planner.given.tolist()"))] == ["GS101"]
 
 
-def test_where_the_sizes_are_that_a_root_is_given_only_its_caller_knows(scan: Scan) -> None:
-    source = """\
+@pytest.mark.parametrize("sizes", ["tgt_sizes", "canvas_size", "original_sizes"])
+def test_where_the_sizes_are_that_a_root_is_given_only_its_caller_knows(scan: Scan, sizes: str) -> None:
+    source = f"""\
         class Resampler(nn.Module):
-            def forward(self, x: torch.Tensor, tgt_sizes: torch.Tensor, lengths: torch.Tensor):
-                return x[: tgt_sizes.max().item()], lengths.max().item()
+            def forward(self, x: torch.Tensor, {sizes}: torch.Tensor, lengths: torch.Tensor):
+                return x[: {sizes}.max().item()], lengths.max().item()
         """
     assert [code for code, _ in scan(source)] == ["GS101"]
     assert scan(source.replace("lengths.max().item()", "lengths")) == []

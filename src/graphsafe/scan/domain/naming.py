@@ -19,7 +19,7 @@ in this case, because they may also name a list."""
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 """Matches names of image sizes. Engines keep these sizes on the host, but the library transformers sends them to the
 device."""
-SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
+SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt|canvas|orig|original)_(sizes?|shapes?)$")
 "Matches names of sizes. A tensor with such a name counts as a device tensor only if other evidence shows its device."
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
 "Matches names of masks. `use_attention_mask` does not match, because it is the name of a switch."
