@@ -518,3 +518,39 @@ def test_a_cache_that_asks_for_any_missing_value(scan: Scan, test: str, lines: l
             return y
     """
     assert [line for code, line in scan(source) if code in ("GS102", "GS703")] == lines
+
+
+FLAG = """\
+    class Net(nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.simple = {value}
+
+        def forward(self, x: torch.Tensor):
+            if {test}:
+                return x.cpu()
+            elif x.shape[0] > 1:
+                return x.max().item()
+            return x
+    """
+
+
+@pytest.mark.parametrize(
+    ("value", "test", "more", "codes"),
+    [
+        ("True", "self.simple", "", ["GS103"]),
+        ("False", "self.simple", "", ["GS101"]),
+        ("True", "not self.simple", "", ["GS101"]),
+        ("config.simple", "self.simple", "", ["GS103", "GS101"]),
+        ("True", "self.simple", "def slow(net):\n    net.simple = False", ["GS103", "GS101"]),
+        ("True", "self.simple", "def same(net):\n    return net.simple == 3", ["GS103"]),
+        ("True", "self.simple", "def slow(net):\n    setattr(net, 'simple', False)", ["GS103", "GS101"]),
+        ("True", "self.simple", "class Other:\n    simple: bool = False", ["GS103", "GS101"]),
+        ("True", "self.simple", "class Other:\n    def f(self, x):\n        self.simple |= x", ["GS103", "GS101"]),
+    ],
+)
+def test_a_branch_that_needs_another_value_than_the_constructor_gives(
+    scan: Scan, value: str, test: str, more: str, codes: list[str]
+) -> None:
+    source = FLAG.format(value=value, test=test) + "\n" + textwrap.indent(more, " " * 4) + "\n"
+    assert [code for code, _ in scan(source)] == codes
