@@ -349,6 +349,31 @@ def test_a_field_is_not_on_the_host_for_a_file_that_declares_it_otherwise(scan: 
 
 
 @pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("self.table.view(4, -1)[rows].to(x.device)", []),
+        ("self.table.view(4, -1)[rows].to(torch.bfloat16)", ["GS302"]),
+        ("self.table.view(4, -1)[rows]", ["GS302"]),
+        ("x[rows].to(x.device)", ["GS302"]),
+    ],
+)
+def test_a_part_that_is_moved_to_the_device_was_not_there(scan: Scan, line: str, codes: list[str]) -> None:
+    source = f"""\
+        from texts import tokens
+
+        class Prompts(nn.Module):
+            def __init__(self, names):
+                super().__init__()
+                self.table = torch.cat([tokens(name) for name in names])
+
+            def forward(self, x: torch.Tensor, names: list[str]):
+                rows = [len(name) for name in names]
+                return x + {line}
+        """
+    assert [code for code, _ in scan(source)] == codes
+
+
+@pytest.mark.parametrize(
     ("name", "codes"),
     [("noise_list", ["GS103"]), ("list_of_noise", ["GS103"]), ("cpu_noise_list", []), ("noise_list_cpu", [])],
 )
