@@ -871,20 +871,21 @@ class Rounder:
     assert [code for code, *_ in found(tmp_path)] == codes
 
 
-def test_a_callable_that_shows_progress_takes_more_than_a_step(tmp_path: Path) -> None:
-    source = """\
+@pytest.mark.parametrize("shown", ["tqdm", "track_iter_progress", "track_on_main_process"])
+def test_a_callable_that_shows_progress_takes_more_than_a_step(tmp_path: Path, shown: str) -> None:
+    source = f"""\
 import torch
-from tqdm import tqdm
+from shown import {shown}
 
 
 class Decoder:
     def __call__(self, x: torch.Tensor):
-        parts = [self.part(piece) for piece in tqdm(x.split(8))]
+        parts = [self.part(piece) for piece in {shown}(x.split(8))]
         return torch.cat(parts).cpu()
 """
     (tmp_path / "code.py").write_text(source)
     assert not found(tmp_path)
-    (tmp_path / "code.py").write_text(source.replace("tqdm(x.split(8))", "x.split(8)"))
+    (tmp_path / "code.py").write_text(source.replace(f"{shown}(x", "track_of(x"))
     assert [code for code, *_ in found(tmp_path)] == ["GS103"]
 
 

@@ -283,6 +283,13 @@ def test_a_table_that_its_constructor_has_filled_seldom_grows(scan: Scan, begin:
     [
         ("self.mode == 'debug'", []),
         ("self.mode == 'train'", ["GS101"]),
+        ("self.mode == 'test'", []),
+        ("self.mode == 'dev' or self.mode == 'test'", []),
+        ("self.config['split'] in ('dev', 'test')", []),
+        ("self.split in ('train', 'test')", ["GS101"]),
+        ("self.mode == 'test' or self.mode == 'train'", ["GS101"]),
+        ("self.mode != 'test'", ["GS101"]),
+        ("self.kind == 'test'", ["GS101"]),
         ("not torch.is_tensor(t)", []),
         ("not isinstance(t, torch.Tensor)", []),
         ("torch.is_tensor(t)", ["GS101"]),
@@ -479,3 +486,71 @@ SETTING = """\
 def test_the_first_step_turns_a_setting_into_what_it_stands_for(scan: Scan) -> None:
     assert scan(SETTING) == []
     assert "GS301" in [code for code, _ in scan(SETTING.replace("(float, str)", "list"))]
+
+
+@pytest.mark.parametrize(
+    ("test", "lines"),
+    [
+        ("not (refresh or any(v is None for v in [self._packed, self._first]))", ["if (x > 0).all():"]),
+        ("not any(v is None for v in (self._packed, self._first))", []),
+        ("not (refresh or any(v is None for v in [x.other]))", ["if (x > 0).all():", "self._packed = x * 2"]),
+        ("not (refresh or any(v for v in [self._packed]))", ["if (x > 0).all():", "self._packed = x * 2"]),
+    ],
+)
+def test_a_cache_that_asks_for_any_missing_value(scan: Scan, test: str, lines: list[str]) -> None:
+    """With `refresh`, other lines may run in a later step too."""
+    source = f"""\
+    class Cloud(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self._packed = self._first = None
+
+        def pack(self, x, refresh=False):
+            if {test}:
+                return
+            if (x > 0).all():
+                x = x + 1
+            self._packed = x * 2
+
+        def forward(self, x: torch.Tensor, refresh: bool):
+            y = self._packed
+            self.pack(x, refresh)
+            return y
+    """
+    assert [line for code, line in scan(source) if code in ("GS102", "GS703")] == lines
+
+
+FLAG = """\
+    class Net(nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.simple = {value}
+
+        def forward(self, x: torch.Tensor):
+            if {test}:
+                return x.cpu()
+            elif x.shape[0] > 1:
+                return x.max().item()
+            return x
+    """
+
+
+@pytest.mark.parametrize(
+    ("value", "test", "more", "codes"),
+    [
+        ("True", "self.simple", "", ["GS103"]),
+        ("False", "self.simple", "", ["GS101"]),
+        ("True", "not self.simple", "", ["GS101"]),
+        ("config.simple", "self.simple", "", ["GS103", "GS101"]),
+        ("True", "self.simple", "def slow(net):\n    net.simple = False", ["GS103", "GS101"]),
+        ("True", "self.simple", "def same(net):\n    return net.simple == 3", ["GS103"]),
+        ("True", "self.simple", "def slow(net):\n    setattr(net, 'simple', False)", ["GS103", "GS101"]),
+        ("True", "self.simple", "class Other:\n    simple: bool = False", ["GS103", "GS101"]),
+        ("True", "self.simple", "class Other:\n    def f(self, x):\n        self.simple |= x", ["GS103", "GS101"]),
+    ],
+)
+def test_a_branch_that_needs_another_value_than_the_constructor_gives(
+    scan: Scan, value: str, test: str, more: str, codes: list[str]
+) -> None:
+    source = FLAG.format(value=value, test=test) + "\n" + textwrap.indent(more, " " * 4) + "\n"
+    assert [code for code, _ in scan(source)] == codes

@@ -263,3 +263,18 @@ def test_a_tensor_of_the_first_step_becomes_a_buffer(
     lines = path.read_text(encoding="utf-8").splitlines()
     findings = [one for one in scan_paths([path], Config(root=tmp_path)).findings if "takes over" in one.message]
     assert [lines[one.location.line - 1].strip() for one in findings] == expected
+
+
+@pytest.mark.parametrize(
+    ("test", "grows"),
+    [
+        ("self.global_step < self.warmup", False),
+        ("self.num_updates < n", False),
+        ("self.rows < n", True),
+        ("self.max_steps < n", True),
+    ],
+)
+def test_a_counter_of_steps_is_no_size_of_a_buffer(tmp_path: Path, test: str, grows: bool) -> None:
+    line = f"if {test}: self.slope = torch.arange(n, device=x.device) * 0.5"
+    source = TABLE.format(line=line)
+    assert ("GS402", "warning", line) in found(tmp_path, source) if grows else found(tmp_path, source) == []

@@ -46,8 +46,34 @@ NOTHING: dict[str, dict[str, str]] = {
         "models/loss.py": LOSS + "\ndef made():\n    return Loss()\n",
         "models/more.py": "from .loss import made\nclass Loss:\n    def build(self):\n        return made()\n",
     },
+    "another class of that name": {
+        "models/more.py": "class Loss:\n    pass\n",
+        "train.py": "from models.more import Loss\n\nif __name__ == '__main__':\n    Loss()\n",
+    },
+    "another class of that name, under a third name": {
+        "models/more.py": "class Loss:\n    pass\n",
+        "train.py": "from models.more import Loss as Other\n\nif __name__ == '__main__':\n    Other()\n",
+    },
+    "another class of that name in the same file": {"train.py": f"{TRAIN}\nclass Loss:\n    pass\n\nLoss()\n"},
+    "an import in a function, which hides the class": {
+        "models/loss.py": LOSS + "\ndef made():\n    from .more import Loss\n\n    return Loss()\n",
+        "models/more.py": "class Loss:\n    pass\n",
+        "train.py": "from models.loss import made\n\nif __name__ == '__main__':\n    made()\n",
+    },
 }
 NAMED: dict[str, dict[str, str]] = {
+    "a call of one of two classes": {
+        "models/more.py": "class Loss:\n    pass\n",
+        "train.py": "from models.loss import Loss\n\nif __name__ == '__main__':\n    Loss()\n",
+    },
+    "a call beside a function that hides the class": {
+        "models/loss.py": LOSS + "\ndef made():\n    from .more import Loss\n\n    return Loss()\n\nmade(), Loss()\n",
+        "models/more.py": "class Loss:\n    pass\n",
+    },
+    "a class of a package, which may be this one": {
+        "models/more.py": "class Loss:\n    pass\n",
+        "train.py": "from models import Loss\n\nif __name__ == '__main__':\n    Loss()\n",
+    },
     "a call in a script": {"train.py": "from models.loss import Loss\n\nif __name__ == '__main__':\n    Loss()\n"},
     "another name for it": {
         "train.py": "from models.loss import Loss as Criterion\n\nif __name__ == '__main__':\n    Criterion()\n"
@@ -154,6 +180,9 @@ class Coupling(torch.nn.Module):
         ("from lib.loss import kept_entries\n\n# kept_entries(table) is slow\n", "possible"),
         ("from lib.loss import kept_entries\n\ndef evaluate_tables(x):\n    return kept_entries(x)\n", "possible"),
         ("from lib.loss import kept_entries\n\ndef score(x):\n    return kept_entries(x)\n", "likely"),
+        ("from lib.loss import kept_entries\n\ndef crop(epoch):\n    return kept_entries(made(epoch))\n", "possible"),
+        ("from lib.loss import kept_entries\n\ndef crop(x, epoch):\n    return kept_entries(x)\n", "likely"),
+        ("from lib.loss import kept_entries\n\ndef train_it(epoch):\n    return kept_entries(made(epoch))\n", "likely"),
         (
             "import torch\nfrom lib.loss import kept_entries\n\nclass Net(torch.nn.Module):\n"
             "    def forward(self, x):\n        return kept_entries(x)\n\n"

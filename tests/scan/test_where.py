@@ -348,6 +348,62 @@ def test_a_field_is_not_on_the_host_for_a_file_that_declares_it_otherwise(scan: 
     assert scan(source.replace("FIELDS = dict(count=Config.batched", "FIELDS = dict(length=Config.batched")) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("self.table.view(4, -1)[rows].to(x.device)", []),
+        ("self.table.view(4, -1)[rows].to(torch.bfloat16)", ["GS302"]),
+        ("self.table.view(4, -1)[rows]", ["GS302"]),
+        ("x[rows].to(x.device)", ["GS302"]),
+    ],
+)
+def test_a_part_that_is_moved_to_the_device_was_not_there(scan: Scan, line: str, codes: list[str]) -> None:
+    source = f"""\
+        from texts import tokens
+
+        class Prompts(nn.Module):
+            def __init__(self, names):
+                super().__init__()
+                self.table = torch.cat([tokens(name) for name in names])
+
+            def forward(self, x: torch.Tensor, names: list[str]):
+                rows = [len(name) for name in names]
+                return x + {line}
+        """
+    assert [code for code, _ in scan(source)] == codes
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [("noise_list", ["GS103"]), ("list_of_noise", ["GS103"]), ("cpu_noise_list", []), ("noise_list_cpu", [])],
+)
+def test_a_name_for_a_list_does_not_place_its_elements(scan: Scan, name: str, codes: list[str]) -> None:
+    source = f"""\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, {name}: list[torch.Tensor]):
+                return x + {name}[0].cpu().sum()
+        """
+    assert [code for code, _ in scan(source)] == codes
+
+
+@pytest.mark.parametrize(("declared", "count"), [("bool", 0), ("torch.Tensor", 1), ("bool | torch.Tensor", 1)])
+def test_a_parameter_that_is_declared_as_a_flag_is_no_tensor(scan: Scan, declared: str, count: int) -> None:
+    source = f"""\
+        def limited(x: torch.Tensor, *, constant: {declared}) -> torch.Tensor:
+            return x - x.mean() if constant else x
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return self.step(x, self.settings.now)
+
+            def step(self, x: torch.Tensor, state: dict[str, torch.Tensor]):
+                return limited(x, constant=state["constant"]), limited(x, constant=False)
+        """
+    assert len(scan(source)) == count
+    read = scan(source.replace('state["constant"]', "(x > 0).any()"))
+    assert len(read) == 1, "this tensor is on the device whatever the annotation says"
+
+
 def test_a_call_hands_on_no_instance_of_a_class_that_the_parameter_cannot_be(scan: Scan) -> None:
     source = """\
         from dataclasses import dataclass
@@ -844,11 +900,12 @@ def test_an_attribute_that_is_none_at_first_is_where_it_is_made(scan: Scan) -> N
     assert [code for code, _ in scan(source.replace("self.planner.given", "self.planner.given.tolist()"))] == ["GS101"]
 
 
-def test_where_the_sizes_are_that_a_root_is_given_only_its_caller_knows(scan: Scan) -> None:
-    source = """\
+@pytest.mark.parametrize("sizes", ["tgt_sizes", "canvas_size", "original_sizes"])
+def test_where_the_sizes_are_that_a_root_is_given_only_its_caller_knows(scan: Scan, sizes: str) -> None:
+    source = f"""\
         class Resampler(nn.Module):
-            def forward(self, x: torch.Tensor, tgt_sizes: torch.Tensor, lengths: torch.Tensor):
-                return x[: tgt_sizes.max().item()], lengths.max().item()
+            def forward(self, x: torch.Tensor, {sizes}: torch.Tensor, lengths: torch.Tensor):
+                return x[: {sizes}.max().item()], lengths.max().item()
         """
     assert [code for code, _ in scan(source)] == ["GS101"]
     assert scan(source.replace("lengths.max().item()", "lengths")) == []

@@ -12,13 +12,14 @@ from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union
 
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Matches words that engines use in names of the host's copy of a tensor."
+_LIST = re.compile(r"(^|_)lists?(?=_|$)")
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
 """Matches the words of HOST_NAME that count even if other facts about the value are known. The other words do not count
 in this case, because they may also name a list."""
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 """Matches names of image sizes. Engines keep these sizes on the host, but the library transformers sends them to the
 device."""
-SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
+SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt|canvas|orig|original)_(sizes?|shapes?)$")
 "Matches names of sizes. A tensor with such a name counts as a device tensor only if other evidence shows its device."
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
 "Matches names of masks. `use_attention_mask` does not match, because it is the name of a switch."
@@ -89,13 +90,17 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     if type(value) is Union:
         return join_all(placed(option, name, step, where) for option in value.options)
     if type(value) is Sequence:
-        elem = placed(value.elem, name, step, where)
-        return replace(
-            value, elem=elem, items=tuple(placed(v, name, step, where) for v in value.items) if value.items else None
-        )
+        parts = tuple(_placed_in_list(item, name, step, where) for item in value.items) if value.items else None
+        return replace(value, elem=_placed_in_list(value.elem, name, step, where), items=parts)
     if type(value) is Dict:
         items = tuple((key, placed(item, name, step, where)) for key, item in value.items)
         return replace(value, elem=placed(value.elem, name, step, where), items=items)
     if type(value) is Instance and step:
         return replace(value, step=True)
     return value
+
+
+def _placed_in_list(value: Value, name: str, step: bool, where: Where) -> Value:
+    """Return an element of a list. In `features_list: list[Tensor]`, the name says only that there is a list."""
+    found = placed(value, _LIST.sub("", name), step, where)
+    return replace(found, name=name) if type(found) is Tensor else found

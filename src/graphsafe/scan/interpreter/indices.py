@@ -5,6 +5,7 @@ waits.
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,7 +26,10 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models.builtin_functions import SLICE
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
+
+_DEVICE = re.compile(r"(^|[._])device$")
 
 
 def parts_of(index: ast.expr) -> list[ast.expr]:
@@ -139,11 +143,21 @@ class Index:
             if inner is not None and not is_list:
                 self._tensor(part, inner, certain)
             elif index.items != () and is_list:
-                self.frame.emit("Transfer", "index", self.node, value="a Python list")
+                self.frame.emit("Transfer", "index", self.node, self._sent("likely"), value="a Python list")
         elif index.kind == "tuple":
             self._tensor(part, inner, certain)
         elif inner.ndim == 0:
             self.frame.emit_if_on_device("HostRead", "index", self.node, index.elem)
+
+    def _sent(self, confidence: Confidence) -> Confidence:
+        """Return the confidence that an index on the host is sent to the device. If the source does not show where the
+        tensor is, and the result is then moved to a device, as in `table[rows].to(x.device)`, the tensor is probably on
+        the host too."""
+        function = self.frame.node
+        if self.tensor.where != "any" or function is None:
+            return confidence
+        moved = (call.func.value for call in inside(function, ast.Call) if _moves(call))  # type: ignore[attr-defined]
+        return "possible" if any(one is self.node for one in moved) else confidence
 
     def _tensor(self, part: ast.expr, index: Tensor, certain: bool) -> None:
         frame, node, confidence = self.frame, self.node, confidence_of(index, certain)
@@ -153,12 +167,19 @@ class Index:
                 frame.emit("Transfer", "to-host", node, confidence, value=describe(index))
         elif index.where == "host":
             if index.ndim != 0 or index.dtype == "bool":
-                frame.emit("Transfer", "index", node, confidence, value=describe(index))
+                frame.emit("Transfer", "index", node, self._sent(confidence), value=describe(index))
         elif index.dtype == "bool":
             if not self.is_store:
                 frame.emit("Extent", "mask", node, confidence, value=describe(index))
         elif index.ndim == 0:
             frame.emit("HostRead", "index", part, confidence, value=describe(index))
+
+
+def _moves(call: ast.Call) -> bool:
+    """Return whether a call is `x.to(y.device)` or `x.cuda()`."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("to", "cuda"):
+        return False
+    return call.func.attr == "cuda" or any(_DEVICE.search(dotted(one) or "") for one in call.args)
 
 
 def _only_places(index: Value) -> bool:

@@ -19,7 +19,7 @@ from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.conditions import filled_defaults, guards, rare_branches
-from graphsafe.scan.interpreter.conditions.flags_off import stays_off
+from graphsafe.scan.interpreter.conditions.flags_off import never_taken, stays_off
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.interpreter.environments import Env, binds_more_functions, made_by_iteration, merge
 from graphsafe.scan.interpreter.rounds import holds_steps
@@ -121,8 +121,8 @@ class _Ways:
 
     node: ast.If
     verdict: guards.Verdict
-    stays_off: bool = False
-    "Whether the first branch needs a flag that nothing in the project turns on."
+    never_taken: bool | None = None
+    "The branch that needs a flag which nothing in the project changes to the needed value, or None."
     outcomes: list[Env] = field(default_factory=list)
     "The values of the names after each branch that does not leave the function."
     missing: list[LazyTest] = field(default_factory=list)
@@ -136,7 +136,8 @@ class _Ways:
 def _if(frame: Frame, node: ast.If) -> bool:
     effects, since = frame.engine.effects, len(frame.engine.effects.items)
     known = truth(frame, node.test, "if", node)
-    ways = _Ways(node, guards.judge(frame, node.test, known), stays_off(frame, node.test, known))
+    never = True if stays_off(frame, node.test, known) else never_taken(frame, node.test, known)
+    ways = _Ways(node, guards.judge(frame, node.test, known), never)
     has_used, end = effects.has_used(since), len(effects.items)
     capturing_branch.branch(frame, node)
     before, touched_before, returned = frame.env, frame.touches_device, len(frame.returns)
@@ -174,7 +175,7 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     verdict = ways.verdict
     around, lazy_count, returned = frame.conditions, len(frame.lazy), len(frame.returns)
     unlikely, seldom = frame.unlikely, frame.seldom
-    rare = branch and frame.hot and (ways.stays_off or rare_branches.is_rare(frame, ways.node.test))
+    rare = frame.hot and (ways.never_taken is branch or (branch and rare_branches.is_rare(frame, ways.node.test)))
     _enter_branch(frame, ways, branch)
     frame.unlikely += rare
     frame.seldom += rare

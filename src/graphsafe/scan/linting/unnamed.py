@@ -24,6 +24,7 @@ from graphsafe.scan.roots.assumed_roots import ENTRY, OPERATOR, PUBLIC, RESULTS
 from graphsafe.scan.roots.hot_roots import BY_LIBRARY, METRIC, HotnessRules
 from graphsafe.scan.roots.public_functions import LOADS
 from graphsafe.scan.sources.documents import Documents
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
@@ -38,12 +39,16 @@ _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]*(?:\([^)]{0,10000}\)|%s)|import[ \t]%s)" % (_REST, _REST), re.M
 )
 "Matches an import, also over several lines."
+_FROM = re.compile(rb"[ \t]*from[ \t]+([\w.]+)[ \t]+import\b")
+"Matches the part of an import before the names."
 _EXPORTS = re.compile(rb"^__all__\b[^\n]*?=[ \t]*(?:[\[(][^\])]*)?", re.M)
 "Matches a list of exports, up to its end."
 _IN_TESTS = re.compile(r"(^|/)((unit_?)?tests?|testing)/|(^|/)(test_\w+|\w+_test|conftest)\.\w+$")
 _STRING = re.compile(rb"""["']([\w./-]+)["']""")
 _EVALUATES = re.compile(r"(?<![^\W_])eval(uates?|uations?)?(?![^\W_])")
 "Matches words in names of functions that evaluate a model."
+_TRAINS = re.compile(r"(?<![^\W_])(train\w*|fit|run)(?![^\W_])")
+"Matches words in names of functions that train a model for an epoch."
 _MOST_STRINGS = 8
 "The largest number of strings in the decorators of a definition that count as its names in registries."
 _MOST_BEFORE = 500
@@ -129,20 +134,21 @@ class Namings:
         for other in self._nearest_first(path):
             data = self._files.data(other) or b""
             if any(word in data for word in words):
-                for user in self._users_in(other, data, words):
+                for user in self._users_in(other, data, words, (path, name)):
                     if user != (path, name):
                         yield user
         if self._documents.any_contains(_whole(words), words):
             yield None
 
-    def _users_in(self, path: str, data: bytes, words: Set[bytes]) -> Iterator[Definition | None]:
+    def _users_in(self, path: str, data: bytes, words: Set[bytes], asked: Definition) -> Iterator[Definition | None]:
         layout = self._layout(path)
+        sources = [*self._sources(path, data, asked)]
         waiting, seen = [*words], {*words}
         while waiting:
             word = waiting.pop()
             for match in _whole((word,)).finditer(data):
                 at = match.start()
-                if _is_comment(data, at):
+                if _is_comment(data, at) or (word == asked[1].encode() and self._is_another(path, at, data, sources)):
                     continue
                 if _within(at, layout.exports):
                     yield None
@@ -153,6 +159,41 @@ class Namings:
                 elif (alias := re.compile(rb"\s+as\s+(\w+)").match(data, match.end())) and alias[1] not in seen:
                     seen.add(alias[1])
                     waiting.append(alias[1])
+
+    def _sources(self, path: str, data: bytes, asked: Definition) -> Iterator[tuple[int, bool]]:
+        """Yield the places that bind a name in a file, and whether they bind it to another definition of this name: to
+        one in the file itself, or to an import from a file of the project that defines the name."""
+        name = asked[1].encode()
+        layout, whole = self._layout(path), _whole((name,))
+        for at, one in zip(layout.starts, layout.names, strict=True):
+            if one == name:
+                yield at, path != asked[0]
+        for start, end in layout.imports:
+            found = _FROM.match(data, start, end)
+            if found is not None and whole.search(data, found.end(), end) is not None:
+                yield start, self._is_in_another_file(path, found[1].decode(), asked)
+
+    def _is_in_another_file(self, path: str, module: str, asked: Definition) -> bool:
+        names = module.lstrip(".")
+        folder = os.path.dirname(path) if module != names else ""
+        for _ in range(len(module) - len(names) - 1):
+            folder = os.path.dirname(folder)
+        ending = f"{folder}{os.sep}{names.replace('.', os.sep)}.py"
+        files = [one for one in self._naming if one.endswith(ending)]
+        defines = any(asked[1].encode() in self._layout(one).names for one in files)
+        return asked[0] not in files and defines
+
+    def _is_another(self, path: str, at: int, data: bytes, sources: Sequence[tuple[int, bool]]) -> bool:
+        """Return whether a name at a place means another definition. The imports in the function around the place count
+        before those at the top of the file."""
+        if data[at - 1 : at] in (b".", b'"', b"'", b"`"):
+            return False
+        starts = self._layout(path).starts
+        number = bisect_right(starts, at)
+        near = [other for start, other in sources if bisect_right(starts, start) == number]
+        top = [other for start, other in sources if start in starts or data[start - 1 : start] == b"\n"]
+        found = near or top
+        return bool(found) and all(found)
 
     def _around(self, path: str, at: int) -> Definition | None:
         """Return the definition around a position in a file, or None at the top of the file."""
@@ -293,8 +334,13 @@ class UnnamedCode:
         path, _, name = ref.partition("::")
         facts = self._project.function_facts(ref)
         is_cold = facts is not None and self._paths.is_cold(path, self._project.module_of(path), facts)
-        evaluates = _EVALUATES.search(name) is not None and not self._is_hot(ref)
-        return is_cold or evaluates or LOADS.search(name) is not None
+        evaluates = _EVALUATES.search(name) is not None or self._takes_epoch_alone(ref, name)
+        return is_cold or (evaluates and not self._is_hot(ref)) or LOADS.search(name) is not None
+
+    def _takes_epoch_alone(self, ref: str, name: str) -> bool:
+        """Return whether a function has no parameter except the epoch. If it does not train, it runs between epochs."""
+        node = self._project.function_node(ref) if _TRAINS.search(name) is None else None
+        return node is not None and [one.arg for one in parameters(node) if one.arg != "self"] == ["epoch"]
 
     def _is_hot(self, ref: str) -> bool:
         return ref in self._roots or bool(self._calls.callers(ref))

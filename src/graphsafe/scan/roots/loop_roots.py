@@ -37,8 +37,8 @@ Loops = tuple[int, ...]
 
 _LOOP = re.compile(rb"^\s*(?:async )?(?:while|for) ", re.M)
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
-_PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
-_PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
+_PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar", b"track_"
+_PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar|track_(\w+_)?progress|track_on_main_process)\b")
 """Matches calls that show progress. Every file with a match contains one of _PROGRESS_WORDS. A search for these words
 is much faster than a search with the pattern."""
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")

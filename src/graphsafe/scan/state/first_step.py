@@ -8,9 +8,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from graphsafe.scan.domain.naming import last_name
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
-from graphsafe.scan.symbols.index import dotted, is_none, takes_slice
+from graphsafe.scan.symbols.index import dotted, elements, is_none, takes_slice
 
 FIRST_STEP = "a test that only a first step passes"
 ENTRIES = "entries of "
@@ -26,6 +27,9 @@ EMPTY = "len:"
 _SETTINGS = frozenset(("str", "int", "float", "Path", "pathlib.Path"))
 "Types of settings that stand for other objects."
 _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
+
+_COUNTS = re.compile(r"(^|_)(step|iter|iteration|epoch|counter|num_updates)$")
+"Matches names of counters of steps."
 
 
 @memoize_on_node
@@ -53,6 +57,8 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
         yield _kept_in_name(test) or ""
     elif isinstance(test, ast.Call) and dotted(test.func) == "hasattr" and not branch:
         yield attribute_asked(test) or ""
+    elif isinstance(test, ast.Call) and dotted(test.func) == "any" and branch:
+        yield from _any_missing(test)
     elif isinstance(test, (ast.Attribute, ast.Name)) and _says_first_run(test, branch):
         yield "*"
 
@@ -66,6 +72,15 @@ def _lazy_comparison(test: ast.Compare, branch: bool) -> Iterator[str]:
             yield _kept_in_name(test.left) or dotted(test.left) or attribute_asked(test.left) or ""
     elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
         yield dotted(right) or ""
+
+
+def _any_missing(test: ast.Call) -> Iterator[str]:
+    """Yield the missing values for `any(value is None for value in (self.plan, self.table))`."""
+    asked = test.args[0] if test.args else None
+    if isinstance(asked, ast.GeneratorExp) and isinstance(asked.elt, ast.Compare):
+        loop = asked.generators[0]
+        if [dotted(loop.target)] == [*_lazy_comparison(asked.elt, True)]:
+            yield from filter(None, map(dotted, elements(loop.iter)))
 
 
 def _says_first_run(flag: ast.Attribute | ast.Name, branch: bool) -> bool:
@@ -160,8 +175,8 @@ def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
                 found.append(text)
     while isinstance(side, ast.Subscript):
         side = side.value
-    # A number that is compared with a literal is a counter, not the size of a buffer: `self.warmups <= 0`.
-    counts = found or isinstance(asked, ast.Constant)
+    # Some numbers are counters, not sizes of buffers: `self.warmups <= 0`, `self.global_step < self.warmup_steps`.
+    counts = found or isinstance(asked, ast.Constant) or _COUNTS.search(last_name(side)) is not None
     if not counts and isinstance(side, ast.Attribute) and (owner := dotted(side.value)) is not None:
         # In `if length > self.cached:` or `if height > self.sizes[0]:`, a number of the object shows that its buffers
         # are too small.

@@ -41,6 +41,9 @@ _LISTED = re.compile(
     r"(^|_)(eval\w*|val\w*|test(ing)?|sav(e|ing)|log\w*|checkpoint\w*|ckpt|plot\w*|vis\w*|report\w*)_(steps|iters|iterations|epochs)$"
 )
 "Matches names of lists of steps after which a loop saves, shows or evaluates: `step in cfg.eval_steps`."
+_MODE = re.compile(r"(^|_)(mode|split|stage|phase|partition|subset|prefix)$")
+"Matches names that say what a call is for: `if mode == 'dev' or mode == 'test':`."
+_EVALUATIONS = frozenset("dev test testing val valid validate validation eval evaluate evaluation".split())
 _LONG = 10
 "An action whose runs are at least this many steps apart counts as running only from time to time."
 _CALLED_SELDOM = re.compile(
@@ -173,7 +176,20 @@ def asks_by_name(test: ast.expr) -> bool:
     if isinstance(test, ast.Call) and any(map(_is_interval, test.args[1:])):
         return True  # divisible_by(step, self.log_every)
     name = dotted(test.func if isinstance(test, ast.Call) else test) or ""
-    return _SELDOM.search(name.rpartition(".")[2]) is not None
+    return _asks_for_evaluation(test) or _SELDOM.search(name.rpartition(".")[2]) is not None
+
+
+def _asks_for_evaluation(test: ast.expr) -> bool:
+    """Return whether a test is `mode == "test"` or `split in ("dev", "test")`. Calls that train do not pass it."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Eq, ast.In)):
+        return False
+    asked = test.comparators[0]
+    words = asked.elts if isinstance(asked, (ast.Tuple, ast.List, ast.Set)) else [asked]
+    return (
+        bool(words)
+        and all(isinstance(one, ast.Constant) and one.value in _EVALUATIONS for one in words)
+        and _MODE.search(_last_name(test.left).lower()) is not None
+    )
 
 
 @memoize_on_node
@@ -221,4 +237,7 @@ def after_leaving(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     missing = [*lazy_tests(node.test, not branch), *capacity_tests(node.test)]
     missing += (*returned_if_there(node), *kept_keys(node.test)) if branch else ()
     missing += [f"{EMPTY}{text}" for text in empty_tests(node.test, not branch)]
-    return tuple(LazyTest(text, node.lineno) for text in missing)
+    # After `if not (refresh or self.plan is None): return`, the value may be there too.
+    is_negated = branch and isinstance(node.test, ast.UnaryOp)
+    alone = not is_negated or not has_alternative(node.test)
+    return tuple(LazyTest(text, node.lineno, alone) for text in missing)

@@ -18,6 +18,7 @@ from graphsafe.scan.domain.values import (
     ClassValue,
     DeviceValue,
     Dict,
+    Dtype,
     Instance,
     Number,
     Sequence,
@@ -179,7 +180,7 @@ class _Parameter:
             return passed
         if type(passed) is Instance and not passed.declared:
             passed = _of_declared_class(self.frame, passed, annotation)
-        if type(passed) is Tensor and passed.ndim is None:
+        if any(type(option) is Tensor and option.ndim is None for option in options(passed)):
             passed = _of_declared_number(self.frame, passed, annotation)
         if any(map(_is_mixed, options(passed))):
             passed = _of_declared_numbers(self.frame, passed, annotation)
@@ -280,20 +281,26 @@ def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> 
     return join_all(replace(cls, step=passed.step) for cls in classes)
 
 
-def _of_declared_number(frame: Frame, passed: Tensor, annotation: ast.expr) -> Tensor:
-    """Return the passed tensor as a 0-d tensor if the parameter is declared as an int or a float.
+def _of_declared_number(frame: Frame, passed: Value, annotation: ast.expr) -> Value:
+    """Return a passed tensor as a 0-d tensor if the parameter is declared as an int, a float or a bool.
 
     If only another annotation shows that the value is a tensor, one of the two annotations is wrong, and the tensor is
     not certain.
     """
     declared = without_none(annotated(frame.engine, frame.file, annotation))
-    if type(declared) is not Number or declared.type not in ("int", "float"):
+    if type(declared) is not Number or declared.type not in ("int", "float", "bool"):
         return passed
-    if declared.type == "int" and passed.dtype not in ("int", None):
+    return join_all(_as_number(option, declared.type) for option in options(passed))
+
+
+def _as_number(passed: Value, declared: Dtype) -> Value:
+    if type(passed) is not Tensor or passed.ndim is not None:
+        return passed
+    if declared == "int" and passed.dtype not in ("int", None):
         # A tensor of this dtype is not an int, so the real call must run another function.
         return passed
     sure = passed.certain and (passed.where != "any" or passed.fresh)
-    return replace(passed, ndim=0, dtype=passed.dtype or declared.type, certain=sure)
+    return replace(passed, ndim=0, dtype=passed.dtype or declared, certain=sure)
 
 
 def _is_mixed(value: Value) -> bool:

@@ -1,4 +1,4 @@
-"""Flags of an application that are off by default, and that nothing in the project turns on."""
+"""Flags that nothing in the project changes: off by default in an application, or set to a constant by constructors."""
 
 from __future__ import annotations
 
@@ -72,3 +72,31 @@ def _sets(name: str) -> re.Pattern[bytes]:
     same = rf"(?:!ref\s*<|\$\{{(?:\w+\.)*){spelled}[>}}]"
     text = rf"""--{spelled}\b(?!["']?[ =]+{off})|(?<![\w-]){spelled}\b["'`]*\s*[:=]\s*(?!\s|{off}|{same})"""
     return re.compile(text.encode(), re.M | re.I)
+
+
+def never_taken(frame: Frame, test: ast.expr, known: Number | None) -> bool | None:
+    """Return the branch of an `if` that needs another value of a flag than constructors give it, or None. Nothing else
+    may name the flag: `self.simple = True` is the only assignment, and no parameter gives the value."""
+    flag = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+    if known is None or not frame.hot or type(known.const) is not bool or known.overridable_by not in _BY_DEFAULT:
+        return None
+    if not isinstance(flag, ast.Attribute) or not isinstance(flag.value, ast.Name) or flag.value.id != "self":
+        return None
+    value = known.const is (flag is test)
+    return not known.const if _is_constant(frame, flag.attr, value) else None
+
+
+def _is_constant(frame: Frame, name: str, value: bool) -> bool:
+    files = frame.project.files
+    word = name.encode()
+    annotation = r"\s*(?::[^=\n,()]+)?"
+    changes = rf"""(?<!self\.)\b{name}{annotation}[-+*/|&^]?=(?!=)|["']{name}["']|^[ \t(]*self\.{name}\s*,"""
+    changes += rf"|self\.{name}{annotation}(?:\)\s*=|[-+*/|&^]=|=(?!=|\s*{value}\s*(?:[#;\r\n]|$)))"
+
+    def is_constant() -> bool:
+        if files.any_contains(re.compile(changes.encode(), re.M), word):
+            return False
+        mentions = re.compile(rb"(?<![\w-])%s(?![\w-])" % re.escape(word))
+        return files.documents is None or not files.documents.any_contains(mentions, (word,))
+
+    return files.table(f"constant {name} {value}", is_constant)
