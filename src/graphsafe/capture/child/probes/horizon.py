@@ -20,6 +20,7 @@ from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
 from graphsafe.capture.child.lines.operations import NUMBER, Operation, Unnamed
 from graphsafe.capture.child.lines.paths import calls_of, name_of_path
+from graphsafe.capture.child.probes.counters import still_changing
 from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
@@ -77,6 +78,8 @@ class _Ahead(StepAhead):
         "The paths of further steps in order, without immediate repetition; () stands for the captured path."
         self._drifts = False
         "Whether there were many paths and none of them repeated. Later steps are then expected to take more new paths."
+        self._changing: tuple[str, ...] = ()
+        "Numbers on the host that steps still change after the last further step."
 
     def run(self) -> Horizon:
         session = self._session
@@ -116,6 +119,8 @@ class _Ahead(StepAhead):
             return self._departed(held)
         if reason is not None and (session.ranks.size > 1 or not self._works_from(early)):
             return self._ended(held, reason)
+        if reason is None and not self._count(early):
+            return self._departed(held)
         self._under = "clocks a day later"
         with clocks_ahead(A_DAY) as shift:
             for at, shift.seconds in enumerate((*[A_DAY] * _CLOCK_STEPS, *LATER)):
@@ -158,6 +163,20 @@ class _Ahead(StepAhead):
                 self._turns.append(path)
             held = number
         return held, None
+
+    def _count(self, early: Bindings) -> bool:
+        """Run one more step to see which numbers it changes. Return False if this step departs from known paths."""
+        before = reach_with_refresh(self._session.subject)
+        self._number += 1
+        try:
+            self._compared_step()
+        except TargetError:
+            self._departure = None
+            return True
+        if self._session.ranks.any(self._departure is not None) and not self._takes_other_path():
+            return False
+        self._changing = still_changing(early.reach, before, reach_with_refresh(self._session.subject))
+        return True
 
     def _may_go_on_freely(self, reason: str | None) -> bool:
         """Return whether a second series of further steps runs, in which no state is put back, as in a program. Such a
@@ -230,10 +249,11 @@ class _Ahead(StepAhead):
     def _ended(self, held: int, reason: str | None = None) -> Horizon:
         paths, varying = self._other_paths(), tuple(sorted(self._may_vary))
         if not paths:
-            return Horizon("pass", reason, steps=held)
+            return Horizon("pass", reason, steps=held, changing=self._changing)
         last = paths[-1] if self._drifts else None
         steps = paths[0].step - 1
-        return Horizon("fail", reason, steps=steps, departure=paths[0], paths=paths, last=last, varying=varying)
+        found = Horizon("fail", reason, steps=steps, departure=paths[0], paths=paths, last=last, varying=varying)
+        return replace(found, changing=self._changing)
 
     def _other_paths(self) -> tuple[Departure, ...]:
         return tuple(
