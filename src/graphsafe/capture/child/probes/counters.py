@@ -13,14 +13,7 @@ from itertools import chain
 from types import FrameType
 from typing import Any
 
-from graphsafe.capture.child.state import (
-    Bindings,
-    ReachableState,
-    held_at,
-    put_back_host,
-    reach_with_refresh,
-    walk,
-)
+from graphsafe.capture.child.state import Bindings, ReachableState, held_at, put_back_host, reach_with_refresh, walk
 from graphsafe.capture.child.state.containers import Slot
 from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.shared.frames import is_user_file
@@ -32,7 +25,9 @@ _AFTER = 3
 "The number of steps in which a counter comes to this value and passes it."
 _MOST_JUMPS = 16
 _NEAR = 8
-"If further values are reached so few steps after a jump, the steps go on and no other jump is made."
+"If a counter comes to another value so few steps later, the steps go on and no other jump is made."
+_LONGEST = 64
+"No more steps than about this many run after a jump."
 _FARTHEST = 10_000_000
 "No program is expected to run more steps than this."
 _NUMBERS = (int, float)
@@ -88,25 +83,24 @@ class Counters:
 
     def jumps(self) -> tuple[range, ...]:
         """Return the steps to run after each jump, nearest first. Step 0 is the step after the last one."""
-        set_back = _places(walk({"reset": self._subject.reset, "events": dict(self._subject.events)}))
-        places = _places_by_path(self._after)
-        self._moves = {path: move for path, move in self._moves.items() if places.get(path) not in set_back}
-        numbers = self._numbers()
-        moves = set(self._moves.values())
+        owners, resets = self._after.owners, {"reset": self._subject.reset, "events": dict(self._subject.events)}
+        set_back = {_holder(owner) for owner, _ in walk(resets).owners.values()}
+        self._moves = {path: move for path, move in self._moves.items() if _holder(owners[path][0]) not in set_back}
+        moves, numbers = set(self._moves.values()), self._numbers()
         if self._subject.refresh is not None and moves:
             moves.add((self._steps + 1, 1))  # a refresh may decide by the number of the step
         wanted = {ahead for move in moves for number in numbers for ahead in self._reached(number, *move)}
         found: list[range] = []
         for ahead in sorted(wanted):
-            if found and ahead < found[-1].stop + _NEAR:
+            if found and ahead < min(found[-1].stop + _NEAR, found[-1].start + _LONGEST):
                 found[-1] = range(found[-1].start, ahead + _AFTER)
             else:
                 found.append(range(max(ahead - BEFORE, 0), ahead + _AFTER))
         return tuple(found[:_MOST_JUMPS])
 
     def _reached(self, number: int, value: int, by: int) -> Iterator[int]:
-        """Yield the step before which a counter comes next to a number or, if it has passed the number, to a multiple
-        of it. Multiples of small numbers were reached before."""
+        """Yield the last step before which a counter has not come to a number yet or, if it has passed the number, to
+        the next multiple of it. Multiples of small numbers were reached before."""
         if (number - value) * by <= 0:
             if by < 0 or number <= self._steps * by:
                 return
@@ -140,12 +134,5 @@ class Counters:
         return all(held_at(*owners[path]) == value + steps * by for path, (value, by) in self._moves.items())
 
 
-def _places_by_path(reach: ReachableState) -> dict[str, tuple[int, Any]]:
-    return {
-        path: (id(owner.of) if type(owner) is Slot else id(owner), key if type(key) in (str, int) else None)
-        for path, (owner, key) in reach.owners.items()
-    }
-
-
-def _places(reach: ReachableState) -> set[tuple[int, Any]]:
-    return set(_places_by_path(reach).values())
+def _holder(container: Any) -> int:
+    return id(container.of if type(container) is Slot else container)
