@@ -125,7 +125,7 @@ class _Ahead(StepAhead):
             return self._departed(held)
         if reason is not None and (session.ranks.size > 1 or not self._works_from(early)):
             return self._ended(held, reason)
-        if reason is None and not self._count(early):
+        if reason is None and session.ranks.size == 1 and not self._count(early):
             return self._departed(held)
         self._under = "clocks a day later"
         with clocks_ahead(A_DAY) as shift:
@@ -182,7 +182,7 @@ class _Ahead(StepAhead):
         except TargetError:
             self._departure = None
             return True
-        if self._session.ranks.any(self._departure is not None) and not self._takes_other_path():
+        if self._departure is not None and not self._takes_other_path():
             return False
         with suppress(StateError):
             self._changing = counters.look()
