@@ -81,10 +81,16 @@ def test_what_decides_nothing_is_ready(reports: Reports, name: str) -> None:
     assert probes_of(reports[name])["horizon"]["steps"] > (30 if name == "full" else 100)
 
 
+def test_a_number_that_still_changes_is_a_limit(reports: Reports) -> None:
+    (limit,) = [limit for limit in reports["logged"]["limits"] if limit["kind"] == "horizon"]
+    assert "each step still changes n, spent" in limit["why"]
+    assert "horizon" not in [limit["kind"] for limit in reports["dropout"]["limits"]]
+
+
 def test_a_file_of_the_system_could_not_be_varied_and_forbids_ready(reports: Reports) -> None:
     assert reports["uptime"]["verdict"] == reports["settings_file"]["verdict"] == "inconclusive"
     assert ("not-varied", "/proc/uptime") in [(limit["kind"], limit["what"]) for limit in reports["uptime"]["limits"]]
-    assert not [limit for limit in reports["logged"]["limits"] if limit["what"].startswith("/")]
+    assert "not-varied" not in [limit["kind"] for limit in reports["logged"]["limits"]]
 
 
 def test_the_loop_sees_what_the_step_counts_on_the_device(prove: Prove) -> None:

@@ -16,6 +16,7 @@ from graphsafe.report.verdict import judge
 
 _FILE_READ = "each step reads this file, or checks whether it exists; a graph keeps the decision of the capture"
 _HOST_COUNT = "steps increment these on the host, whatever the inputs; replays do not"
+_LATER_EFFECT = "a later effect of host state would not be seen"
 _NAMED = {"simulated": "cannot predict", "not-varied": "could not be varied"}
 "Kind of a limit -> the words that the verdict's doubt uses for the same subject."
 
@@ -42,9 +43,12 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
         yield Limit("not-varied", path, _FILE_READ)
     if ahead.status == "pass" and ahead.reason:
         yield Limit("horizon", called, ahead.reason)
+    elif is_captured and ahead.changing and ahead.steps is not None:
+        names, ran = listed(ahead.changing, most=3), count(ahead.steps, "further step")
+        yield Limit("horizon", called, f"after {ran}, each step still changes {names}; {_LATER_EFFECT}")
     elif ahead.status == "pass" and ahead.steps is not None and ahead.steps < USUAL_STEPS:
         ran = count(ahead.steps, "further step")
-        yield Limit("horizon", called, f"there was time for only {ran}; a later effect of host state would not be seen")
+        yield Limit("horizon", called, f"there was time for only {ran}; {_LATER_EFFECT}")
 
 
 def doubts_of(seen: DeviceAnswers, known: Sequence[Limit], called: str) -> Iterator[Limit]:

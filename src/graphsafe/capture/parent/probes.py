@@ -185,7 +185,8 @@ def _with_tested_paths(probes: Probes, rounds: ComparedRounds) -> Probes:
     if horizon.last is not None:
         untested.append(horizon.last)
     if untested:
-        return replace(probes, horizon=replace(horizon, steps=untested[0].step - 1, departure=untested[0]))
+        steps = untested[0].step - 1 if horizon.paths else horizon.steps
+        return replace(probes, horizon=replace(horizon, steps=steps, departure=untested[0]))
     hidden = [one for one in horizon.paths if not tested[one.path].is_shown]
     if twin.status == "fail":
         if hidden or not twin.changes or any(one.kind != "attribute" for one in twin.changes):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -20,6 +21,7 @@ from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, LATER, clocks_ahead
 from graphsafe.capture.child.lines.operations import NUMBER, Operation, Unnamed
 from graphsafe.capture.child.lines.paths import calls_of, name_of_path
+from graphsafe.capture.child.probes.counters import BEFORE, Counters
 from graphsafe.capture.child.probes.step_ahead import EARLY, StepAhead
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import (
@@ -45,6 +47,8 @@ _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step starts after this many seconds of CPU time, or this many seconds in total; see `_go_on`."
 _CPU_SECONDS_FREELY = 1.0
 "The limit of CPU time for steps that put no state back."
+_CPU_SECONDS_AHEAD = 2.0
+"The limit of CPU time for steps after jumps of counters."
 _CLOCK_STEPS = 2
 _LATER_CLOCKS = (1.0, 3.0)
 "After this many seconds of CPU time, or of total time, no further clock settings are tried."
@@ -77,6 +81,11 @@ class _Ahead(StepAhead):
         "The paths of further steps in order, without immediate repetition; () stands for the captured path."
         self._drifts = False
         "Whether there were many paths and none of them repeated. Later steps are then expected to take more new paths."
+        self._changing: tuple[str, ...] = ()
+        "Numbers on the host that steps still change after the last further step."
+        self._counters: Counters | None = None
+        self._last = 0
+        "The number of the step after which the counters were read."
 
     def run(self) -> Horizon:
         session = self._session
@@ -116,6 +125,8 @@ class _Ahead(StepAhead):
             return self._departed(held)
         if reason is not None and (session.ranks.size > 1 or not self._works_from(early)):
             return self._ended(held, reason)
+        if reason is None and session.ranks.size == 1 and not self._count(early):
+            return self._departed(held)
         self._under = "clocks a day later"
         with clocks_ahead(A_DAY) as shift:
             for at, shift.seconds in enumerate((*[A_DAY] * _CLOCK_STEPS, *LATER)):
@@ -131,6 +142,8 @@ class _Ahead(StepAhead):
         if session.ranks.size == 1:
             self._change_files()
             self._change_host_values()
+            if self._departure is None:
+                self._jump()
         if self._departure is not None:
             return self._departed(held)
         # The number of steps that fit into the time differs from run to run, but the number in the report should not.
@@ -158,6 +171,53 @@ class _Ahead(StepAhead):
                 self._turns.append(path)
             held = number
         return held, None
+
+    def _count(self, early: Bindings) -> bool:
+        """Run one more step to see which numbers it changes. Return False if this step departs from known paths."""
+        counters = Counters(self._session.subject, early.reach, self._number)
+        self._number += 1
+        try:
+            with counters.watched():
+                self._compared_step()
+        except TargetError:
+            self._departure = None
+            return True
+        if self._departure is not None and not self._takes_other_path():
+            return False
+        with suppress(StateError):
+            self._changing = counters.look()
+            self._counters, self._last = counters, self._number
+        return True
+
+    def _jump(self) -> None:
+        """Set counters ahead to values at which Python may decide otherwise, and run steps there."""
+        if self._counters is None or self._most <= USUAL_STEPS or not self._works():
+            return
+        self._under, time_left = "further steps", TimeLeft(_CPU_SECONDS_AHEAD, _SECONDS)
+        try:
+            for done, steps in enumerate(self._counters.jumps()):
+                if time_left.is_over(done) or not self._holds_after_jump(self._counters, steps):
+                    break
+        except (StateError, TargetError, RuntimeError):
+            self._departure = None  # a counter came to its end, or other state does not agree with the counters
+        finally:
+            with suppress(StateError):
+                self._counters.set_ahead(0)
+
+    def _holds_after_jump(self, counters: Counters, steps: range) -> bool:
+        """Return whether steps after a jump are like those before. A departure does not count if the first steps after
+        the jump depart already: other state does not agree with the counters."""
+        counters.set_ahead(steps.start)
+        for ahead in steps:
+            self._number = self._last + ahead + 1
+            self._compared_step()
+            if self._departure is not None and not self._is_known_path():
+                if steps.start > 0 and ahead < steps.start + BEFORE:
+                    self._departure = None
+                return False
+            if not counters.are_ahead(ahead + 1):  # the step or its refresh sets the counter back
+                return False
+        return True
 
     def _may_go_on_freely(self, reason: str | None) -> bool:
         """Return whether a second series of further steps runs, in which no state is put back, as in a program. Such a
@@ -230,10 +290,11 @@ class _Ahead(StepAhead):
     def _ended(self, held: int, reason: str | None = None) -> Horizon:
         paths, varying = self._other_paths(), tuple(sorted(self._may_vary))
         if not paths:
-            return Horizon("pass", reason, steps=held)
+            return Horizon("pass", reason, steps=held, changing=self._changing)
         last = paths[-1] if self._drifts else None
         steps = paths[0].step - 1
-        return Horizon("fail", reason, steps=steps, departure=paths[0], paths=paths, last=last, varying=varying)
+        found = Horizon("fail", reason, steps=steps, departure=paths[0], paths=paths, last=last, varying=varying)
+        return replace(found, changing=self._changing)
 
     def _other_paths(self) -> tuple[Departure, ...]:
         return tuple(

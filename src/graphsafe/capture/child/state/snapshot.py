@@ -66,7 +66,7 @@ class Bindings:
     def __init__(self, reach: ReachableState, clear_caches: bool = True) -> None:
         """Read the bindings. The content of an `lru_cache` cannot be put back; the cache can only be cleared, if
         `clear_caches` is set. Raises StateError if something cannot be copied."""
-        self._reach = reach
+        self.reach = reach
         self._containers = [
             (container, contents(container))
             for container in reach.containers
@@ -92,15 +92,15 @@ class Bindings:
             except StateError as error:
                 self.refused.add(str(error))
                 self.keeps_results = self.keeps_results or type(container) not in OVER_SEQUENCES
-        for path, value in self._reach.values.items():
-            if type(value) is itertools.count and path in self._reach.owners:
-                put_back_host(self._reach, path, value)
+        for path, value in self.reach.values.items():
+            if type(value) is itertools.count and path in self.reach.owners:
+                put_back_host(self.reach, path, value)
         for path, state in self._generators.items():
-            generators.set_state(self._reach.host_generators[path], state)
+            generators.set_state(self.reach.host_generators[path], state)
 
     def put_back_container(self, path: str) -> None:
         """Put back the elements of one list, dict or set. Raises StateError if the container refuses."""
-        wanted = self._reach.sized[path]
+        wanted = self.reach.sized[path]
         for container, before in self._containers:
             if container is wanted:
                 _refill(container, before)

@@ -1,0 +1,138 @@
+"""Finds the numbers on the host that steps change, and sets counters ahead to values at which Python may decide
+otherwise.
+
+A counter is an integer that each step, together with its refresh, changes by the same amount. A program therefore
+reaches its later values. All counters are set ahead by the same number of steps, as if a program had run these steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from types import FrameType
+from typing import Any
+
+from graphsafe.capture.child.state import Bindings, ReachableState, held_at, put_back_host, reach_with_refresh, walk
+from graphsafe.capture.child.state.containers import Slot
+from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.shared.frames import is_user_file
+from graphsafe.capture.shared.replaced import tracing
+
+BEFORE = 2
+"The number of steps after a jump that run before a counter comes to the value in question."
+_AFTER = 3
+"The number of steps in which a counter comes to this value and passes it."
+_MOST_JUMPS = 16
+_NEAR = 8
+"If a counter comes to another value so few steps later, the steps go on and no other jump is made."
+_LONGEST = 64
+"No more steps than about this many run after a jump."
+_FARTHEST = 10_000_000
+"No program is expected to run more steps than this."
+_NUMBERS = (int, float)
+
+
+class Counters:
+    """The numbers that a step changes, and the counters among them."""
+
+    def __init__(self, subject: Subject, early: ReachableState, steps: int) -> None:
+        """Read the state before a step. `steps` is the number of steps since the state `early`."""
+        self._subject, self._early, self._steps = subject, early.values, steps
+        self._before = reach_with_refresh(subject).values
+        self._after = ReachableState()
+        self._used: set[int] = set()
+        "Integers among the constants and variables of the user's functions that ran in the step."
+        self._moves: dict[str, tuple[int, int]] = {}
+        "Path of a counter -> its value, and the amount by which a step changes it."
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note the integers that the user's functions use in this block."""
+
+        def calls(frame: FrameType, event: str, argument: Any) -> Any:
+            if not is_user_file(frame.f_code.co_filename):
+                return None
+            frame.f_trace_lines = False
+            return returns
+
+        def returns(frame: FrameType, event: str, argument: Any) -> None:
+            if event == "return":
+                used = chain(frame.f_code.co_consts, frame.f_locals.values())
+                self._used.update(number for number in used if type(number) is int)
+
+        with tracing(calls):
+            yield
+
+    def look(self) -> tuple[str, ...]:
+        """Read the state after the step. Return the paths of the numbers that still change, without numbers that only
+        the refresh reaches. A number that is the same as before all further steps may only alternate."""
+        self._after = reach_with_refresh(self._subject)
+        self._bindings = Bindings(self._after, clear_caches=False)
+        found = []
+        for path, value in self._after.values.items():
+            before, early = self._before.get(path), self._early.get(path)
+            if not type(value) is type(before) is type(early) or type(value) not in _NUMBERS:
+                continue
+            by, total = value - before, before - early  # type: ignore[operator]
+            if by and value != early:
+                found.append(path)
+            if type(value) is int and path in self._after.owners and by and total == self._steps * by:
+                self._moves[path] = value, by
+        return tuple(path for path in found if not path.startswith("refresh"))
+
+    def jumps(self) -> tuple[range, ...]:
+        """Return the steps to run after each jump, nearest first. Step 0 is the step after the last one."""
+        owners, resets = self._after.owners, {"reset": self._subject.reset, "events": dict(self._subject.events)}
+        set_back = {_holder(owner) for owner, _ in walk(resets).owners.values()}
+        self._moves = {path: move for path, move in self._moves.items() if _holder(owners[path][0]) not in set_back}
+        moves, numbers = set(self._moves.values()), self._numbers()
+        if self._subject.refresh is not None and moves:
+            moves.add((self._steps + 1, 1))  # a refresh may decide by the number of the step
+        wanted = {ahead for move in moves for number in numbers for ahead in self._reached(number, *move)}
+        found: list[range] = []
+        for ahead in sorted(wanted):
+            if found and ahead < min(found[-1].stop + _NEAR, found[-1].start + _LONGEST):
+                found[-1] = range(found[-1].start, ahead + _AFTER)
+            else:
+                found.append(range(max(ahead - BEFORE, 0), ahead + _AFTER))
+        return tuple(found[:_MOST_JUMPS])
+
+    def _reached(self, number: int, value: int, by: int) -> Iterator[int]:
+        """Yield the last step before which a counter has not come to a number yet or, if it has passed the number, to
+        the next multiple of it. Multiples of small numbers were reached before."""
+        if (number - value) * by <= 0:
+            if by < 0 or number <= self._steps * by:
+                return
+            number *= value // number + 1
+        ahead = (abs(number - value) - 1) // abs(by)
+        if ahead <= _FARTHEST:
+            yield ahead
+
+    def _numbers(self) -> set[int]:
+        """Return the integers with which a counter may be compared: numbers in functions that ran, numbers and keys in
+        the state, lengths and sizes."""
+        reach = self._after
+        found: Iterable[Any] = chain(
+            (0, *self._used),
+            (value for path, value in reach.values.items() if path not in self._moves),
+            (key for owner, key in reach.owners.values() if issubclass(type(owner), dict)),
+            reach.lengths.values(),
+            *(tensor.shape for tensor in reach.tensors.values()),
+        )
+        return {number for number in found if type(number) is int}
+
+    def set_ahead(self, steps: int) -> None:
+        """Set all counters to their values after a number of steps. Raises StateError."""
+        self._bindings.put_back()
+        for path, (value, by) in self._moves.items():
+            put_back_host(self._after, path, value + steps * by)
+
+    def are_ahead(self, steps: int) -> bool:
+        """Return whether all counters have their values after a number of steps."""
+        owners = self._after.owners
+        return all(held_at(*owners[path]) == value + steps * by for path, (value, by) in self._moves.items())
+
+
+def _holder(container: Any) -> int:
+    return id(container.of if type(container) is Slot else container)

@@ -1,0 +1,230 @@
+"""Steps in which a counter on the host decides after more steps than capture runs, and sound twins of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import graphsafe
+
+
+class Counting:
+    """Counts its steps in `n`; the subclasses compute."""
+
+    def __init__(self, every: int = 5_000) -> None:
+        self.n = 0
+        self.every = every
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.n += 1
+        return self.compute(x)
+
+    def compute(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def _step(device: torch.device, step: Any, refresh: Any = None) -> graphsafe.Step:
+    def usual(args: tuple[Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8))
+
+    return graphsafe.Step(step, (torch.randn(8, device=device),), refresh=refresh or usual)
+
+
+class Every(Counting):
+    def compute(self, x: Tensor) -> Tensor:
+        return x * 3 if self.n % self.every == 0 else x * 2
+
+
+def build_every(device: torch.device) -> graphsafe.Step:
+    return _step(device, Every())
+
+
+def build_without_refresh(device: torch.device) -> Any:
+    return Every(), (torch.randn(8, device=device),)
+
+
+class Constant(Counting):
+    def compute(self, x: Tensor) -> Tensor:
+        return x.relu() if self.n > 1_500 * 2 else x.tanh()
+
+
+def build_constant(device: torch.device) -> graphsafe.Step:
+    return _step(device, Constant())
+
+
+class Countdown:
+    def __init__(self) -> None:
+        self.left = 4_000
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.left -= 1
+        return x + 1 if self.left > 0 else x
+
+
+def build_countdown(device: torch.device) -> graphsafe.Step:
+    return _step(device, Countdown())
+
+
+class Tokens(Counting):
+    """Counts tokens, several in each step."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.n += x.numel()
+        return x.relu() if self.n >= 20_001 else x.tanh()
+
+
+def build_tokens(device: torch.device) -> graphsafe.Step:
+    return _step(device, Tokens())
+
+
+def build_scheduler(device: torch.device) -> graphsafe.Step:
+    model = nn.Linear(8, 8).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[2_000, 6_000])
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        return loss.detach()
+
+    return _step(device, step)
+
+
+class ByDefault(Counting):
+    def compute(self, x: Tensor, start: int = 2_000) -> Tensor:
+        return x.relu() if self.n >= start else x.tanh()
+
+
+def build_by_default(device: torch.device) -> graphsafe.Step:
+    return _step(device, ByDefault())
+
+
+# Sound steps
+
+
+class SameWork(Counting):
+    """Takes two branches that compute the same."""
+
+    def compute(self, x: Tensor) -> Tensor:
+        if self.n % self.every == 0:
+            return x * 2
+        return x * 2
+
+
+def build_same_work(device: torch.device) -> graphsafe.Step:
+    return _step(device, SameWork())
+
+
+class Logged(Counting):
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[str] = []
+
+    def compute(self, x: Tensor) -> Tensor:
+        if self.n % 2_000 == 0:
+            self.log.append(f"step {self.n}")
+        return x * 2
+
+
+def build_logged(device: torch.device) -> graphsafe.Step:
+    return _step(device, Logged())
+
+
+def build_set_back_by_refresh(device: torch.device) -> graphsafe.Step:
+    """The refresh sets the counter back before it decides."""
+    step = Every()
+
+    def refresh(args: tuple[Tensor], kwargs: object, k: int) -> None:
+        if step.n >= 3_000:
+            step.n = 0
+        args[0].copy_(torch.randn(8))
+
+    return _step(device, step, refresh)
+
+
+def build_set_back_each_epoch(device: torch.device) -> graphsafe.Step:
+    """The refresh sets the counter back at every 2000th step, by its own number."""
+    step = Every()
+
+    def refresh(args: tuple[Tensor], kwargs: object, k: int) -> None:
+        if k % 2_000 == 0:
+            step.n = 0
+        args[0].copy_(torch.randn(8))
+
+    return _step(device, step, refresh)
+
+
+def build_set_back_by_reset(device: torch.device) -> graphsafe.Step:
+    step = Every()
+
+    def reset() -> None:
+        step.n = 0
+
+    def refresh(args: tuple[Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8))
+
+    return graphsafe.Step(step, (torch.randn(8, device=device),), refresh=refresh, reset=reset)
+
+
+class Full(Counting):
+    """A position that ends at the length of a cache; a step beyond it would compute something else."""
+
+    def compute(self, x: Tensor) -> Tensor:
+        if self.n > 3_000:
+            raise IndexError("the cache is full")
+        return x * 3 if self.n >= self.every else x * 2
+
+
+def build_full(device: torch.device) -> graphsafe.Step:
+    return _step(device, Full())
+
+
+class Wrapping(Counting):
+    """The step itself sets the counter back before it decides."""
+
+    def compute(self, x: Tensor) -> Tensor:
+        self.n = 0 if self.n == 3_000 else self.n
+        return x * 3 if self.n >= self.every else x * 2
+
+
+def build_wrapping(device: torch.device) -> graphsafe.Step:
+    return _step(device, Wrapping())
+
+
+class Paired(Counting):
+    """Would refill only if two counters differed, or if a list had another length than the count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.m = 0
+        self.seen: list[int] = []
+
+    def compute(self, x: Tensor) -> Tensor:
+        self.m += 1
+        self.seen.append(self.n)
+        return x * 2 if self.n == self.m and len(self.seen) == self.n else x * 3
+
+
+def build_paired(device: torch.device) -> graphsafe.Step:
+    return _step(device, Paired())
+
+
+def build_long_schedule(device: torch.device) -> graphsafe.Step:
+    """The refresh writes a long schedule into a tensor on the device."""
+    rate = torch.ones((), device=device)
+    count = {"n": 0}
+
+    def step(x: Tensor) -> Tensor:
+        return x * rate
+
+    def refresh(args: tuple[Tensor], kwargs: object, k: int) -> None:
+        count["n"] += 1
+        rate.fill_(1.0 if count["n"] < 3_000 else 0.1)
+        args[0].copy_(torch.randn(8))
+
+    return _step(device, step, refresh)

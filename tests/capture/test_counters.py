@@ -1,0 +1,48 @@
+"""Counters on the host may decide after more steps than capture runs: capture sets them ahead."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import TARGETS, Prove, Reports, codes_of, marked, probes_of
+
+FAR = {
+    "every": 5_000,
+    "without_refresh": 5_000,
+    "constant": 3_000,
+    "countdown": 4_000,
+    "tokens": 2_500,
+    "scheduler": 2_000,
+    "by_default": 2_000,
+}
+SOUND = (
+    *("same_work", "logged", "set_back_by_refresh", "set_back_each_epoch", "set_back_by_reset", "full", "wrapping"),
+    *("paired", "long_schedule"),
+)
+SLOW = (
+    *("without_refresh", "constant", "tokens", "scheduler", "by_default", "same_work", "logged"),
+    *("set_back_by_reset", "full", "long_schedule"),
+)
+
+
+@pytest.fixture(scope="module")
+def reports(prove: Prove) -> Reports:
+    return Reports(prove, f"{TARGETS}/far.py:build_", "sim", (*FAR, *SOUND), SLOW)
+
+
+@pytest.mark.parametrize("name", marked(FAR, SLOW))
+def test_a_counter_that_decides_far_ahead_is_not_ready(reports: Reports, name: str) -> None:
+    report = reports[name]
+    assert report["verdict"] == "not-ready" and codes_of(report, "error") == ["GS702"]
+    horizon = probes_of(report)["horizon"]
+    assert horizon["departure"]["under"] == "further steps"
+    # A program needs so many steps after the capture: a few steps of the counter come before.
+    assert FAR[name] - 20 < horizon["departure"]["step"] <= FAR[name] + 1
+    assert horizon["steps"] <= 1_024
+
+
+@pytest.mark.parametrize("name", marked(SOUND, SLOW))
+def test_a_counter_that_decides_nothing_or_never_comes_so_far_is_ready(reports: Reports, name: str) -> None:
+    assert reports[name]["verdict"] == "ready"
+    limits = [limit["why"] for limit in reports[name]["limits"] if limit["kind"] == "horizon"]
+    assert ("each step still changes n" in "".join(limits)) == (name != "long_schedule")
