@@ -121,7 +121,8 @@ class _Ahead(StepAhead):
                 freely, failure = self._further(_CPU_SECONDS_FREELY)
             if reason is not None and freely > held:
                 held, reason = freely, failure
-        if self._departure is not None:
+        # All ranks end here together: a rank that went on would wait for the others in its next collective.
+        if session.ranks.any(self._departure is not None):
             return self._departed(held)
         if reason is not None and (session.ranks.size > 1 or not self._works_from(early)):
             return self._ended(held, reason)
