@@ -21,7 +21,7 @@ SOUND = (
 )
 SLOW = (
     *("without_refresh", "constant", "tokens", "scheduler", "by_default", "same_work", "logged"),
-    *("set_back_by_reset", "full", "long_schedule"),
+    *("set_back_by_reset", "full", "long_schedule", "countdown", "wrapping", "paired"),
 )
 
 

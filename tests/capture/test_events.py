@@ -87,6 +87,7 @@ def test_an_event_that_is_sound_or_fails_the_second_time_leaves_the_verdict_read
     assert report.verdict == "ready" and report.findings == ()
 
 
+@pytest.mark.slow
 def test_a_generator_of_batches_gives_the_same_after_an_event_in_each_process() -> None:
     assert graphsafe.capture(f"{TARGETS}:fed", device="sim").verdict == "ready"
     assert graphsafe.capture(f"{TARGETS}:fed_with_decay", device="sim").verdict == "not-ready"

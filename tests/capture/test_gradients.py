@@ -9,7 +9,7 @@ from .conftest import DEVICES, TARGETS, Prove, Reports, marked, probes_of
 
 SOUND = ("dropped", "channels_last")
 FAULTY = ("optimized_by_loop", "without_optimizer", "logged", "kept", "not_always", "not_later")
-SLOW = ("channels_last", "without_optimizer", "logged", "not_always", "not_later")
+SLOW = ("channels_last", "optimized_by_loop", "without_optimizer", "logged", "not_always", "not_later")
 
 
 @pytest.fixture(scope="module", params=DEVICES)

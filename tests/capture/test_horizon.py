@@ -93,6 +93,7 @@ def test_a_file_of_the_system_could_not_be_varied_and_forbids_ready(reports: Rep
     assert "not-varied" not in [limit["kind"] for limit in reports["logged"]["limits"]]
 
 
+@pytest.mark.slow
 def test_the_loop_sees_what_the_step_counts_on_the_device(prove: Prove) -> None:
     names = {"halved_by_count": "not-ready", "filled_by_count": "ready"}
     names |= {"halved_beside_check": "not-ready", "filled_beside_check": "ready"}

@@ -143,6 +143,7 @@ def test_a_capture_that_fails_in_a_test_ends_at_the_users_line(pytester: pytest.
     assert "device/sim/" not in result.stdout.str()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_an_option_only_tests_that_ask_for_a_device_get_one(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(

@@ -25,6 +25,7 @@ def test_a_changed_learning_rate_is_told_and_sound_schedules_are_not(tmp_path: P
     assert (finding["data"]["captured"], finding["data"]["now"]) == ("0.001", "0.0009000000000000001")
 
 
+@pytest.mark.slow
 def test_state_made_in_a_capture_and_thawed_weights_are_told(tmp_path: Path) -> None:
     shutil.copy(PROGRAMS / "first_step.py", tmp_path)
     ran = run(tmp_path, "-o", "ledger.json", "--", sys.executable, "first_step.py")

@@ -474,6 +474,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_ranks_under_torchrun_are_told_apart(tmp_path: Path, valid_report: ValidReport) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     ran = run(tmp_path, "--", *torchrun, program(tmp_path, RANKS))
