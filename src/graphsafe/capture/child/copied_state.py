@@ -1,4 +1,4 @@
-"""Copies of state. The state is put back from these copies before each round, or before the rounds begin again."""
+"""Copies of state. The state is put back from these copies before each round, or between two calls of a refresh."""
 
 from __future__ import annotations
 

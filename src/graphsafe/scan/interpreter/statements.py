@@ -19,7 +19,7 @@ from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.conditions import filled_defaults, guards, rare_branches
-from graphsafe.scan.interpreter.conditions.flags_off import never_taken, stays_off
+from graphsafe.scan.interpreter.conditions.flags_off import never_taken
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.interpreter.environments import Env, binds_more_functions, made_by_iteration, merge
 from graphsafe.scan.interpreter.rounds import holds_steps
@@ -136,8 +136,7 @@ class _Ways:
 def _if(frame: Frame, node: ast.If) -> bool:
     effects, since = frame.engine.effects, len(frame.engine.effects.items)
     known = truth(frame, node.test, "if", node)
-    never = True if stays_off(frame, node.test, known) else never_taken(frame, node.test, known)
-    ways = _Ways(node, guards.judge(frame, node.test, known), never)
+    ways = _Ways(node, guards.judge(frame, node.test, known), never_taken(frame, node.test, known))
     has_used, end = effects.has_used(since), len(effects.items)
     capturing_branch.branch(frame, node)
     before, touched_before, returned = frame.env, frame.touches_device, len(frame.returns)

@@ -13,7 +13,13 @@ _BY_DEFAULT = frozenset(("default", "attribute"))
 _OFF = r"(?:None|False|0(?:\.0*)?)\s*(?:[,)#\n\r]|$)"
 
 
-def stays_off(frame: Frame, test: ast.expr, known: Number | None) -> bool:
+def never_taken(frame: Frame, test: ast.expr, known: Number | None) -> bool | None:
+    """Return the branch of an `if` that needs a flag which nothing in the project changes to the needed value, or
+    None."""
+    return True if _stays_off(frame, test, known) else _against_constant(frame, test, known)
+
+
+def _stays_off(frame: Frame, test: ast.expr, known: Number | None) -> bool:
     """Return whether a branch runs only if some flag is on, and this flag is off by default: `if self.flag`, `if
     config.noise > 0`.
 
@@ -74,7 +80,7 @@ def _sets(name: str) -> re.Pattern[bytes]:
     return re.compile(text.encode(), re.M | re.I)
 
 
-def never_taken(frame: Frame, test: ast.expr, known: Number | None) -> bool | None:
+def _against_constant(frame: Frame, test: ast.expr, known: Number | None) -> bool | None:
     """Return the branch of an `if` that needs another value of a flag than constructors give it, or None. Nothing else
     may name the flag: `self.simple = True` is the only assignment, and no parameter gives the value."""
     flag = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
