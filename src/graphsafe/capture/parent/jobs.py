@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from graphsafe.capture.answers.build import DeviceMemory, TargetFailure
+from graphsafe.capture.answers.build import BrokenBy, DeviceMemory, TargetFailure
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.request import CaptureRequest
-from graphsafe.capture.shared.job import Job
+from graphsafe.capture.shared.job import OWN_INPUTS, Job
 
 Lesson = TypeVar("Lesson")
 Outcome = TypeVar("Outcome")
 _SHARE_OF_DEVICE = 0.8
+_TRIES = "try "
 
 
 def until_nothing_is_learned(
@@ -29,6 +30,16 @@ def until_nothing_is_learned(
             return outcome
         lessons.append(lesson)
     return run(lessons)
+
+
+def broken_by(child: Child) -> str | None:
+    """Return the input whose new values broke the process of a build child, or None. The next child leaves this input
+    as it is."""
+    answers = child.answers.get(BrokenBy)
+    broken = None if answers is None else answers.path
+    if child.ended.how == "crashed" and child.phase.startswith(_TRIES):
+        broken = child.phase.removeprefix(_TRIES)
+    return None if broken == OWN_INPUTS else broken
 
 
 def job_of(request: CaptureRequest, child: str, folder: Path, device: str, axes: Mapping[str, Any], **more: Any) -> Job:

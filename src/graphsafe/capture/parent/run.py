@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from graphsafe.capture.answers.build import (
-    BrokenBy,
     Built,
     Constructed,
     DeviceMemory,
@@ -19,7 +18,7 @@ from graphsafe.capture.answers.build import (
 )
 from graphsafe.capture.answers.probes import ComparedRounds, LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
 from graphsafe.capture.parent.growth import with_long_run
-from graphsafe.capture.parent.jobs import fits, job_of, not_built, until_nothing_is_learned
+from graphsafe.capture.parent.jobs import broken_by, fits, job_of, not_built, until_nothing_is_learned
 from graphsafe.capture.parent.limits import limits_of
 from graphsafe.capture.parent.probes import (
     DeviceAnswers,
@@ -30,11 +29,13 @@ from graphsafe.capture.parent.probes import (
     step_of,
     twin_of,
     with_events,
+    with_harmless_state,
     with_reference,
     with_rounds,
 )
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
+from graphsafe.capture.parent.second_capture import confirmed, may_be_chance
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.parent.supervision.supervisor import Supervisor, key_of
@@ -42,19 +43,19 @@ from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_p
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest
 from graphsafe.capture.shared.answers import Answers
 from graphsafe.capture.shared.collectives import Call
-from graphsafe.capture.shared.job import EAGER_ROUNDS, OWN_INPUTS, REFERENCE, Job, ended_marker, forget
+from graphsafe.capture.shared.job import EAGER_ROUNDS, REFERENCE, Job, ended_marker, forget
 from graphsafe.capture.shared.places import call_lines
 from graphsafe.report.model import Limit, Plan, Source
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.construct import Construct
 from graphsafe.report.probes.memory import Memory
+from graphsafe.report.probes.replay import Replay
 from graphsafe.report.probes.step import Compiled, Step
 from graphsafe.report.probes.timeline import Timeline
 from graphsafe.report.text import bucket_name
 from graphsafe.report.verdict import verdict
 
-_TRIES = "try "
 _MOST_BUILDS = 4
 "The largest number of build children. A later child does not vary the inputs whose new values broke a process."
 _OF_TWIN = {BAD_REQUEST: "plan"}
@@ -111,15 +112,11 @@ class Run:
 
     def seen(self) -> DeviceAnswers:
         judged = verdict(self._probes, self._planned)
-        probes = self._probes
-        if judged == "ready" and probes.state.status == "fail":
-            # Replays are right although the step changes state, so these changes are no fault.
-            probes = replace(probes, state=replace(probes.state, status="pass"))
         return DeviceAnswers(
             device=self.device,
             source=self.source,
             verdict=judged,
-            probes=probes,
+            probes=with_harmless_state(self._probes) if judged == "ready" else self._probes,
             answers=self._answers,
             plan=self._planned,
             marks=self._marks,
@@ -177,18 +174,9 @@ class Run:
         def run(unvaried: Sequence[str]) -> Child:
             return self.supervisor.run(self._job("build", tuple(unvaried)))
 
-        child = until_nothing_is_learned(_MOST_BUILDS, run, self._broken_by)
+        child = until_nothing_is_learned(_MOST_BUILDS, run, lambda child: self.rank.first(broken_by(child)))
         self._ended(child)
         return self.rank.all(self._built(child))
-
-    def _broken_by(self, child: Child) -> str | None:
-        """Return the input whose new values broke the process, or None. The next child leaves this input as it is."""
-        answers = child.answers.get(BrokenBy)
-        broken = None if answers is None else answers.path
-        if child.ended.how == "crashed" and child.phase.startswith(_TRIES):
-            broken = child.phase.removeprefix(_TRIES)
-        broken = self.rank.first(broken)
-        return None if broken == OWN_INPUTS else broken
 
     def _built(self, child: Child) -> bool:
         answers, end = child.answers, child.ended
@@ -283,6 +271,7 @@ class Run:
         )
 
     def _after(self) -> None:
+        self._capture_again()
         capture, replay = self._probes.capture, self._probes.replay
         died = capture.status == "crashed" and capture.phase == "capture"
         # If twin captures explain a difference, it needs no further explanation.
@@ -301,6 +290,16 @@ class Run:
             self._measure()
         if self.source == "capture":
             self._probes = replace(self._probes, timeline=self._timeline(captured))
+
+    def _capture_again(self) -> None:
+        """If replays differ for an unknown reason, look whether they differ in a second capture too."""
+        if self.source != "capture" or not self.rank.any(may_be_chance(self._probes)):
+            return
+        job = self._job("capture")
+        forget(job)
+        child = self.supervisor.run(job)
+        self.seconds["second capture"], self.spent["second capture"] = round(child.seconds, 2), child.spent
+        self._probes = replace(self._probes, replay=confirmed(self._probes.replay, child.answers[Replay]))
 
     def _timeline(self, captured: bool) -> Timeline:
         """Return the timeline of the step, if the user has asked for it and if the step runs."""
