@@ -218,6 +218,7 @@ def test_a_merge_needs_reports(project: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == "graphsafe: report merge: name the reports to join\n"
 
 
+@pytest.mark.slow
 def test_a_comment_suppresses_on_a_line_that_only_a_capture_reports(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,6 +117,7 @@ def test_an_axis_that_the_factory_lacks_is_told_once(command: Callable[..., Answ
     assert line.endswith("bucket axis nope: the factory has no parameter of this name")
 
 
+@pytest.mark.slow
 def test_a_death_in_a_capture_is_named_at_its_line(command: Callable[..., Answer]) -> None:
     answer = command(f"{BAD}:dies_in_capture", "--device", "sim")
     assert answer.report is not None and answer.report["verdict"] == "not-ready"
@@ -166,6 +167,7 @@ def test_a_fault_of_graphsafe_in_a_child_is_a_limit_and_no_verdict(command: Call
     assert "internal" in [limit["kind"] for limit in answer.report["limits"]]
 
 
+@pytest.mark.slow
 def test_a_fault_of_graphsafe_elsewhere_exits_with_3_after_all_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -298,6 +300,7 @@ def test_an_interrupted_run_ends_and_leaves_its_report_only(
     assert not processes_with(f"GRAPHSAFE_TEST={tmp_path}")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="process groups")
 def test_a_parent_that_is_killed_takes_its_children_along(tmp_path: Path) -> None:
     process = _stepping_for_ever(tmp_path, "sim:0")

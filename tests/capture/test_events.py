@@ -12,6 +12,7 @@ pytestmark = pytest.mark.child
 TARGETS = Path(__file__).parent / "targets" / "events.py"
 
 
+@pytest.mark.slow
 def test_replays_after_sound_events_equal_eager_steps() -> None:
     report = graphsafe.capture(f"{TARGETS}:sound", device="sim")
     assert report.verdict == "ready" and report.findings == ()

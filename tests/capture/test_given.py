@@ -45,6 +45,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_function_of_a_notebooks_cell(tmp_path: Path) -> None:
     (tmp_path / "notebook.py").write_text(NOTEBOOK)
     ran = subprocess.run(
@@ -83,6 +84,7 @@ class Reading(torch.nn.Module):
         return x[: int(x.max().item()) * 0 + n] + n
 
 
+@pytest.mark.slow
 def test_where_this_process_plays_a_device_its_tensors_say_which() -> None:
     with SimDevice(1, load_rulebook().ops).entered():
         x = torch.ones(4, device="cuda:1")

@@ -128,6 +128,7 @@ def test_a_cause_that_is_named_is_not_blamed_again(prove: Prove, name: str, code
     assert sorted(codes_of(report, "error")) == codes
 
 
+@pytest.mark.slow
 def test_another_path_that_rounds_compared_is_harmless_and_no_other(prove: Prove) -> None:
     names = ("neutral", "neutral_until", "held")
     neutral, until, held = prove([f"{TARGETS}/later.py:build_{name}" for name in names], "sim")

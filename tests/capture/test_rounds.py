@@ -93,9 +93,8 @@ def test_without_a_refresh_there_are_no_rounds(prove: Prove) -> None:
     assert probes_of(report)["replay"]["rounds"] is None
 
 
-@pytest.mark.parametrize(
-    ("name", "verdict"), [("locked", "ready"), pytest.param("locked_and_scaled", "not-ready", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "verdict"), [("locked", "ready"), ("locked_and_scaled", "not-ready")])
 def test_builds_that_need_the_same_lock_run_one_after_the_other(prove: Prove, name: str, verdict: str) -> None:
     (report,) = prove([f"{TARGETS}/rounds.py:build_{name}"], "sim:0")
     assert report["verdict"] == verdict

@@ -195,6 +195,7 @@ def test_collecting_imports_no_torch_and_marked_imports_are_collected_once(pytes
     pytester.runpytest_subprocess("-k", "plain", "--strict-markers").assert_outcomes(passed=1, deselected=1)
 
 
+@pytest.mark.slow
 def test_a_factory_that_cannot_be_run_fails_and_leaves_the_lock_alone(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_model="""

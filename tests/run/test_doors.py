@@ -92,6 +92,7 @@ def test_graphsafe_may_be_imported_before_torch(first: str, tmp_path: Path, vali
     assert [len(one["graphs"]) for one in ledger["processes"]] == [1]
 
 
+@pytest.mark.slow
 def test_a_worker_with_another_path_comes_in_by_the_door(tmp_path: Path, valid_report: ValidReport) -> None:
     door = entry_points()[0]
     source = ENGINE.format(value=door.value, group=door.group, path=os.environ.get("PYTHONPATH", ""))

@@ -14,7 +14,9 @@ from tests.run.test_run import PROGRAMS, expected, ledger_in, run
 pytestmark = pytest.mark.child
 
 
-@pytest.mark.parametrize("name", ["host.py", pytest.param("results.py", marks=pytest.mark.slow), "resized.py"])
+@pytest.mark.parametrize(
+    "name", ["resized.py", *(pytest.param(name, marks=pytest.mark.slow) for name in ("host.py", "results.py"))]
+)
 def test_faulty_lines_are_told_and_no_others(tmp_path: Path, name: str, valid_report: ValidReport) -> None:
     path = PROGRAMS / name
     ran = run(tmp_path, "--", sys.executable, str(path))

@@ -143,6 +143,7 @@ def test_a_sound_program_is_not_accused(tmp_path: Path, valid_report: ValidRepor
 LOST = STRAIGHT.replace("    graph.replay()", "    weight = torch.ones(8, device='cuda')\n    graph.replay()")
 
 
+@pytest.mark.slow
 def test_an_error_without_a_line_fails_and_is_coloured_if_asked(tmp_path: Path, valid_report: ValidReport) -> None:
     """A program that no file holds has no lines."""
     ran = run(tmp_path, "--fail", "--", sys.executable, "-c", LOST, FORCE_COLOR="1", NO_COLOR="")
@@ -181,6 +182,7 @@ for size in (4, 2, 1):
 """
 
 
+@pytest.mark.slow
 def test_what_a_loop_repeats_is_one_finding_in_every_form(tmp_path: Path, valid_report: ValidReport) -> None:
     ran = run(tmp_path, "--", sys.executable, program(tmp_path, REPEATED))
     assert ran.returncode == 0, ran.stderr
@@ -321,7 +323,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("how", [["fork"], pytest.param(["spawn", "fork"], marks=pytest.mark.slow)], ids=" ".join)
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [["fork"], ["spawn", "fork"]], ids=" ".join)
 def test_processes_that_the_program_starts_are_watched(
     tmp_path: Path, valid_report: ValidReport, how: list[str]
 ) -> None:
@@ -413,6 +416,7 @@ def test_the_program_keeps_its_output_exit_code_and_sitecustomize(tmp_path: Path
     assert ledger["exit_code"] == 7 and "`python -I`" in unwatched
 
 
+@pytest.mark.slow
 def test_stacks_change_nothing_on_the_simulated_device_and_the_ledger_says_so(
     tmp_path: Path, valid_report: ValidReport
 ) -> None:
@@ -569,6 +573,7 @@ def test_waits_before_and_after_all_replays_are_no_findings(tmp_path: Path, vali
     assert ledger["processes"][0]["waits"] and ledger["findings"] == []
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_watch_does_not_reach_the_program(tmp_path: Path, valid_report: ValidReport) -> None:
     broken = "import graphsafe.run.child.sim.sight as sim\nsim.SimSight.contents = lambda *_: 1 / 0\n"
     ran = run(tmp_path, "--", sys.executable, program(tmp_path, STRAIGHT.replace("\n\n", f"\n{broken}\n", 1)))
@@ -595,6 +600,7 @@ graph.replay()
 """
 
 
+@pytest.mark.slow
 def test_gradients_set_to_none_and_resized_tensors_are_lost(tmp_path: Path, valid_report: ValidReport) -> None:
     run(tmp_path, "--", sys.executable, program(tmp_path, LOST))
     ledger = ledger_in(tmp_path, valid_report)

@@ -145,7 +145,7 @@ def test_the_only_captured_size_is_that_of_the_input_not_of_the_bias() -> None:
     [
         ("client_threads_a.py", [("GS714", 36)]),  # each thread has a current stream of its own
         pytest.param("client_threads_b.py", [], marks=pytest.mark.slow),
-        ("pinned_step_a.py", []),
+        pytest.param("pinned_step_a.py", [], marks=pytest.mark.slow),
         pytest.param("pinned_step_b.py", [("GS714", 41)], marks=pytest.mark.slow),  # NumPy writes
         pytest.param("speculative_a.py", [("GS618", 32)], marks=pytest.mark.slow),
         pytest.param("speculative_b.py", [], marks=pytest.mark.slow),

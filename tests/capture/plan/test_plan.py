@@ -212,6 +212,7 @@ def step(layers, x):
 """
 
 
+@pytest.mark.slow
 def test_a_target_that_accepts_breaks_is_planned_and_passes(tmp_path: Path, command: Callable[..., Answer]) -> None:
     (tmp_path / "graphsafe.toml").write_text(CONFIGURED)
     (tmp_path / "step.py").write_text(STEP)
