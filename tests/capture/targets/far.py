@@ -228,3 +228,34 @@ def build_long_schedule(device: torch.device) -> graphsafe.Step:
         args[0].copy_(torch.randn(8))
 
     return _step(device, step, refresh)
+
+
+class Simulated:
+    """Integrates until a time that 3,000 steps of `dt` reach; then it only damps."""
+
+    def __init__(self) -> None:
+        self.t, self.dt = 0.0, 0.01
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.t += self.dt
+        return x.relu() if self.t > 30 else x.tanh()
+
+
+def build_simulated(device: torch.device) -> graphsafe.Step:
+    return _step(device, Simulated())
+
+
+class Timed(Simulated):
+    """Its time decides nothing that the device sees."""
+
+    phase = "early"
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.t += self.dt
+        if self.t > 30.0:
+            self.phase = "late"
+        return x.tanh()
+
+
+def build_timed(device: torch.device) -> graphsafe.Step:
+    return _step(device, Timed())

@@ -1,17 +1,19 @@
 """Finds the numbers on the host that steps change, and sets counters ahead to values at which Python may decide
 otherwise.
 
-A counter is an integer that each step, together with its refresh, changes by the same amount. A program therefore
-reaches its later values. All counters are set ahead by the same number of steps, as if a program had run these steps.
+A counter is a number that each step, together with its refresh, changes by the same amount: a number of steps, or the
+time of a simulation. A program therefore reaches its later values. All counters are set ahead by the same number of
+steps, as if a program had run these steps.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from types import FrameType
-from typing import Any
+from typing import Any, TypeGuard
 
 from graphsafe.capture.child.state import Bindings, ReachableState, held_at, put_back_host, reach_with_refresh, walk
 from graphsafe.capture.child.state.containers import Slot
@@ -31,6 +33,8 @@ _LONGEST = 64
 _FARTHEST = 10_000_000
 "No program is expected to run more steps than this."
 _NUMBERS = (int, float)
+_LARGEST = 2**53
+"Larger integers are not exact as floats."
 
 
 class Counters:
@@ -41,14 +45,14 @@ class Counters:
         self._subject, self._early, self._steps = subject, early.values, steps
         self._before = reach_with_refresh(subject).values
         self._after = ReachableState()
-        self._used: set[int] = set()
-        "Integers among the constants and variables of the user's functions that ran in the step."
-        self._moves: dict[str, tuple[int, int]] = {}
+        self._used: set[float] = set()
+        "Numbers among the constants and variables of the user's functions that ran in the step."
+        self._moves: dict[str, tuple[float, float]] = {}
         "Path of a counter -> its value, and the amount by which a step changes it."
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Note the integers that the user's functions use in this block."""
+        """Note the numbers that the user's functions use in this block."""
 
         def calls(frame: FrameType, event: str, argument: Any) -> Any:
             if not is_user_file(frame.f_code.co_filename):
@@ -59,7 +63,7 @@ class Counters:
         def returns(frame: FrameType, event: str, argument: Any) -> None:
             if event == "return":
                 used = chain(frame.f_code.co_consts, frame.f_locals.values())
-                self._used.update(number for number in used if type(number) is int)
+                self._used.update(filter(_is_usual, used))
 
         with tracing(calls):
             yield
@@ -77,7 +81,7 @@ class Counters:
             by, total = value - before, before - early  # type: ignore[operator]
             if by and value != early:
                 found.append(path)
-            if type(value) is int and path in self._after.owners and by and total == self._steps * by:
+            if path in self._after.owners and by and _is_usual(value) and _is_near(total, self._steps * by):
                 self._moves[path] = value, by
         return tuple(path for path in found if not path.startswith("refresh"))
 
@@ -98,19 +102,19 @@ class Counters:
                 found.append(range(max(ahead - BEFORE, 0), ahead + _AFTER))
         return tuple(found[:_MOST_JUMPS])
 
-    def _reached(self, number: int, value: int, by: int) -> Iterator[int]:
+    def _reached(self, number: float, value: float, by: float) -> Iterator[int]:
         """Yield the last step before which a counter has not come to a number yet or, if it has passed the number, to
         the next multiple of it. Multiples of small numbers were reached before."""
         if (number - value) * by <= 0:
             if by < 0 or number <= self._steps * by:
                 return
             number *= value // number + 1
-        ahead = (abs(number - value) - 1) // abs(by)
+        ahead = math.ceil(abs(number - value) / abs(by)) - 1
         if ahead <= _FARTHEST:
             yield ahead
 
-    def _numbers(self) -> set[int]:
-        """Return the integers with which a counter may be compared: numbers in functions that ran, numbers and keys in
+    def _numbers(self) -> set[float]:
+        """Return the numbers with which a counter may be compared: numbers in functions that ran, numbers and keys in
         the state, lengths and sizes."""
         reach = self._after
         found: Iterable[Any] = chain(
@@ -120,7 +124,7 @@ class Counters:
             reach.lengths.values(),
             *(tensor.shape for tensor in reach.tensors.values()),
         )
-        return {number for number in found if type(number) is int}
+        return set(filter(_is_usual, found))
 
     def set_ahead(self, steps: int) -> None:
         """Set all counters to their values after a number of steps. Raises StateError."""
@@ -131,7 +135,17 @@ class Counters:
     def are_ahead(self, steps: int) -> bool:
         """Return whether all counters have their values after a number of steps."""
         owners = self._after.owners
-        return all(held_at(*owners[path]) == value + steps * by for path, (value, by) in self._moves.items())
+        return all(_is_near(held_at(*owners[path]), value + steps * by) for path, (value, by) in self._moves.items())
+
+
+def _is_usual(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number that a counter may have or come to. NaN and infinity are not."""
+    return type(value) in _NUMBERS and abs(value) < _LARGEST  # type: ignore[arg-type]
+
+
+def _is_near(value: object, expected: float) -> bool:
+    """Return whether a number is as expected. Sums of floats may differ in their last digits."""
+    return math.isclose(value, expected, rel_tol=1e-9) if type(value) is float else value == expected
 
 
 def _holder(container: Any) -> int:
