@@ -25,6 +25,7 @@ from graphsafe.report.probes.replay import Check, Replay, differing
 from graphsafe.report.probes.twin import Twin
 from graphsafe.report.text import count, first_line, listed
 
+_CHANCE = ": equal eager steps differ by chance, and torch.use_deterministic_algorithms(True) may prevent it"
 _SHAPES_ALONE = "shapes alone show no obstacle: values were not computed"
 
 
@@ -209,8 +210,11 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
     undecided = [check for check in replay.checks if check.result is None]
     if undecided:
         unread = all(check.max_abs is None for check in undecided)
-        why = "no value can be read from" if unread else "the reference is not reproducible in"
-        yield replay.reason or f"{why} {listed([check.name for check in undecided], most=3)}"
+        names = listed([check.name for check in undecided], most=3)
+        why = (
+            f"no value can be read from {names}" if unread else f"the reference is not reproducible in {names}{_CHANCE}"
+        )
+        yield replay.reason or why
     if not replay.varied:
         doubt = "no changed input changed the reference, so the replay was not tested"
         yield f"{doubt}: use a refresh that changes the data that the step reads"
