@@ -148,6 +148,7 @@ def main() -> int:
             "ninth",
             "tenth",
             "eleventh",
+            "twelfth",
         ),
         default="first",
         help="the set of labels",
