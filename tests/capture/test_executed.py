@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
 
@@ -24,6 +25,8 @@ class Machine:
         self.left, self.right = 1, 2
         self.plain = self.dynamic = self.named = 0
         self.queue = [1, 2, 3]
+        self.seen, self.met = set[int](), set[int]()
+        self.tensor: Any = torch.ones(2)
 
     def run(self) -> None:
         global N
@@ -45,6 +48,10 @@ class Machine:
         setattr(self, "dynamic", 1)  # dynamic  # noqa: B010
         self.__dict__["named"] = 4  # named
         self.queue.pop()  # queue queue[2]
+        self.seen.add(1)  # seen
+        self.summed = self.tensor.add(1)  # summed
+        if 2 in self.met or self.met.add(2):  # met
+            return
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +67,7 @@ LINES = Path(__file__).read_text(encoding="utf-8").splitlines()
 
 @pytest.mark.parametrize("path", ["N", "GROUP['other']", "GROUP['step']", "cfg['n']", "cfg['m']", "state[0]['seen']",
                                   "counts[0]", "counts[1]", "ids", "left", "right", "plain", "dynamic", "named",
-                                  "queue[2]"])  # fmt: skip
+                                  "queue[2]", "seen", "summed", "met"])  # fmt: skip
 def test_the_line_that_wrote_it(path: str, ran: Executed) -> None:
     frames = ran.writer_of(path)
     assert frames, path
@@ -76,7 +83,7 @@ def test_an_element_behind_another_name_is_found_by_its_key(ran: Executed) -> No
     assert found and found[-1].line == line - 1
 
 
-@pytest.mark.parametrize("path", ["missing", "cfg['k']", "groups[0]['step']", "other.unseen[3]"])
+@pytest.mark.parametrize("path", ["missing", "cfg['k']", "groups[0]['step']", "other.unseen[3]", "tensor"])
 def test_no_line_rather_than_a_wrong_one(path: str, ran: Executed) -> None:
     """Two lines store under 'step': which one it was is not known."""
     assert ran.writer_of(path) == ()

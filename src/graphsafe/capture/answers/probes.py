@@ -3,7 +3,7 @@ capture, the replays and events after it, and the target's own graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -102,14 +102,18 @@ class StateWrites:
     """The lines that write state in one step."""
 
     lines: tuple[StateWrite, ...] = ()
+    unused_gradients: tuple[str, ...] = ()
+    """Gradients of earlier steps that the step does not use, although it changes their parameters. The step drops them
+    and makes new ones."""
 
     @staticmethod
-    def of(frames_of: Mapping[str, tuple[CallSite, ...]]) -> StateWrites:
+    def of(frames_of: Mapping[str, tuple[CallSite, ...]], unused_gradients: Iterable[str] = ()) -> StateWrites:
         """`frames_of` has the frames of the line that writes each piece of state."""
         found: dict[tuple[CallSite, ...], list[str]] = {}
         for path, frames in frames_of.items():
             found.setdefault(frames, []).append(path)
-        return StateWrites(tuple(StateWrite(frames, tuple(paths)) for frames, paths in found.items()))
+        lines = tuple(StateWrite(frames, tuple(paths)) for frames, paths in found.items())
+        return StateWrites(lines, tuple(unused_gradients))
 
     def line_of(self, paths: Sequence[str]) -> tuple[CallSite, ...]:
         """Return the frames of the line that writes all of this state; () if there is no single line."""

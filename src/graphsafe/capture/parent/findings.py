@@ -134,6 +134,7 @@ class _Writer:
         reported: list[str] = []
         changed = self._probes.state.changed or ()
         growing = [change.name for change in changed if change.how == "grows"]
+        unused = set(self._answers[StateWrites].unused_gradients)
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
@@ -147,7 +148,7 @@ class _Writer:
             level = self._level_of(change.how)
             if code is None or name in self._causes:
                 continue
-            if name.endswith(".grad") and self._seen.verdict == "ready":
+            if name in unused or (name.endswith(".grad") and self._seen.verdict == "ready"):
                 continue  # `p.grad = None` in a training step: backward allocates it again, in the graph's own pool
             values = known(before=change.before, after=change.after)
             # A library that a line of the user calls may have changed it.

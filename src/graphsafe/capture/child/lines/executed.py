@@ -18,8 +18,8 @@ from graphsafe.report.model import CallSite
 _MUTATORS = frozenset(
     "append extend insert add update setdefault appendleft pop popleft popitem remove discard clear rotate put".split()
 )
-
-
+_OF_TENSORS = frozenset({"add", "put"})
+"Methods that change a set or a queue and return None, but return a new tensor if they are called on a tensor."
 _NAMESPACES = frozenset({".__dict__", "vars()", "globals()"})
 
 
@@ -136,12 +136,22 @@ def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
     found: dict[int, set[Store]] = {}
     nodes = list(ast.walk(tree))
     outer = {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
+    new_tensors = {id(node) for one in nodes for node in _new_tensors(one)}
     for node in nodes:
-        for target in _targets(node):
+        for target in _targets(node) if id(node) not in new_tensors else ():
             store = _store(target)
             if store.name in outer or not isinstance(target, ast.Name):
                 found.setdefault(node.lineno, set()).add(store)  # type: ignore[attr-defined]
     return {line: frozenset(stores) for line, stores in found.items()}
+
+
+def _new_tensors(node: ast.AST) -> list[ast.AST]:
+    """Return the calls whose results this node uses, if their methods return None for all containers. `x in seen or
+    seen.add(x)` uses no result."""
+    if isinstance(node, (ast.Expr, ast.BoolOp, ast.Lambda, ast.ListComp)):
+        return []
+    calls = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.Call)]
+    return [one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr in _OF_TENSORS]
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:

@@ -9,7 +9,7 @@ import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.files_read import FilesSeen
-from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of
+from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of, path_of
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import inputs_of, reachable_state, tensors_kept_by
 from graphsafe.capture.child.state.generators import share_state
@@ -50,6 +50,10 @@ class StepAhead:
         self._expected: list[tuple[Operation, Place]] = []
         self.writers: dict[str, tuple[CallSite, ...]] = {}
         "State -> the line of the recorded step that wrote it last."
+        self._used: set[str] = set()
+        "The state whose memory operations of the recorded step use."
+        self._gradients: list[str] = []
+        "The gradients of an earlier step that the recorded step found."
         self._may_vary: set[int] = set()
         "Indices of operations whose numbers or memory changed in the first steps."
         self._at = 0
@@ -111,6 +115,8 @@ class StepAhead:
         session.put_inputs(round_of_inputs, seed=_SEED + self._number)
         for tensor, values in self._given.values():
             session.device.store(tensor, values)
+        if not self._number:
+            self._gradients = self._gradients_now()
         with outside_modes():
             found = {address: source.clone() for address, (source, *_) in self._sources.items()}
         is_same = share_state(self._random_source, session.device.random_source())
@@ -131,9 +137,21 @@ class StepAhead:
         self._expected.append((operation, place))
         assert self._seen is not None
         self.writers.update(dict.fromkeys(self._seen.state_written, place[0]))
+        self._used.update(path for path in map(path_of, operation.memory) if path is not None)
         copied = self._seen.copied
         if copied is not None and copied.nbytes <= _MOST_BYTES:
             self._sources.setdefault(copied.data_ptr(), (copied, operation.name, place))
+
+    def _gradients_now(self) -> list[str]:
+        """Return the gradients that are still those of an earlier step. The refresh may have dropped some."""
+        with outside_modes():
+            now = {f"{path}.grad": one.grad for path, one in self._kept.items() if one.is_leaf and one.grad is not None}
+            return [path for path, one in now.items() if self._lasting.get(address_of(one)) == path]
+
+    def unused_gradients(self) -> list[str]:
+        """Return the gradients of earlier steps that the recorded step does not use, although it changes their
+        parameters."""
+        return [one for one in self._gradients if one not in self._used and one.removesuffix(".grad") in self.writers]
 
     def _compare(self, operation: Operation) -> None:
         if self._is_excluded():
