@@ -90,3 +90,21 @@ def test_replays_that_differ_are_reported_where_the_differing_state_is_written(n
     probes = Probes(capture=Capture("pass"), replay=Replay("fail", reference="independent", checks=checks))
     (found,) = _findings(probes, writes)
     assert (found.code, found.location.line) == ("GS704", line)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("torch.cat([x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]]).nonzero()", "….nonzero()`"),
+        ("torch.cat([x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]])[mask]", "…[mask]`"),
+        ("torch.masked_select(torch.cat([x[0], x[1], x[2], x[3], x[4]]), mask[0:1000])", "…`"),
+        ("x.nonzero()", "`x.nonzero()`"),
+    ],
+)
+def test_a_long_expression_is_quoted_with_its_last_call(tmp_path: Path, code: str, text: str) -> None:
+    file = tmp_path / "step.py"
+    file.write_text(f"{code}\n", encoding="utf-8")
+    event = StepEvent("extent", "aten::nonzero", (CallSite(str(file), 1, "step"),), (1, 0, 1, len(code)))
+    (found,) = _findings(Probes(capture=Capture("pass")), Watched((event,)))
+    message, _, after = found.message.partition(" has ")
+    assert message.startswith(f"`{code[:11]}") and message.endswith(text) and after
