@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from graphsafe.capture.child.lines.changes import ChangesSeen
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
+from graphsafe.capture.child.probes.state import changed_paths
+from graphsafe.capture.child.state import reachable_state
+from graphsafe.capture.child.targets import Subject
 
 GROUP = {"step": 0, "other": 0}
 N = 0
@@ -87,3 +91,43 @@ def test_an_element_behind_another_name_is_found_by_its_key(ran: Executed) -> No
 def test_no_line_rather_than_a_wrong_one(path: str, ran: Executed) -> None:
     """Two lines store under 'step': which one it was is not known."""
     assert ran.writer_of(path) == ()
+
+
+class Layers:
+    def __init__(self) -> None:
+        self.counts = [0, 0]
+        self.rates = {"a": [1.0]}
+        self.weight, self.bias = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+        self.layers = [torch.ones(2) for _ in range(20)]
+
+    def run(self) -> None:
+        self.counts[0] += 1  # counts[0]
+        for place in (1,):
+            self.counts[place] += 1  # counts[1]
+        self.rates = {"a": [self.rates["a"][0] / 2]}  # rates['a'][0]
+        for weight in (self.weight,):
+            weight.data = weight.detach() * 2  # weight
+        self.bias = torch.nn.Parameter(self.bias.detach() * 2)  # bias
+        self.layers.append(self.layers.pop(0) * 2)
+        for at, layer in enumerate(self.layers):
+            self.layers[at] = self.doubled(layer)  # layers[0] layers[7] layers[19]
+
+    def doubled(self, layer: torch.Tensor) -> torch.Tensor:
+        return layer * 2
+
+
+@pytest.mark.parametrize("path", ["counts[0]", "counts[1]", "rates['a'][0]", "weight", "bias", "layers[7]"])
+def test_the_line_that_changed_it_is_found_by_reading_the_state_after_each_line(path: str) -> None:
+    layers = Layers()
+    subject = Subject(layers.run, (), {})
+    before = reachable_state(subject)
+    before.tensors = before.views()
+    layers.run()
+    seen = ChangesSeen(reachable_state(subject), changed_paths(before, reachable_state(subject)))
+    ran = Executed()
+    with lines_traced(ran, seen.trace):
+        layers.run()
+    found = seen.line_of(path)
+    assert found and path in LINES[found[-1].line - 1].partition("  # ")[2].split()
+    assert seen.is_given_memory(path) == (path == "weight")
+    assert found[-1].line in ran.lines[__file__]

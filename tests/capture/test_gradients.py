@@ -8,7 +8,13 @@ import pytest
 from .conftest import DEVICES, TARGETS, Prove, Reports, marked, probes_of
 
 SOUND = ("dropped", "channels_last")
-OWN = ("own_dropped", "own_carried")
+OWN = {
+    # target: code -> the level and the beginning of the line of its finding
+    "own_dropped": {"GS702": 'error: count["step"] += 1'},
+    "own_carried": {"GS702": 'error: count["step"] += 1', "GS703": "warning: model.weight.grad = gradient("},
+    "own_handed_on": {"GS703": 'error: weight.data = kept["copy"]'},
+    "own_scheduled": {"GS702": "error: schedule.step()", "GS703": "warning: training.model.register_forward_hook("},
+}
 FAULTY = ("optimized_by_loop", "without_optimizer", "logged", "kept", "not_always", "not_later")
 SLOW = ("channels_last", "optimized_by_loop", "without_optimizer", "logged", "not_always", "not_later")
 
@@ -32,13 +38,27 @@ def test_gradients_that_others_use_or_that_accumulate_are_not_ready(reports: Rep
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_replaced_gradients_are_reported_only_if_the_step_reads_the_old_ones(reports: Reports, name: str) -> None:
-    found = {one["code"]: one["location"]["line"] for one in reports[name]["findings"]}
+def test_changed_state_is_reported_at_the_line_that_changes_it_if_the_step_reads_it(
+    reports: Reports, name: str
+) -> None:
     lines = (TARGETS / "gradients.py").read_text(encoding="utf-8").splitlines()
-    assert reports[name]["verdict"] == "not-ready"
-    assert lines[found["GS702"] - 1].strip() == 'count["step"] += 1'
-    assert ("GS703" in found) == (name == "own_carried")
-    assert "GS703" not in found or "weight.grad = gradient(" in lines[found["GS703"] - 1]
+    found = {
+        one["code"]: f"{one['level']}: {lines[one['location']['line'] - 1].strip()}"
+        for one in reports[name]["findings"]
+        if one["code"] in ("GS702", "GS703")
+    }
+    assert found.keys() == OWN[name].keys()
+    assert all(found[code].startswith(line) for code, line in OWN[name].items())
+    assert not [one for one in reports[name]["limits"] if one["kind"] == "no-line"]
+
+
+def test_a_tensor_that_no_step_reads_is_not_called_the_cause(reports: Reports) -> None:
+    carried, noted = (
+        next(one for one in reports[name]["findings"] if one["code"] == "GS703")
+        for name in ("own_carried", "own_scheduled")
+    )
+    assert "noted" in noted["message"] and "memory of the graph" in noted["message"]
+    assert "still reads" in carried["message"]
 
 
 @pytest.mark.slow

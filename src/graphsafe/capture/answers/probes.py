@@ -99,21 +99,21 @@ class StateWrite:
 
 @dataclass(frozen=True, slots=True)
 class StateWrites:
-    """The lines that write state in one step."""
+    """The lines that write state in one step, and the state that it does not read."""
 
     lines: tuple[StateWrite, ...] = ()
-    unused_gradients: tuple[str, ...] = ()
-    """Gradients of earlier steps that the step does not use, although it changes their parameters. The step drops them
-    and makes new ones."""
+    unread: tuple[str, ...] = ()
+    """Tensors on the device that the step finds and does not use. If they are gradients, the step changes their
+    parameters: it drops the old gradients and makes new ones."""
 
     @staticmethod
-    def of(frames_of: Mapping[str, tuple[CallSite, ...]], unused_gradients: Iterable[str] = ()) -> StateWrites:
+    def of(frames_of: Mapping[str, tuple[CallSite, ...]], unread: Iterable[str] = ()) -> StateWrites:
         """`frames_of` has the frames of the line that writes each piece of state."""
         found: dict[tuple[CallSite, ...], list[str]] = {}
         for path, frames in frames_of.items():
             found.setdefault(frames, []).append(path)
         lines = tuple(StateWrite(frames, tuple(paths)) for frames, paths in found.items())
-        return StateWrites(lines, tuple(unused_gradients))
+        return StateWrites(lines, tuple(unread))
 
     def line_of(self, paths: Sequence[str]) -> tuple[CallSite, ...]:
         """Return the frames of the line that writes all of this state; () if there is no single line."""

@@ -159,7 +159,7 @@ class FindingTable:
         how: str | None = None,
     ) -> None:
         """Add a finding at the last of `frames`. `how` selects the rule's message. If that line already has a finding
-        of the same code, the two are merged, with the more severe level and the data of both."""
+        of the same code, the two are merged, with the text of the more severe one and the data of both."""
         rule = self._book.rules.get(code)
         if rule is None:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
@@ -172,11 +172,12 @@ class FindingTable:
         at = location(frames[-1], span)
         key = (code, at.path, at.line)
         level, data = lowered(level or rule.level, self._seen), data or {}
-        if key in self.found:
-            known = self.found[key]
-            severest = max(level, known.level, key=LEVELS.index)
-            self.found[key] = replace(known, count=known.count + count, level=severest, data={**known.data, **data})
-            return
+        known = self.found.get(key)
+        if known is not None:
+            count, data = known.count + count, {**known.data, **data}
+            if LEVELS.index(level) <= LEVELS.index(known.level):
+                self.found[key] = replace(known, count=count, data=data)
+                return
         words = Words(expr=expr or text_at(frames[-1], span), value=value)
         about = rule.about(at, words, data, how)
         self.found[key] = replace(

@@ -5,7 +5,6 @@ Findings explain a verdict and never decide it: `report/verdict.py` decides it f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,6 +24,7 @@ from graphsafe.capture.answers.probes import (
     Watched,
 )
 from graphsafe.capture.parent.after_events import frozen_choices, stale_events
+from graphsafe.capture.parent.changed_state import CODES, words_of
 from graphsafe.capture.parent.finding_table import (
     OWN_GRAPHS,
     WITHOUT_COMPILED,
@@ -38,7 +38,7 @@ from graphsafe.capture.parent.finding_table import (
     repair_of_generator,
     what_departed,
 )
-from graphsafe.capture.parent.frozen_values import FrozenValues, known
+from graphsafe.capture.parent.frozen_values import FrozenValues
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
 from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, DeviceAnswers, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
@@ -71,7 +71,6 @@ def findings_of(seen: DeviceAnswers, book: Rulebook) -> tuple[list[Finding], lis
     return list(writer.table.found.values()), writer.table.limits
 
 
-_STATE_CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}
 _MOST_MOVED = 3
 _EXPLAIN_REPLAYS = frozenset(
     "GS402 GS502 GS503 GS504 GS602 GS604 GS608 GS615 GS701 GS702 GS703 GS705 GS707 GS712".split()
@@ -134,7 +133,7 @@ class _Writer:
         reported: list[str] = []
         changed = self._probes.state.changed or ()
         growing = [change.name for change in changed if change.how == "grows"]
-        unused = set(self._answers[StateWrites].unused_gradients)
+        unread = set(self._answers[StateWrites].unread)
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
@@ -144,17 +143,14 @@ class _Writer:
                     reported.append(name)
                     self._lazy(name, frames)
                 continue
-            code = _STATE_CODES.get(change.how)
+            code = CODES.get(change.how)
             level = self._level_of(change.how)
             if code is None or name in self._causes:
                 continue
-            if name in unused or (name.endswith(".grad") and self._seen.verdict == "ready"):
+            if name.endswith(".grad") and (name in unread or self._seen.verdict == "ready"):
                 continue  # `p.grad = None` in a training step: backward allocates it again, in the graph's own pool
-            values = known(before=change.before, after=change.after)
-            # A library that a line of the user calls may have changed it.
-            outer = re.split(r"[.\[]", name)[0]
-            says = None if frames else f"no line of the user's code is known to change the state in `{outer}`"
-            self.add(code, frames, expr=says, value=f"`{name}`", level=level, data={"attribute": name, **values})
+            words = words_of(change, is_harmless=self._seen.verdict == "ready" or name in unread)
+            self.add(code, frames, level=level, **words)
         for path in lazy:
             if not any(is_within(path, name) for name in (*reported, *growing)):
                 self._lazy(path, ())
@@ -362,7 +358,9 @@ class _Writer:
         found = [
             key
             for key, finding in self.table.found.items()
-            if key[0] in _EXPLAIN_REPLAYS and any(is_within(path, finding.data.get("attribute", "")) for path in paths)
+            if key[0] in _EXPLAIN_REPLAYS
+            and any(is_within(path, finding.data.get("attribute", "")) for path in paths)
+            and finding.data.get("attribute") not in self._answers[StateWrites].unread
         ]
         host_states = [key for key in self.table.found if key[0] == "GS702"]
         is_made_of_state = all(check.on_host for check in wrong) and not self._answers[Ran].host_calls

@@ -260,6 +260,12 @@ def function_at(path: str, line: int) -> Function | None:
     return max(around, key=lambda one: one.lineno, default=None)
 
 
+def is_expression(path: str, line: int) -> bool:
+    """Return whether the statement at this line is an expression, such as a call of a library."""
+    span = statement_span(path, line)
+    return span is not None and isinstance(_nodes(path).by_span.get(span), ast.expr)
+
+
 def contains(node: Any, line: int) -> bool:
     """Return whether a statement or an expression contains a line."""
     return bool(node.lineno <= line <= (node.end_lineno or node.lineno))

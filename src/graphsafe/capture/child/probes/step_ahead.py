@@ -36,24 +36,19 @@ class StepAhead:
     def __init__(self, session: Session, is_excluded: Callable[[], bool]) -> None:
         self._session = session
         self._is_excluded = is_excluded
-        reach = reachable_state(session.subject)
-        cached = {
-            f"{path}[{at}]": tensor
-            for path, (cache, _) in reach.caches.items()
-            for at, tensor in enumerate(tensors_kept_by(cache))
-        }
-        with outside_modes():
-            self._alive = self._on_device(reach.tensors)
-            self._kept = {**reach.tensors, **cached}
-            "These tensors are kept alive, so that no other tensor gets their addresses."
-            self._lasting = _addresses(self._kept)
+        self._alive: dict[str, torch.Tensor] = {}
+        "The tensors on the device that the step reaches."
+        self._kept: dict[str, torch.Tensor] = {}
+        "These tensors are kept alive, so that no other tensor gets their addresses."
+        self._lasting: dict[int, str] = {}
+        self._read_state()
         self._expected: list[tuple[Operation, Place]] = []
         self.writers: dict[str, tuple[CallSite, ...]] = {}
         "State -> the line of the recorded step that wrote it last."
         self._used: set[str] = set()
         "The state whose memory operations of the recorded step use."
-        self._gradients: list[str] = []
-        "The gradients of an earlier step that the recorded step found."
+        self._found: list[str] = []
+        "The tensors on the device that the recorded step found as an earlier step left them."
         self._may_vary: set[int] = set()
         "Indices of operations whose numbers or memory changed in the first steps."
         self._at = 0
@@ -80,6 +75,18 @@ class StepAhead:
         "The operations of the current step."
         self._sources: dict[int, tuple[torch.Tensor, str, Place]] = {}
         "Address -> host memory that the recorded step copied to the device, with the operation and its place."
+
+    def _read_state(self) -> None:
+        reach = reachable_state(self._session.subject)
+        cached = {
+            f"{path}[{at}]": tensor
+            for path, (cache, _) in reach.caches.items()
+            for at, tensor in enumerate(tensors_kept_by(cache))
+        }
+        with outside_modes():
+            self._alive = self._on_device(reach.tensors)
+            self._kept = {**reach.tensors, **cached}
+            self._lasting = _addresses(self._kept)
 
     def _on_device(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         device = self._session.device
@@ -116,7 +123,7 @@ class StepAhead:
         for tensor, values in self._given.values():
             session.device.store(tensor, values)
         if not self._number:
-            self._gradients = self._gradients_now()
+            self._found = self._found_now()
         with outside_modes():
             found = {address: source.clone() for address, (source, *_) in self._sources.items()}
         is_same = share_state(self._random_source, session.device.random_source())
@@ -142,16 +149,21 @@ class StepAhead:
         if copied is not None and copied.nbytes <= _MOST_BYTES:
             self._sources.setdefault(copied.data_ptr(), (copied, operation.name, place))
 
-    def _gradients_now(self) -> list[str]:
-        """Return the gradients that are still those of an earlier step. The refresh may have dropped some."""
+    def _found_now(self) -> list[str]:
+        """Return the tensors that are still those of an earlier step. The refresh may have replaced some."""
         with outside_modes():
-            now = {f"{path}.grad": one.grad for path, one in self._kept.items() if one.is_leaf and one.grad is not None}
-            return [path for path, one in now.items() if self._lasting.get(address_of(one)) == path]
+            now = {path: address_of(one) for path, one in reachable_state(self._session.subject).tensors.items()}
+            return [path for path, one in self._alive.items() if now.get(path) == address_of(one)]
 
-    def unused_gradients(self) -> list[str]:
-        """Return the gradients of earlier steps that the recorded step does not use, although it changes their
-        parameters."""
-        return [one for one in self._gradients if one not in self._used and one.removesuffix(".grad") in self.writers]
+    def unread(self) -> list[str]:
+        """Return the tensors on the device that the recorded step found and did not use. Gradients count only if the
+        step changes their parameters."""
+        return [
+            path
+            for path in self._found
+            if self._lasting.get(address_of(self._alive[path])) not in self._used
+            and (not path.endswith(".grad") or path.removesuffix(".grad") in self.writers)
+        ]
 
     def _compare(self, operation: Operation) -> None:
         if self._is_excluded():
