@@ -205,6 +205,8 @@ class ComparedRounds:
     "Checks of the rounds in which the device ran behind the host."
     moved: tuple[str, ...] = ()
     "State that had moved to other memory before the first round whose results differ."
+    moved_by: tuple[tuple[CallSite, ...], ...] = ()
+    "For each entry of `moved`, the frames of the line of the refresh that moves it."
     after: tuple[Fired, ...] = ()
     "The event that happened shortly before the first round whose results differ."
     freed: bool = False

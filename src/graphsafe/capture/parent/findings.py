@@ -330,16 +330,15 @@ class _Writer:
         return self._answers[StateWrites].line_of([name.removeprefix("state ") for name in names])
 
     def _rounds(self, wrong: list[Check]) -> list[Check]:
-        """Add findings for later rounds that differ. The findings are at the refresh, because nothing else runs between
+        """Add findings for later rounds that differ. The findings are in the refresh, because nothing else runs between
         replays. Return the checks that these findings do not explain."""
         rounds = self._answers[ComparedRounds]
         if rounds.after:
             return []  # the event caused the differences
         frames = () if rounds.refresh is None else (rounds.refresh,)
         if rounds.moved and frames:
-            for path in rounds.moved[:_MOST_MOVED]:
-                data = {"attribute": path, "checks": reported(wrong[:8])}
-                self.add("GS707", frames, expr=path, data=data)
+            for path, line in zip(rounds.moved[:_MOST_MOVED], rounds.moved_by, strict=False):
+                self.add("GS707", line, expr=path, data={"attribute": path, "checks": reported(wrong[:8])})
             return []
         late = [check for check in wrong if check.name.endswith(BEHIND_HOST)]
         if late and len(late) == len(wrong):
