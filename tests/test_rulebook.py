@@ -272,6 +272,7 @@ def test_processes_that_start_together_on_an_empty_cache_agree(own_cache: Path) 
     [
         ("GS106", "nested", "enable_nested_tensor=False"),
         ("GS703", "swapped", "changes places"),
+        ("GS106", "scaler", "fused=True"),
         ("GS802", "rate-decay", "has no capturable=True"),
     ],
 )

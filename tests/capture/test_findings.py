@@ -68,10 +68,19 @@ def test_other_sizes_after_a_mask_are_explained_by_the_mask() -> None:
     assert [(one.code, one.location.line) for one in alone] == [("GS702", 3)]
 
 
-def test_an_encoder_that_asks_a_mask_is_told_the_option_that_avoids_it() -> None:
-    event = StepEvent("hidden-sync", "aten::_nested_tensor_from_mask_left_aligned", AFTER)
-    (found,) = _findings(Probes(capture=Capture("fail")), Refused(event))
-    assert (found.code, "enable_nested_tensor=False" in found.fix) == ("GS106", True)
+@pytest.mark.parametrize(
+    ("op", "called", "option"),
+    [
+        ("aten::_nested_tensor_from_mask_left_aligned", None, "enable_nested_tensor=False"),
+        ("aten::_local_scalar_dense", "torch.amp.GradScaler.step", "fused=True"),
+        ("aten::_local_scalar_dense", "torch.nn.utils.clip_grad_norm_", "leave out error_if_nonfinite=True"),
+        ("aten::linalg_inv", None, "inv_ex"),
+    ],
+)
+def test_a_call_that_waits_is_told_the_option_that_avoids_it(op: str, called: str | None, option: str) -> None:
+    event = StepEvent("read" if called else "hidden-sync", op, AFTER, called=called)
+    (found,) = _findings(Probes(capture=Capture("fail")), Watched((event,)), Refused(event))
+    assert (found.code, option in found.fix) == ("GS106", True)
 
 
 @pytest.mark.parametrize(

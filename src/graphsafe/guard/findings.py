@@ -88,7 +88,7 @@ def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "pred
         rule = book.rules[code]
         words = {"expr": text_at(event.frames[-1], event.span), "value": value_read(code)}
         found[key] = replace(
-            about := rule.about(at, words, event.details(), how_of(event, code)),
+            about := rule.about(at, words, event.details(), how_of(event, code, book.ops)),
             level="error",
             confidence="proven" if evidence == "measured" else "likely",
             source="capture" if evidence == "measured" else "simulate",

@@ -125,7 +125,7 @@ class _Writer:
             elif event.guarded:
                 data["when"] = "not in a capture"
             count = max(event.count, 1)
-            value, how = value_read(code), how_of(event, code)
+            value, how = value_read(code), how_of(event, code, self._book.ops)
             self.add(code, event.frames, event.span, level=level, value=value, count=count, data=data, how=how)
 
     def state(self) -> None:
@@ -257,7 +257,7 @@ class _Writer:
         how = None
         if event is not None and event.frames:
             code = cause or listed or code_of_failure(event, self._book.ops)
-            frames, span, how = event.frames, event.span, how_of(event, code)
+            frames, span, how = event.frames, event.span, how_of(event, code, self._book.ops)
         elif error is not None and error.frames:
             frames = error.frames
         known = None if cause else self._explained(frames, code)

@@ -82,11 +82,13 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
     return _tabled(event, ops, ("hidden-sync", "waits", "dynamic-shape", "reads-host", "branches")) or "GS106"
 
 
-def how_of(event: StepEvent, code: str) -> str | None:
+def how_of(event: StepEvent, code: str, ops: OpTable) -> str | None:
     """Return the `how` of an event, with the same meaning as in events of scan: it selects one of the rule's messages,
     and None selects the default."""
     if code == "GS106":
-        return "nested" if event.op == _OF_MASK else None
+        entry = ops.python(event.called or "")
+        known = () if entry is None else entry.effects
+        return "nested" if event.op == _OF_MASK else next((one.how for one in known if one.rule == code), None)
     if code != "GS303":
         return None
     if event.op in _BY_INDEX:
