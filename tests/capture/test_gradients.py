@@ -52,6 +52,20 @@ def test_changed_state_is_reported_at_the_line_that_changes_it_if_the_step_reads
     assert not [one for one in reports[name]["limits"] if one["kind"] == "no-line"]
 
 
+def test_a_rate_that_a_schedule_changes_has_its_own_repair(reports: Reports) -> None:
+    found = {
+        name: next(one for one in reports[name]["findings"] if one["code"] == "GS702")
+        for name in OWN
+        if "GS702" in OWN[name]
+    }
+    assert {name: "make the rate a device tensor" in one["fix"] for name, one in found.items()} == {
+        "own_dropped": False,
+        "own_carried": False,
+        "own_scheduled": True,
+    }
+    assert "froze alpha=" in found["own_scheduled"]["why"]
+
+
 def test_a_tensor_that_no_step_reads_is_not_called_the_cause(reports: Reports) -> None:
     carried, noted = (
         next(one for one in reports[name]["findings"] if one["code"] == "GS703")
