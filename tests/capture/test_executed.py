@@ -131,3 +131,13 @@ def test_the_line_that_changed_it_is_found_by_reading_the_state_after_each_line(
     assert found and path in LINES[found[-1].line - 1].partition("  # ")[2].split()
     assert seen.is_given_memory(path) == (path == "weight")
     assert found[-1].line in ran.lines[__file__]
+
+
+def test_a_step_of_too_many_lines_has_no_lines_rather_than_early_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphsafe.capture.child.lines.changes._MOST_LOOKS", 5)
+    layers = Layers()
+    reach = reachable_state(Subject(layers.run, (), {}))
+    seen = ChangesSeen(reach, ["counts[0]"])
+    with lines_traced(Executed(), seen.trace):
+        layers.run()
+    assert seen.line_of("counts[0]") == ()

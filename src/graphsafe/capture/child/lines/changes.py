@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -19,6 +18,8 @@ from graphsafe.report.model import CallSite
 
 _MOST_READ = 16
 "At most this many paths are read after each line."
+_MOST_LOOKS = 20_000
+"A step of more lines is not watched to its end, and no lines are known."
 
 
 class ChangesSeen:
@@ -36,9 +37,11 @@ class ChangesSeen:
         if len(known) > _MOST_READ:
             kinds = list(self._alike.items())[: _MOST_READ // 2]
             self._alike = {kind: [alike[0], alike[-1]] for kind, alike in kinds}
-        self._last = {path: self._read(path) for alike in self._alike.values() for path in alike}
+        with torch._C.DisableTorchFunction():
+            self._last = {path: self._read(path) for alike in self._alike.values() for path in alike}
         self._lines: dict[str, tuple[CallSite, ...]] = {}
         self._given: set[str] = set()
+        self._looks = 0
         self._running: tuple[FrameType, int] | None = None
         "The innermost frame of the user's code, and the line that it is running."
 
@@ -65,6 +68,14 @@ class ChangesSeen:
 
     def _look(self) -> None:
         """Read the state. If it has changed, the running line has changed it."""
+        self._looks += 1
+        if self._looks > _MOST_LOOKS:  # such a step runs too long; lines found so far may not be the last ones
+            self._last.clear()
+            self._lines.clear()
+        with torch._C.DisableTorchFunction():
+            self._compare()
+
+    def _compare(self) -> None:
         for path, before in self._last.items():
             now = self._read(path)
             if now is None or (before is not None and now[1] == before[1]):
@@ -81,14 +92,13 @@ class ChangesSeen:
     def _read(self, path: str) -> tuple[torch.Tensor | None, int | str] | None:
         """Return a tensor with the identity of its memory, or None with a number as text. Return None if there is no
         such value at the path now, as for a gradient that was dropped."""
-        # A container may now have another class, and a tensor may have no memory.
-        with suppress(Exception), torch._C.DisableTorchFunction():
+        try:
             value = self._held(*self._reach.owners[path])
             if isinstance(value, torch.Tensor):
                 return value, memory_key(value)
-            if value is not None:
-                return None, WRITERS[id(type(value))](value)
-        return None
+            return None if value is None else (None, WRITERS[id(type(value))](value))
+        except Exception:  # a container may now have another class, and a tensor may have no memory
+            return None
 
     def _held(self, container: Any, key: Any) -> Any:
         """Return the value that is now at a container and key. The container may have been replaced too."""
