@@ -83,6 +83,17 @@ def test_a_call_that_waits_is_told_the_option_that_avoids_it(op: str, called: st
     assert (found.code, option in found.fix) == ("GS106", True)
 
 
+@pytest.mark.parametrize("method", ["item", "__bool__"])
+@pytest.mark.parametrize("called", [None, "torch.Tensor.__contains__", "torch.nn.BatchNorm2d.forward"])
+def test_a_read_inside_a_function_of_torch_is_told_with_that_function(method: str, called: str | None) -> None:
+    event = StepEvent("read", "aten::_local_scalar_dense", AFTER, via=f"torch.Tensor.{method}", called=called)
+    (found,) = _findings(Probes(capture=Capture("pass")), Watched((event,)))
+    inside = called is not None and "BatchNorm" in called
+    assert found.code == ("GS101" if method == "item" else "GS102")
+    assert ("a device value inside `torch.nn.BatchNorm2d.forward`" in found.message) == inside
+    assert ("give the function options" in found.fix) == inside
+
+
 @pytest.mark.parametrize(
     ("names", "line"),
     [

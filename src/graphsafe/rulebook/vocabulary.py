@@ -6,8 +6,9 @@ are explained in the rules that match these events.
 HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
             device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
             inside), nested (an op that makes a nested tensor from a mask), scaler (a gradient scaler that asks whether
-            gradients are infinite), finite-norm (a norm that must be finite), library (a known library call that waits)
-Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter, operator
+            gradients are infinite), finite-norm (a norm that must be finite), library (a known library call that
+            waits), inside (only from capture: a function of torch reads the value)
+Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter, operator, inside
 Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`), slice,
             range, size (a size argument of a factory or view), narrow, split
 Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
@@ -28,8 +29,8 @@ EventKind = Literal[
 HOWS: Mapping[str, frozenset[str]] = {
     kind: frozenset(hows.split())
     for kind, hows in {
-        "HostRead": "method cast index format hidden nested scaler finite-norm library",
-        "Branch": "if while assert ifexp and or not in compare max min any all sorted filter operator",
+        "HostRead": "method cast index format hidden nested scaler finite-norm library inside",
+        "Branch": "if while assert ifexp and or not in compare max min any all sorted filter operator inside",
         "Extent": "op mask mask-store slice range size narrow split",
         "Transfer": "to-host literal index blocking",
         "Store": "scalar host-tensor by-index host-part",

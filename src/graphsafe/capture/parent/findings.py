@@ -42,7 +42,7 @@ from graphsafe.capture.parent.frozen_values import FrozenValues
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
 from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, DeviceAnswers, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
-from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, how_of, value_read
+from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, how_of, reader_of, value_read
 from graphsafe.capture.shared.places import is_within
 from graphsafe.files import from_here
 from graphsafe.report.model import CallSite, Finding, Level, Limit
@@ -125,7 +125,7 @@ class _Writer:
             elif event.guarded:
                 data["when"] = "not in a capture"
             count = max(event.count, 1)
-            value, how = value_read(code), how_of(event, code, self._book.ops)
+            value, how = value_read(code, reader_of(event, code)), how_of(event, code, self._book.ops)
             self.add(code, event.frames, event.span, level=level, value=value, count=count, data=data, how=how)
 
     def state(self) -> None:
