@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.events import Diagnosis, StepEvent
 from graphsafe.capture.answers.probes import Diagnosed, Refused, StateWrites, Watched
+from graphsafe.capture.parent.finding_table import what_departed
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.probes import DeviceAnswers
 from graphsafe.capture.shared.answers import Answers, written
+from graphsafe.capture.shared.places import at_line, line_text
 from graphsafe.report.model import CallSite, Finding
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
@@ -128,3 +131,11 @@ def test_a_long_expression_is_quoted_with_its_last_call(tmp_path: Path, code: st
     (found,) = _findings(Probes(capture=Capture("pass")), Watched((event,)))
     message, _, after = found.message.partition(" has ")
     assert message.startswith(f"`{code[:11]}") and message.endswith(text) and after
+
+
+def test_another_branch_with_the_same_operation_is_told_with_both_lines() -> None:
+    departure = Departure(2, "further steps", "operation", "aten.mul", "aten.mul at a.py:2", "", frames=AFTER)
+    here = what_departed(replace(departure, after=f"aten.mul{at_line(AFTER)}"))
+    assert here.endswith(f"the capture runs aten.mul at a.py:2, but aten.mul{at_line(AFTER)} runs 2 steps later.")
+    other = what_departed(replace(departure, after="aten.add"))
+    assert f"but aten.add ({line_text(AFTER[-1])}) runs" in other

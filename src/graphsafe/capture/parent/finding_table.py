@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from graphsafe.capture.parent.probes import DeviceAnswers
-from graphsafe.capture.shared.places import chain, line_text, location, text_at
+from graphsafe.capture.shared.places import at_line, chain, line_text, location, text_at
 from graphsafe.files import from_here
 from graphsafe.optable.entries import version_matches
 from graphsafe.report.kernel_names import readable
@@ -52,6 +52,7 @@ def what_departed(departure: Departure) -> str:
     place, under = at_place(departure.frames), departure.under
     later = f"{count(departure.step, 'step')} later" if under == "further steps" else f"with {under}"
     if departure.what == "operation":
+        place = "" if departure.after.endswith(at_line(departure.frames)) else place
         return (
             f" Here a branch changes: the capture runs {departure.before}, but {departure.after}{place} runs {later}."
         )

@@ -15,6 +15,7 @@ from graphsafe.capture.child.state import inputs_of, reachable_state, tensors_ke
 from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.places import at_line
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Under
 
@@ -176,7 +177,7 @@ class StepAhead:
             some, more = f"{len(self._expected)} operations", "more operations"
             self._depart("count", operation.name, some, more, user_frames())
             return
-        expected = self._expected[at][0]
+        expected, (expected_frames, _) = self._expected[at]
         aspect = expected.differs(operation)
         if aspect is None:
             return
@@ -185,8 +186,12 @@ class StepAhead:
                 self._may_vary.add(at)
             if at in self._may_vary:
                 return
-        before, after = expected.text(aspect, operation), operation.text(aspect, expected)
-        self._depart(aspect, operation.name, before, after, user_frames())
+        before, after, place = expected.text(aspect, operation), operation.text(aspect, expected), user_frames()
+        if aspect in ("shape", "number") and at_line(expected_frames) != at_line(place[0]):
+            # Another branch runs the same operation. Its sizes and numbers say nothing about the captured operation.
+            aspect, name = "operation", operation.name
+            before, after = f"{name}{at_line(expected_frames)}", f"{name}{at_line(place[0])}"
+        self._depart(aspect, operation.name, before, after, place)
 
     def _depart(self, what: Aspect, op: str, before: str, after: str, place: Place) -> None:
         self._departure = Departure(self._number, self._under, what, op, before, after, *place)
