@@ -271,7 +271,11 @@ def test_processes_that_start_together_on_an_empty_cache_agree(own_cache: Path) 
     ("code", "how", "text"),
     [
         ("GS106", "nested", "enable_nested_tensor=False"),
+        ("GS702", "rate", "a device tensor (Adam with capturable=True"),
+        ("GS702", "by-call", "between replays instead"),
         ("GS703", "swapped", "changes places"),
+        ("GS703", "pooled", "does not make replays wrong"),
+        ("GS106", "scaler", "fused=True"),
         ("GS802", "rate-decay", "has no capturable=True"),
     ],
 )

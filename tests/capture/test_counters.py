@@ -42,6 +42,14 @@ def test_a_counter_that_decides_far_ahead_is_not_ready(reports: Reports, name: s
     assert horizon["steps"] <= 1_024
 
 
+def test_another_branch_is_told_with_the_lines_of_both(reports: Reports) -> None:
+    (found,) = [one for one in reports["every"]["findings"] if one["code"] == "GS702"]
+    lines = (TARGETS / "far.py").read_text(encoding="utf-8").splitlines()
+    at = lines.index("            return x * 3") + 1
+    captured, _, later = found["why"].partition("a branch changes: the capture runs ")[2].partition(", but ")
+    assert f"far.py:{at + 1}" in captured and f"far.py:{at} " in later
+
+
 @pytest.mark.parametrize("name", marked(SOUND, SLOW))
 def test_a_counter_that_decides_nothing_or_never_comes_so_far_is_ready(reports: Reports, name: str) -> None:
     assert reports[name]["verdict"] == "ready"

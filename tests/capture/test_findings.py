@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.events import Diagnosis, StepEvent
 from graphsafe.capture.answers.probes import Diagnosed, Refused, StateWrites, Watched
+from graphsafe.capture.parent.finding_table import what_departed
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.probes import DeviceAnswers
 from graphsafe.capture.shared.answers import Answers, written
+from graphsafe.capture.shared.places import at_line, line_text
 from graphsafe.report.model import CallSite, Finding
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
@@ -68,10 +71,30 @@ def test_other_sizes_after_a_mask_are_explained_by_the_mask() -> None:
     assert [(one.code, one.location.line) for one in alone] == [("GS702", 3)]
 
 
-def test_an_encoder_that_asks_a_mask_is_told_the_option_that_avoids_it() -> None:
-    event = StepEvent("hidden-sync", "aten::_nested_tensor_from_mask_left_aligned", AFTER)
-    (found,) = _findings(Probes(capture=Capture("fail")), Refused(event))
-    assert (found.code, "enable_nested_tensor=False" in found.fix) == ("GS106", True)
+@pytest.mark.parametrize(
+    ("op", "called", "option"),
+    [
+        ("aten::_nested_tensor_from_mask_left_aligned", None, "enable_nested_tensor=False"),
+        ("aten::_local_scalar_dense", "torch.amp.GradScaler.step", "fused=True"),
+        ("aten::_local_scalar_dense", "torch.nn.utils.clip_grad_norm_", "leave out error_if_nonfinite=True"),
+        ("aten::linalg_inv", None, "inv_ex"),
+    ],
+)
+def test_a_call_that_waits_is_told_the_option_that_avoids_it(op: str, called: str | None, option: str) -> None:
+    event = StepEvent("read" if called else "hidden-sync", op, AFTER, called=called)
+    (found,) = _findings(Probes(capture=Capture("fail")), Watched((event,)), Refused(event))
+    assert (found.code, option in found.fix) == ("GS106", True)
+
+
+@pytest.mark.parametrize("method", ["item", "__bool__"])
+@pytest.mark.parametrize("called", [None, "torch.Tensor.__contains__", "torch.nn.BatchNorm2d.forward"])
+def test_a_read_inside_a_function_of_torch_is_told_with_that_function(method: str, called: str | None) -> None:
+    event = StepEvent("read", "aten::_local_scalar_dense", AFTER, via=f"torch.Tensor.{method}", called=called)
+    (found,) = _findings(Probes(capture=Capture("pass")), Watched((event,)))
+    inside = called is not None and "BatchNorm" in called
+    assert found.code == ("GS101" if method == "item" else "GS102")
+    assert ("a device value inside `torch.nn.BatchNorm2d.forward`" in found.message) == inside
+    assert ("give the function options" in found.fix) == inside
 
 
 @pytest.mark.parametrize(
@@ -90,3 +113,29 @@ def test_replays_that_differ_are_reported_where_the_differing_state_is_written(n
     probes = Probes(capture=Capture("pass"), replay=Replay("fail", reference="independent", checks=checks))
     (found,) = _findings(probes, writes)
     assert (found.code, found.location.line) == ("GS704", line)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("torch.cat([x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]]).nonzero()", "….nonzero()`"),
+        ("torch.cat([x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]])[mask]", "…[mask]`"),
+        ("torch.masked_select(torch.cat([x[0], x[1], x[2], x[3], x[4]]), mask[0:1000])", "…`"),
+        ("x.nonzero()", "`x.nonzero()`"),
+    ],
+)
+def test_a_long_expression_is_quoted_with_its_last_call(tmp_path: Path, code: str, text: str) -> None:
+    file = tmp_path / "step.py"
+    file.write_text(f"{code}\n", encoding="utf-8")
+    event = StepEvent("extent", "aten::nonzero", (CallSite(str(file), 1, "step"),), (1, 0, 1, len(code)))
+    (found,) = _findings(Probes(capture=Capture("pass")), Watched((event,)))
+    message, _, after = found.message.partition(" has ")
+    assert message.startswith(f"`{code[:11]}") and message.endswith(text) and after
+
+
+def test_another_branch_with_the_same_operation_is_told_with_both_lines() -> None:
+    departure = Departure(2, "further steps", "operation", "aten.mul", "aten.mul at a.py:2", "", frames=AFTER)
+    here = what_departed(replace(departure, after=f"aten.mul{at_line(AFTER)}"))
+    assert here.endswith(f"the capture runs aten.mul at a.py:2, but aten.mul{at_line(AFTER)} runs 2 steps later.")
+    other = what_departed(replace(departure, after="aten.add"))
+    assert f"but aten.add ({line_text(AFTER[-1])}) runs" in other

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from graphsafe.capture.child.lines.clocks import LATER
+from graphsafe.capture.parent.limits import limits_of
+from graphsafe.capture.shared.answers import Answers, written
+from graphsafe.report.probes.horizon import Horizon
+from graphsafe.report.probes.probe import ProbeStatus
 
 from .conftest import DEVICES, TARGETS, Prove, Reports, codes_of, marked, probes_of
 
@@ -141,3 +145,10 @@ def test_another_path_that_rounds_compared_is_harmless_and_no_other(prove: Prove
 def test_a_refresh_that_seldom_changes_the_data_is_enough(prove: Prove) -> None:
     (report,) = prove([f"{TARGETS}/later.py:build_seldom"], "sim")
     assert report["verdict"] == "ready" and probes_of(report)["replay"]["varied"] > 100
+
+
+@pytest.mark.parametrize(("status", "begins"), [("pass", "after 8 further steps, "), ("fail", "in further steps, ")])
+def test_the_steps_before_another_path_are_not_called_all_further_steps(status: ProbeStatus, begins: str) -> None:
+    answers = Answers(written(Horizon(status, steps=8, changing=("n",))))
+    (limit,) = limits_of(answers, is_captured=True, called="step.py:build", device="sim:0")
+    assert limit.why.startswith(f"{begins}each step still changes n")

@@ -106,6 +106,9 @@ def test_what_a_refresh_does_in_the_150th_round_counts(prove: Prove) -> None:
     (report,) = prove([f"{TARGETS}/rounds.py:build_noted_late"], "sim:0")
     assert (report["verdict"], codes_of(report, "error")) == ("not-ready", ["GS707"])
     assert probes_of(report)["replay"]["rounds"] == 256
+    (found,) = [one for one in report["findings"] if one["code"] == "GS707"]
+    line = (TARGETS / "rounds.py").read_text(encoding="utf-8").splitlines()[found["location"]["line"] - 1]
+    assert line.strip() == "_note.set(_note.get().clone())"
 
 
 @pytest.mark.slow

@@ -92,6 +92,13 @@ def test_every_finding_names_a_line_of_the_target(name: str, reports: Reports) -
         assert finding["why"] and finding["fix"] and finding["fingerprint"]
 
 
+def test_an_input_is_reported_where_the_refresh_rebinds_it(reports: Reports) -> None:
+    (found,) = [one for one in reports["bound_anew_by_the_refresh"]["findings"] if one["code"] == "GS707"]
+    line = (TARGETS / "silent.py").read_text(encoding="utf-8").splitlines()[found["location"]["line"] - 1]
+    assert line.strip() == 'kept["x"] = torch.randn(4, 8, device=device)'
+    assert found["location"]["function"].endswith("refresh")
+
+
 def test_a_warmed_plan_passes_capture_and_replay_and_fails_its_first_step(reports: Reports) -> None:
     probes = probes_of(reports["plan"])
     assert (probes["capture"]["status"], probes["replay"]["status"]) == ("pass", "pass")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.shared.classify import code_of, how_of, value_read
+from graphsafe.capture.shared.classify import code_of, how_of, reader_of, value_read
 from graphsafe.capture.shared.places import chain, line_text, location, text_at
 from graphsafe.guard.source import Launches
 from graphsafe.report.model import CallSite, Finding, in_order, unsuppressed
@@ -86,9 +86,9 @@ def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "pred
             found[key] = replace(found[key], count=found[key].count + 1)
             continue
         rule = book.rules[code]
-        words = {"expr": text_at(event.frames[-1], event.span), "value": value_read(code)}
+        words = {"expr": text_at(event.frames[-1], event.span), "value": value_read(code, reader_of(event, code))}
         found[key] = replace(
-            about := rule.about(at, words, event.details(), how_of(event, code)),
+            about := rule.about(at, words, event.details(), how_of(event, code, book.ops)),
             level="error",
             confidence="proven" if evidence == "measured" else "likely",
             source="capture" if evidence == "measured" else "simulate",

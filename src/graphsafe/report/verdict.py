@@ -127,7 +127,10 @@ def _differences(wrong: Iterable[Check]) -> Iterator[str]:
 
 
 def _departed(departure: Departure) -> str:
-    change = f"{departure.op} has {departure.before} at capture and {departure.after} later"
+    before, after = departure.before, departure.after
+    change = f"{departure.op} has {before} at capture and {after} later"
+    if departure.what == "operation":
+        change = f"the capture runs {before}, but {after} runs later"
     if departure.under == "further steps":
         return f"the step changes {count(departure.step, 'step')} after the capture: {change}"
     return f"{_DECIDED_BY[departure.under]}: {change}"

@@ -5,8 +5,10 @@ are explained in the rules that match these events.
 
 HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
             device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
-            inside), nested (an op that makes a nested tensor from a mask), library (a known library call that waits)
-Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter, operator
+            inside), nested (an op that makes a nested tensor from a mask), scaler (a gradient scaler that asks whether
+            gradients are infinite), finite-norm (a norm that must be finite), library (a known library call that
+            waits), inside (only from capture: a function of torch reads the value)
+Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter, operator, inside
 Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`), slice,
             range, size (a size argument of a factory or view), narrow, split
 Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
@@ -27,8 +29,8 @@ EventKind = Literal[
 HOWS: Mapping[str, frozenset[str]] = {
     kind: frozenset(hows.split())
     for kind, hows in {
-        "HostRead": "method cast index format hidden nested library",
-        "Branch": "if while assert ifexp and or not in compare max min any all sorted filter operator",
+        "HostRead": "method cast index format hidden nested scaler finite-norm library inside",
+        "Branch": "if while assert ifexp and or not in compare max min any all sorted filter operator inside",
         "Extent": "op mask mask-store slice range size narrow split",
         "Transfer": "to-host literal index blocking",
         "Store": "scalar host-tensor by-index host-part",
@@ -41,7 +43,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "partial-refresh not-refreshed copied-once weights-rebound grads-dropped freed rate-changed number-changed "
         "counted begun-in-capture adopted key-lacks made-twice refilled host-refilled read-early given-early narrowed "
         "optimizer rate-decay declared over-declared under-declared "
-        "buckets departed late",  # buckets, departed, late: only from capture
+        "buckets departed late pooled rate by-call",  # this line: only from capture
     }.items()
 }
 "Event kind -> the words for the ways in which it happens. For `Call`, the rules themselves list the patterns."

@@ -34,7 +34,9 @@ def _step(device: torch.device, step: Any, refresh: Any = None) -> graphsafe.Ste
 
 class Every(Counting):
     def compute(self, x: Tensor) -> Tensor:
-        return x * 3 if self.n % self.every == 0 else x * 2
+        if self.n % self.every == 0:
+            return x * 3
+        return x * 2
 
 
 def build_every(device: torch.device) -> graphsafe.Step:

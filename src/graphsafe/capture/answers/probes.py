@@ -3,7 +3,7 @@ capture, the replays and events after it, and the target's own graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -99,17 +99,21 @@ class StateWrite:
 
 @dataclass(frozen=True, slots=True)
 class StateWrites:
-    """The lines that write state in one step."""
+    """The lines that write state in one step, and the state that it does not read."""
 
     lines: tuple[StateWrite, ...] = ()
+    unread: tuple[str, ...] = ()
+    """Tensors on the device that the step finds and does not use. If they are gradients, the step changes their
+    parameters: it drops the old gradients and makes new ones."""
 
     @staticmethod
-    def of(frames_of: Mapping[str, tuple[CallSite, ...]]) -> StateWrites:
+    def of(frames_of: Mapping[str, tuple[CallSite, ...]], unread: Iterable[str] = ()) -> StateWrites:
         """`frames_of` has the frames of the line that writes each piece of state."""
         found: dict[tuple[CallSite, ...], list[str]] = {}
         for path, frames in frames_of.items():
             found.setdefault(frames, []).append(path)
-        return StateWrites(tuple(StateWrite(frames, tuple(paths)) for frames, paths in found.items()))
+        lines = tuple(StateWrite(frames, tuple(paths)) for frames, paths in found.items())
+        return StateWrites(lines, tuple(unread))
 
     def line_of(self, paths: Sequence[str]) -> tuple[CallSite, ...]:
         """Return the frames of the line that writes all of this state; () if there is no single line."""
@@ -201,6 +205,8 @@ class ComparedRounds:
     "Checks of the rounds in which the device ran behind the host."
     moved: tuple[str, ...] = ()
     "State that had moved to other memory before the first round whose results differ."
+    moved_by: tuple[tuple[CallSite, ...], ...] = ()
+    "For each entry of `moved`, the frames of the line of the refresh that moves it."
     after: tuple[Fired, ...] = ()
     "The event that happened shortly before the first round whose results differ."
     freed: bool = False

@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from graphsafe.capture.parent.probes import DeviceAnswers
-from graphsafe.capture.shared.places import chain, line_text, location, text_at
+from graphsafe.capture.shared.places import at_line, chain, line_text, location, text_at
 from graphsafe.files import from_here
 from graphsafe.optable.entries import version_matches
 from graphsafe.report.kernel_names import readable
@@ -52,6 +52,7 @@ def what_departed(departure: Departure) -> str:
     place, under = at_place(departure.frames), departure.under
     later = f"{count(departure.step, 'step')} later" if under == "further steps" else f"with {under}"
     if departure.what == "operation":
+        place = "" if departure.after.endswith(at_line(departure.frames)) else place
         return (
             f" Here a branch changes: the capture runs {departure.before}, but {departure.after}{place} runs {later}."
         )
@@ -159,7 +160,7 @@ class FindingTable:
         how: str | None = None,
     ) -> None:
         """Add a finding at the last of `frames`. `how` selects the rule's message. If that line already has a finding
-        of the same code, the two are merged, with the more severe level and the data of both."""
+        of the same code, the two are merged, with the text of the more severe one and the data of both."""
         rule = self._book.rules.get(code)
         if rule is None:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
@@ -172,11 +173,12 @@ class FindingTable:
         at = location(frames[-1], span)
         key = (code, at.path, at.line)
         level, data = lowered(level or rule.level, self._seen), data or {}
-        if key in self.found:
-            known = self.found[key]
-            severest = max(level, known.level, key=LEVELS.index)
-            self.found[key] = replace(known, count=known.count + count, level=severest, data={**known.data, **data})
-            return
+        known = self.found.get(key)
+        if known is not None:
+            count, data = known.count + count, {**known.data, **data}
+            if LEVELS.index(level) <= LEVELS.index(known.level):
+                self.found[key] = replace(known, count=count, data=data)
+                return
         words = Words(expr=expr or text_at(frames[-1], span), value=value)
         about = rule.about(at, words, data, how)
         self.found[key] = replace(

@@ -5,7 +5,6 @@ Findings explain a verdict and never decide it: `report/verdict.py` decides it f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,6 +24,7 @@ from graphsafe.capture.answers.probes import (
     Watched,
 )
 from graphsafe.capture.parent.after_events import frozen_choices, stale_events
+from graphsafe.capture.parent.changed_state import CODES, words_of
 from graphsafe.capture.parent.finding_table import (
     OWN_GRAPHS,
     WITHOUT_COMPILED,
@@ -38,11 +38,11 @@ from graphsafe.capture.parent.finding_table import (
     repair_of_generator,
     what_departed,
 )
-from graphsafe.capture.parent.frozen_values import FrozenValues, known
+from graphsafe.capture.parent.frozen_values import FrozenValues
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
 from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, DeviceAnswers, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
-from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, how_of, value_read
+from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, how_of, reader_of, value_read
 from graphsafe.capture.shared.places import is_within
 from graphsafe.files import from_here
 from graphsafe.report.model import CallSite, Finding, Level, Limit
@@ -71,7 +71,6 @@ def findings_of(seen: DeviceAnswers, book: Rulebook) -> tuple[list[Finding], lis
     return list(writer.table.found.values()), writer.table.limits
 
 
-_STATE_CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}
 _MOST_MOVED = 3
 _EXPLAIN_REPLAYS = frozenset(
     "GS402 GS502 GS503 GS504 GS602 GS604 GS608 GS615 GS701 GS702 GS703 GS705 GS707 GS712".split()
@@ -126,7 +125,7 @@ class _Writer:
             elif event.guarded:
                 data["when"] = "not in a capture"
             count = max(event.count, 1)
-            value, how = value_read(code), how_of(event, code)
+            value, how = value_read(code, reader_of(event, code)), how_of(event, code, self._book.ops)
             self.add(code, event.frames, event.span, level=level, value=value, count=count, data=data, how=how)
 
     def state(self) -> None:
@@ -134,6 +133,7 @@ class _Writer:
         reported: list[str] = []
         changed = self._probes.state.changed or ()
         growing = [change.name for change in changed if change.how == "grows"]
+        unread = set(self._answers[StateWrites].unread)
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
@@ -143,17 +143,14 @@ class _Writer:
                     reported.append(name)
                     self._lazy(name, frames)
                 continue
-            code = _STATE_CODES.get(change.how)
+            code = CODES.get(change.how)
             level = self._level_of(change.how)
             if code is None or name in self._causes:
                 continue
-            if name.endswith(".grad") and self._seen.verdict == "ready":
+            if name.endswith(".grad") and (name in unread or self._seen.verdict == "ready"):
                 continue  # `p.grad = None` in a training step: backward allocates it again, in the graph's own pool
-            values = known(before=change.before, after=change.after)
-            # A library that a line of the user calls may have changed it.
-            outer = re.split(r"[.\[]", name)[0]
-            says = None if frames else f"no line of the user's code is known to change the state in `{outer}`"
-            self.add(code, frames, expr=says, value=f"`{name}`", level=level, data={"attribute": name, **values})
+            words = words_of(change, is_harmless=self._seen.verdict == "ready" or name in unread)
+            self.add(code, frames, level=level, **words)
         for path in lazy:
             if not any(is_within(path, name) for name in (*reported, *growing)):
                 self._lazy(path, ())
@@ -260,7 +257,7 @@ class _Writer:
         how = None
         if event is not None and event.frames:
             code = cause or listed or code_of_failure(event, self._book.ops)
-            frames, span, how = event.frames, event.span, how_of(event, code)
+            frames, span, how = event.frames, event.span, how_of(event, code, self._book.ops)
         elif error is not None and error.frames:
             frames = error.frames
         known = None if cause else self._explained(frames, code)
@@ -333,16 +330,15 @@ class _Writer:
         return self._answers[StateWrites].line_of([name.removeprefix("state ") for name in names])
 
     def _rounds(self, wrong: list[Check]) -> list[Check]:
-        """Add findings for later rounds that differ. The findings are at the refresh, because nothing else runs between
+        """Add findings for later rounds that differ. The findings are in the refresh, because nothing else runs between
         replays. Return the checks that these findings do not explain."""
         rounds = self._answers[ComparedRounds]
         if rounds.after:
             return []  # the event caused the differences
         frames = () if rounds.refresh is None else (rounds.refresh,)
         if rounds.moved and frames:
-            for path in rounds.moved[:_MOST_MOVED]:
-                data = {"attribute": path, "checks": reported(wrong[:8])}
-                self.add("GS707", frames, expr=path, data=data)
+            for path, line in zip(rounds.moved[:_MOST_MOVED], rounds.moved_by, strict=False):
+                self.add("GS707", line, expr=path, data={"attribute": path, "checks": reported(wrong[:8])})
             return []
         late = [check for check in wrong if check.name.endswith(BEHIND_HOST)]
         if late and len(late) == len(wrong):
@@ -361,7 +357,9 @@ class _Writer:
         found = [
             key
             for key, finding in self.table.found.items()
-            if key[0] in _EXPLAIN_REPLAYS and any(is_within(path, finding.data.get("attribute", "")) for path in paths)
+            if key[0] in _EXPLAIN_REPLAYS
+            and any(is_within(path, finding.data.get("attribute", "")) for path in paths)
+            and finding.data.get("attribute") not in self._answers[StateWrites].unread
         ]
         host_states = [key for key in self.table.found if key[0] == "GS702"]
         is_made_of_state = all(check.on_host for check in wrong) and not self._answers[Ran].host_calls

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from graphsafe.capture.answers.probes import HostCall
+from graphsafe.capture.parent.changed_state import how_of_number, known
 from graphsafe.capture.parent.finding_table import place_of, what_was_frozen
 from graphsafe.capture.shared.places import is_within
 from graphsafe.report.kernel_names import readable
@@ -62,10 +63,13 @@ class FrozenValues:
         change = changes.get(path) or next((changes[name] for name in changes if is_within(path, name)), None)
         frames = cause.frames or (change and change.frames) or self._first.frames or self._entry
         data = {"attribute": path, **known(before=cause.before, after=cause.after), "froze": self._froze}
-        words = {"value": f"`{path}`", "expr": f"{path}", "level": "error", "data": data, "here": self._here}
+        words: dict[str, Any] = {"value": f"`{path}`", "expr": path, "level": "error", "data": data, "here": self._here}
+        code = "GS402" if path in self._growing else _code_of(cause)
         if cause.kind == "tensor" and cause.after is not None:
             words["how"] = "swapped"
-        return "GS402" if path in self._growing else _code_of(cause), frames, words
+        elif code == "GS702":
+            words["how"] = how_of_number(path, frames)
+        return code, frames, words
 
     def _of_calls(self) -> Iterator[FrozenFinding]:
         """Yield findings for the calls whose value differs each time. If the cause is a clock and no call is known,
@@ -97,11 +101,6 @@ class FrozenValues:
         if first.frames:
             return code, first.frames, {**words, "span": first.span, "how": "departed"}
         return code, self._entry, {**words, "expr": f"a value handed to {readable(first.op)}"}
-
-
-def known(**values: Any) -> dict[str, Any]:
-    """Return those values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _is_line(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:

@@ -44,8 +44,10 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
     if ahead.status == "pass" and ahead.reason:
         yield Limit("horizon", called, ahead.reason)
     elif is_captured and ahead.changing and ahead.steps is not None:
-        names, ran = listed(ahead.changing, most=3), count(ahead.steps, "further step")
-        yield Limit("horizon", called, f"after {ran}, each step still changes {names}; {_LATER_EFFECT}")
+        # If some further steps took another path, `ahead.steps` has only those before the first of them.
+        after = f"after {count(ahead.steps, 'further step')}, " if ahead.status == "pass" else "in further steps, "
+        names = listed(ahead.changing, most=3)
+        yield Limit("horizon", called, f"{after}each step still changes {names}; {_LATER_EFFECT}")
     elif ahead.status == "pass" and ahead.steps is not None and ahead.steps < USUAL_STEPS:
         ran = count(ahead.steps, "further step")
         yield Limit("horizon", called, f"there was time for only {ran}; {_LATER_EFFECT}")

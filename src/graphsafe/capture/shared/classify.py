@@ -40,13 +40,23 @@ _BY_INDEX = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::_to_
 _OF_MASK = "aten::_nested_tensor_from_mask_left_aligned"
 "The operation by which a TransformerEncoder asks whether a mask allows a nested tensor."
 _EXTENT_CALLS = frozenset({"range", "islice"})
+_OF_VALUES = frozenset({"GS101", "GS102"})
 _READING = ("hidden-sync", "dynamic-shape", "reads-host", "branches")
 "Kinds of effects that read the device, the most specific first."
 
 
-def value_read(code: str) -> str:
-    """Return the text that replaces `value` in a rule's message."""
-    return "a host tensor" if code == "GS304" else "a device value"
+def value_read(code: str, inside: str | None = None) -> str:
+    """Return the text that replaces `value` in a rule's message. `inside` is the function of torch that reads the
+    value, if the user's code does not read it itself."""
+    value = "a host tensor" if code == "GS304" else "a device value"
+    return value if inside is None else f"{value} inside `{inside}`"
+
+
+def reader_of(event: StepEvent, code: str) -> str | None:
+    """Return the function of torch inside which a value is read. Return None if the user's code reads it itself, as by
+    `x.item()` or `y in x`."""
+    of_tensors = event.called is None or event.called.startswith("torch.Tensor.")
+    return event.called if code in _OF_VALUES and not of_tensors else None
 
 
 def code_of(event: StepEvent, ops: OpTable) -> str | None:
@@ -82,11 +92,15 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
     return _tabled(event, ops, ("hidden-sync", "waits", "dynamic-shape", "reads-host", "branches")) or "GS106"
 
 
-def how_of(event: StepEvent, code: str) -> str | None:
+def how_of(event: StepEvent, code: str, ops: OpTable) -> str | None:
     """Return the `how` of an event, with the same meaning as in events of scan: it selects one of the rule's messages,
     and None selects the default."""
+    if reader_of(event, code) is not None:
+        return "inside"
     if code == "GS106":
-        return "nested" if event.op == _OF_MASK else None
+        entry = ops.python(event.called or "")
+        known = () if entry is None else entry.effects
+        return "nested" if event.op == _OF_MASK else next((one.how for one in known if one.rule == code), None)
     if code != "GS303":
         return None
     if event.op in _BY_INDEX:
@@ -258,6 +272,12 @@ def function_at(path: str, line: int) -> Function | None:
     """Return the innermost function of a file around a line, or None."""
     around = (one for one in _nodes(path).functions if contains(one, line))
     return max(around, key=lambda one: one.lineno, default=None)
+
+
+def is_expression(path: str, line: int) -> bool:
+    """Return whether the statement at this line is an expression, such as a call of a library."""
+    span = statement_span(path, line)
+    return span is not None and isinstance(_nodes(path).by_span.get(span), ast.expr)
 
 
 def contains(node: Any, line: int) -> bool:

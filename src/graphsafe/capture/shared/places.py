@@ -3,7 +3,9 @@ in code points. Also compares paths to the target's state."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from graphsafe.capture.shared.classify import statement_span
@@ -71,7 +73,20 @@ def text_at(frame: CallSite, span: Sequence[int] | None) -> str:
     else:
         text = " ".join([lines[at.line - 1][at.column - 1 :], *lines[at.line : at.end_line]])
     text = " ".join(text.split()) or lines[at.line - 1].strip()
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _LONGEST else _shortened(text)
+
+
+def _shortened(text: str) -> str:
+    """Shorten an expression, but keep its outermost call or index, since that is the one that runs:
+    `torch.cat(…).nonzero()`."""
+    with suppress(SyntaxError, ValueError, RecursionError):
+        node: ast.expr | None = ast.parse(text, mode="eval").body
+        node = node.func if isinstance(node, ast.Call) else node
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.value, (ast.Name, ast.Attribute)):
+            last = text.encode()[node.value.end_col_offset :].decode()
+            if len(last) <= _LONGEST // 2:
+                return f"{text[: _LONGEST - 1 - len(last)]}…{last}"
+    return text[: _LONGEST - 1] + "…"
 
 
 def shown(path: str) -> str:

@@ -15,11 +15,13 @@ from graphsafe.capture.shared.frames import absolute, is_user_file, user_frames
 from graphsafe.capture.shared.replaced import tracing
 from graphsafe.report.model import CallSite
 
+Trace = Callable[[FrameType, str, Any], Any]
+"A function as `sys.settrace` takes it."
 _MUTATORS = frozenset(
     "append extend insert add update setdefault appendleft pop popleft popitem remove discard clear rotate put".split()
 )
-
-
+_OF_TENSORS = frozenset({"add", "put"})
+"Methods that change a set or a queue and return None, but return a new tensor if they are called on a tensor."
 _NAMESPACES = frozenset({".__dict__", "vars()", "globals()"})
 
 
@@ -94,24 +96,37 @@ def _may_be(wanted: str | None, stored: str | None, exact: bool) -> bool:
 
 
 @contextmanager
-def lines_traced(ran: Executed) -> Iterator[None]:
-    """Record every line of the user's code that this thread runs in this block."""
+def lines_traced(ran: Executed, also: Trace | None = None) -> Iterator[None]:
+    """Record every line of the user's code that this thread runs in this block. `also` is called for the same
+    events."""
 
     def calls(frame: FrameType, event: str, argument: Any) -> Any:
         local = of_file(frame.f_code.co_filename)
         if local is not None and frame.f_code not in ran.callers:
             ran.callers[frame.f_code] = user_frames(frame.f_back)[0] if frame.f_back is not None else ()
-        return local
+        if local is None or also is None:
+            return local
+        also(frame, event, argument)
+        return _both(also, local)
 
     @functools.cache
-    def of_file(filename: str) -> Callable[[FrameType, str, Any], Any] | None:
+    def of_file(filename: str) -> Trace | None:
         return _lines_of(filename, ran) if is_user_file(filename) else None
 
     with tracing(calls):
         yield
 
 
-def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], Any]:
+def _both(first: Trace, second: Trace) -> Trace:
+    def both(frame: FrameType, event: str, argument: Any) -> Any:
+        first(frame, event, argument)
+        second(frame, event, argument)
+        return both
+
+    return both
+
+
+def _lines_of(filename: str, ran: Executed) -> Trace:
     file = absolute(filename)
     stores, lines = stores_of(file), ran.lines.setdefault(file, set())
 
@@ -136,12 +151,22 @@ def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
     found: dict[int, set[Store]] = {}
     nodes = list(ast.walk(tree))
     outer = {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
+    new_tensors = {id(node) for one in nodes for node in _new_tensors(one)}
     for node in nodes:
-        for target in _targets(node):
+        for target in _targets(node) if id(node) not in new_tensors else ():
             store = _store(target)
             if store.name in outer or not isinstance(target, ast.Name):
                 found.setdefault(node.lineno, set()).add(store)  # type: ignore[attr-defined]
     return {line: frozenset(stores) for line, stores in found.items()}
+
+
+def _new_tensors(node: ast.AST) -> list[ast.AST]:
+    """Return the calls whose results this node uses, if their methods return None for all containers. `x in seen or
+    seen.add(x)` uses no result."""
+    if isinstance(node, (ast.Expr, ast.BoolOp, ast.Lambda, ast.ListComp)):
+        return []
+    calls = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.Call)]
+    return [one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr in _OF_TENSORS]
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:

@@ -19,6 +19,7 @@ Aspect = Literal["operation", "number", "shape", "memory"]
 _COPIES = ("aten.copy_", "aten._to_copy", "aten.copy.")
 _MOST_ELEMENTS = 1_000
 "At most this many elements of a list are compared."
+_FROM = " from element "
 NUMBER = re.compile(r"-?(\d|inf\b|nan\b|True\b|False\b)")
 "Matches the beginning of an entry of `Operation.numbers` that is a number and not a string."
 
@@ -60,6 +61,11 @@ class Operation:
 
     def _of(self, aspect: Aspect) -> tuple[str, ...]:
         return {"number": self.numbers, "shape": self.shapes, "memory": self.memory}.get(aspect, ())
+
+
+def path_of(memory: str) -> str | None:
+    """Return the path in an entry of `Operation.memory`. Return None for memory without a path."""
+    return memory.rpartition(_FROM)[0] or None
 
 
 @dataclass(slots=True)
@@ -222,4 +228,4 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         if path is None and address not in self._made and self._on_device(tensor):
             path = self._unnamed.name_of(address, tensor)
         offset = tensor.storage_offset()
-        return f"{path} from element {offset}" if path is not None else f"element {offset} of its memory" * bool(offset)
+        return f"{path}{_FROM}{offset}" if path is not None else f"element {offset} of its memory" * bool(offset)

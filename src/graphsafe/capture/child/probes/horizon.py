@@ -99,10 +99,13 @@ class _Ahead(StepAhead):
                 session.capture_path = False
                 self._expected.clear()
                 self.writers.clear()
+                self._used.clear()
                 self._unnamed = Unnamed()
+                self._read_state()  # the step may have replaced tensors before it failed
+                before = session.device.digests(self._alive)
                 self._step(self._record)
             self._unnamed.is_recording = False
-            session.channel.send(StateWrites.of(self.writers))
+            session.channel.send(StateWrites.of(self.writers, self.unread()))
             session.generators = generators_of(session.subject)
             after = session.device.digests(self._alive)
             changed = [path for path, digest in after.items() if before[path] != digest]

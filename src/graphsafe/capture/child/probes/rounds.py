@@ -26,6 +26,7 @@ from graphsafe.capture.child.probes.eager_rounds import (
     inputs_of_rounds,
     late_rounds,
 )
+from graphsafe.capture.child.probes.rebinding import lines_that_rebind
 from graphsafe.capture.child.probes.round_paths import can_compare_continued
 from graphsafe.capture.child.session import Session, load_values, opened
 from graphsafe.capture.child.state import defined_at, generators_of, moved_tensors, reachable_state
@@ -65,6 +66,8 @@ class _Compared:
         self._reference = first.reference
         self._same = first.same
         self._result = ComparedRounds(refresh=defined_at(session.subject.refresh))
+        self._moved_at = 0
+        "The number of the inputs before which state moved to other memory."
 
     def run(self, rounds: Rounds) -> ComparedRounds:
         """Compare round after round, until one fails."""
@@ -95,6 +98,9 @@ class _Compared:
             raise
         except Exception as error:
             self._result = replace(self._result, error=Error(describe(error)))
+        if self._result.moved:
+            lines = lines_that_rebind(self._session, self._result.moved, self._moved_at)
+            self._result = replace(self._result, moved_by=tuple(lines))
         return self._result
 
     @property
@@ -124,6 +130,7 @@ class _Compared:
                 elsewhere = moved_tensors(steady, now)
                 fired = () if before.number else self._fired(number, elsewhere, checks)
                 self._result = replace(self._result, moved=elsewhere, after=fired, freed=is_last)
+                self._moved_at = of_inputs
             # State that moves in every round causes no harm by moving, so only state that has not moved yet is watched.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 

@@ -6,15 +6,20 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from graphsafe.capture.child.lines.changes import ChangesSeen
 from graphsafe.capture.child.lines.executed import Executed
 from graphsafe.capture.child.state import ReachableState
 from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.shared.places import is_within
 from graphsafe.report.probes.state import Change, State
 
+_SEEN = ("rebound", "host", "changes")
+"The kinds of changes whose lines are known from reading the state after each line."
 
-def state(census: Sequence[ReachableState], ran: Executed) -> State:
-    """Return the probe `state`, from the state before step 1 and after steps 1, 2 and 3.
+
+def state(census: Sequence[ReachableState], ran: Executed, seen: ChangesSeen | None = None) -> State:
+    """Return the probe `state`, from the state before step 1 and after steps 1, 2 and 3. `seen` has the lines that
+    changed state in step 3.
 
     `how` is one of these:
     - `born`: missing or None before step 1
@@ -36,7 +41,8 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
         known = [name for name, is_birth in found if is_birth == born]
         if not any(is_within(path, outer) for outer in known):
             writer = ran.writer_of(path) if function is None else ran.caller_of(function)
-            found[path, born] = Change(path, how, before, after, tuple(writer))
+            line = seen.line_of(path) if seen is not None and how in _SEEN else ()
+            found[path, born] = Change(path, how, before, after, tuple(line or writer))
 
     for path, before, after in _grown(one, two, three):
         # Memory grows only with tensors. A list of numbers may be bounded, as in `self.sizes = self.sizes[-3:] + [n]`.
@@ -45,8 +51,12 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
     for path in (*one.tensors, *one.hosts, *one.lengths):
         if _is_none(start, path) and not _is_none(one, path) and not path.endswith(".grad"):
             add(path, "born")
+    given = {memory_key(one) for path, one in three.tensors.items() if seen is not None and seen.is_given_memory(path)}
     for change in _changes(one, two, three):
-        add(*change)
+        path, how = change[:2]
+        # `p.data = saved`: only `p` is rebound, since a step that saves the tensor anew does not read the old one.
+        if how != "rebound" or memory_key(three.tensors[path]) not in given or (seen and seen.is_given_memory(path)):
+            add(*change)
     for path, (cache, size) in one.caches.items():
         if size and path in start.caches and not start.caches[path][1]:
             add(path, "born", 0, size, cache.__wrapped__)
@@ -54,6 +64,17 @@ def state(census: Sequence[ReachableState], ran: Executed) -> State:
         if ran.writer_of(path):  # report an iterator only if a step has used it
             add(path, "opaque")
     return State("fail" if found else "pass", changed=tuple(found.values()))
+
+
+def changed_paths(before: ReachableState, after: ReachableState) -> list[str]:
+    """Return the paths of numbers that differ, and of tensors with other memory. Gradients come last."""
+    found = [path for path, text in after.hosts.items() if before.hosts.get(path, text) != text]
+    found += [
+        path
+        for path, tensor in after.tensors.items()
+        if path in before.tensors and memory_key(before.tensors[path]) != memory_key(tensor)
+    ]
+    return sorted(found, key=lambda path: path.endswith(".grad"))
 
 
 def _grown(one: ReachableState, two: ReachableState, three: ReachableState) -> Iterator[tuple[str, int, int]]:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 
 from graphsafe.capture.answers.events import Asked, StepEvent
 from graphsafe.capture.answers.probes import HostCall, Ran, SeenEvent, StepMemory, Watched
+from graphsafe.capture.child.lines.changes import ChangesSeen
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.own_graphs.plain import eager_marks
 from graphsafe.capture.child.probes.horizon import LATER_STEPS, run_further_steps
-from graphsafe.capture.child.probes.state import state
+from graphsafe.capture.child.probes.state import changed_paths, state
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.state import ReachableState, reachable_state
@@ -82,15 +83,18 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
         first = watched(session, ran)
     census.append(_reached(session))
     calls: list[HostCall] = []
+    changing: ChangesSeen | None = None
     for k in (1, 2):
         channel.phase(f"step {k + 1}")
         session.seed(FIRST_SEED + k)
-        with lines_traced(ran), host_calls_watched(calls.append):
+        with lines_traced(ran, None if changing is None else changing.trace), host_calls_watched(calls.append):
             session.step()
         census.append(_reached(session))
+        if changing is None:
+            changing = ChangesSeen(census[-1], changed_paths(*census[-2:]))
     session.warm_up(done=3)
-    changes = state(census, ran)
-    del census
+    changes = state(census, ran, changing)
+    del census, changing
     channel.phase("a warm step, watched")
     session.put_inputs(1)
     session.ranks.issued.never_waited()

@@ -9,12 +9,13 @@ import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.files_read import FilesSeen
-from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of
+from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of, path_of
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import inputs_of, reachable_state, tensors_kept_by
 from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.places import at_line
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Under
 
@@ -36,20 +37,19 @@ class StepAhead:
     def __init__(self, session: Session, is_excluded: Callable[[], bool]) -> None:
         self._session = session
         self._is_excluded = is_excluded
-        reach = reachable_state(session.subject)
-        cached = {
-            f"{path}[{at}]": tensor
-            for path, (cache, _) in reach.caches.items()
-            for at, tensor in enumerate(tensors_kept_by(cache))
-        }
-        with outside_modes():
-            self._alive = self._on_device(reach.tensors)
-            self._kept = {**reach.tensors, **cached}
-            "These tensors are kept alive, so that no other tensor gets their addresses."
-            self._lasting = _addresses(self._kept)
+        self._alive: dict[str, torch.Tensor] = {}
+        "The tensors on the device that the step reaches."
+        self._kept: dict[str, torch.Tensor] = {}
+        "These tensors are kept alive, so that no other tensor gets their addresses."
+        self._lasting: dict[int, str] = {}
+        self._read_state()
         self._expected: list[tuple[Operation, Place]] = []
         self.writers: dict[str, tuple[CallSite, ...]] = {}
         "State -> the line of the recorded step that wrote it last."
+        self._used: set[str] = set()
+        "The state whose memory operations of the recorded step use."
+        self._found: list[str] = []
+        "The tensors on the device that the recorded step found as an earlier step left them."
         self._may_vary: set[int] = set()
         "Indices of operations whose numbers or memory changed in the first steps."
         self._at = 0
@@ -76,6 +76,18 @@ class StepAhead:
         "The operations of the current step."
         self._sources: dict[int, tuple[torch.Tensor, str, Place]] = {}
         "Address -> host memory that the recorded step copied to the device, with the operation and its place."
+
+    def _read_state(self) -> None:
+        reach = reachable_state(self._session.subject)
+        cached = {
+            f"{path}[{at}]": tensor
+            for path, (cache, _) in reach.caches.items()
+            for at, tensor in enumerate(tensors_kept_by(cache))
+        }
+        with outside_modes():
+            self._alive = self._on_device(reach.tensors)
+            self._kept = {**reach.tensors, **cached}
+            self._lasting = _addresses(self._kept)
 
     def _on_device(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         device = self._session.device
@@ -111,6 +123,8 @@ class StepAhead:
         session.put_inputs(round_of_inputs, seed=_SEED + self._number)
         for tensor, values in self._given.values():
             session.device.store(tensor, values)
+        if not self._number:
+            self._found = self._found_now()
         with outside_modes():
             found = {address: source.clone() for address, (source, *_) in self._sources.items()}
         is_same = share_state(self._random_source, session.device.random_source())
@@ -131,9 +145,26 @@ class StepAhead:
         self._expected.append((operation, place))
         assert self._seen is not None
         self.writers.update(dict.fromkeys(self._seen.state_written, place[0]))
+        self._used.update(path for path in map(path_of, operation.memory) if path is not None)
         copied = self._seen.copied
         if copied is not None and copied.nbytes <= _MOST_BYTES:
             self._sources.setdefault(copied.data_ptr(), (copied, operation.name, place))
+
+    def _found_now(self) -> list[str]:
+        """Return the tensors that are still those of an earlier step. The refresh may have replaced some."""
+        with outside_modes():
+            now = {path: address_of(one) for path, one in reachable_state(self._session.subject).tensors.items()}
+            return [path for path, one in self._alive.items() if now.get(path) == address_of(one)]
+
+    def unread(self) -> list[str]:
+        """Return the tensors on the device that the recorded step found and did not use. Gradients count only if the
+        step changes their parameters."""
+        return [
+            path
+            for path in self._found
+            if self._lasting.get(address_of(self._alive[path])) not in self._used
+            and (not path.endswith(".grad") or path.removesuffix(".grad") in self.writers)
+        ]
 
     def _compare(self, operation: Operation) -> None:
         if self._is_excluded():
@@ -146,7 +177,7 @@ class StepAhead:
             some, more = f"{len(self._expected)} operations", "more operations"
             self._depart("count", operation.name, some, more, user_frames())
             return
-        expected = self._expected[at][0]
+        expected, (expected_frames, _) = self._expected[at]
         aspect = expected.differs(operation)
         if aspect is None:
             return
@@ -155,8 +186,12 @@ class StepAhead:
                 self._may_vary.add(at)
             if at in self._may_vary:
                 return
-        before, after = expected.text(aspect, operation), operation.text(aspect, expected)
-        self._depart(aspect, operation.name, before, after, user_frames())
+        before, after, place = expected.text(aspect, operation), operation.text(aspect, expected), user_frames()
+        if aspect in ("shape", "number") and at_line(expected_frames) != at_line(place[0]):
+            # Another branch runs the same operation. Its sizes and numbers say nothing about the captured operation.
+            aspect, name = "operation", operation.name
+            before, after = f"{name}{at_line(expected_frames)}", f"{name}{at_line(place[0])}"
+        self._depart(aspect, operation.name, before, after, place)
 
     def _depart(self, what: Aspect, op: str, before: str, after: str, place: Place) -> None:
         self._departure = Departure(self._number, self._under, what, op, before, after, *place)

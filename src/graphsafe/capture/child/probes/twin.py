@@ -24,12 +24,12 @@ from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.compare import Spread
 from graphsafe.capture.child.probes.before import PreCaptureState, changes_between
 from graphsafe.capture.child.probes.older import run_steps
+from graphsafe.capture.child.probes.rebinding import lines_that_rebind
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, host_values
 from graphsafe.capture.child.state import (
     Snapshot,
     StateError,
     copies_of,
-    defined_at,
     moved_tensors,
     put_back_host,
     reachable_state,
@@ -317,14 +317,14 @@ class Twins:
             session.put_inputs(1)
         except TargetError:
             return []
-        rebound = moved_tensors(places, reachable_state(session.subject).places())
+        rebound = moved_tensors(places, reachable_state(session.subject).places())[:_MOST_NAMED]
         after = self.record(CAPTURE_SEED) if rebound else None
         if isinstance(before, CaptureFailure) or isinstance(after, CaptureFailure) or after is None:
             return []
-        again = {_key(one) for one in before.differences(after)}
-        frame = defined_at(session.subject.refresh)
-        frames = () if frame is None else (frame,)
-        return [Cause("input", path, None, None, frames) for path in rebound[:_MOST_NAMED]] if keys & again else []
+        if keys.isdisjoint(_key(one) for one in before.differences(after)):
+            return []
+        lines = lines_that_rebind(session, rebound, 2)
+        return [Cause("input", path, None, None, frames) for path, frames in zip(rebound, lines, strict=True)]
 
     def _chance(self) -> set[Key]:
         """Return the differences between captures from the same state and seed, such as unwritten bytes or a clock."""

@@ -49,6 +49,8 @@ class ReachableState:
     "Numbers of elements of lists, tuples, sets and dicts."
     sized: dict[str, Any] = field(default_factory=dict)
     "The objects in `lengths` that can change their length: lists, sets and dicts."
+    holders: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    "The same as `owners`, for the objects in `sized`."
     queues: dict[str, int] = field(default_factory=dict)
     "Queues of the class `SimpleQueue` that hold tensors, with their sizes."
     caches: dict[str, tuple[Any, int]] = field(default_factory=dict)

@@ -69,6 +69,8 @@ class ObjectWalk:
             handler(self, path, value)
             if container is not None and (path in reach.hosts or path in reach.tuples or path in reach.tensors):
                 reach.owners[path] = (container, key)
+            if container is not None and path in reach.sized:
+                reach.holders[path] = (container, key)
         return reach
 
     def _has_more(self) -> bool:
