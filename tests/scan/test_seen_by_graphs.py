@@ -1161,3 +1161,79 @@ def main(requests, stream):
 @pytest.mark.parametrize(("change", "found"), [("layer.down = down", True), ("layer.down.copy_(down)", False)])
 def test_an_unknown_value_takes_the_place_of_a_tensor(told: Told, change: str, found: bool) -> None:
     assert told(engine=ADAPTERS.format(change=change)) == ({change} if found else set())
+
+
+POOL = """\
+import torch
+
+
+class Pool:
+    def __init__(self, device):
+        self.rows = torch.zeros(8, 4, device=device)
+
+    def clear(self):
+        {change}
+"""
+RUNNER = """\
+import torch
+
+
+class Runner:
+    def __init__(self, pool, stream):
+        self.pool = pool
+        self.x = torch.zeros(4, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.pool.rows @ self.x
+
+    def run(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+"""
+SCHEDULER = """\
+class Scheduler:
+    def __init__(self, runner):
+        self.runner = runner
+        self.waiting = []
+
+    def advance(self):
+        return self.runner.run(self.waiting.pop())
+"""
+SCRIPT = """\
+from pool import Pool
+from runner import Runner
+from scheduler import Scheduler
+
+
+def main(waves, stream, device):
+    pool = Pool(device)
+    runner = Runner(pool, stream)
+    scheduler = Scheduler(runner)
+    {lines}
+
+
+if __name__ == "__main__":
+    main()
+"""
+ROUND = "while scheduler.waiting:\n            scheduler.advance()"
+WAVES = f"for wave in waves:\n        scheduler.waiting.extend(wave)\n        {ROUND}\n        pool.clear()"
+TWICE = "a = runner.run(waves[0])\n    pool.clear()\n    b = runner.run(waves[1])"
+
+
+@pytest.mark.parametrize(
+    ("lines", "change", "found"),
+    [
+        (WAVES, "self.rows = self.rows * 0", True),
+        (WAVES, "self.rows.zero_()", False),
+        (TWICE, "self.rows = self.rows * 0", True),
+        (TWICE, "self.rows.zero_()", False),
+        ("pool.clear()\n    a = runner.run(waves[0])", "self.rows = self.rows * 0", False),  # no replay comes before
+        ("a = runner.run(waves[0])\n    pool.clear()", "self.rows = self.rows * 0", False),  # no replay follows
+    ],
+)
+def test_a_script_in_a_file_of_its_own_changes_state_between_the_replays(
+    told: Told, lines: str, change: str, found: bool
+) -> None:
+    files = {"pool": POOL.format(change=change), "runner": RUNNER, "scheduler": SCHEDULER}
+    assert told(**files, main=SCRIPT.format(lines=lines)) == ({change} if found else set())

@@ -1,5 +1,4 @@
-"""Functions that take a step. They run code that replays a graph, trains, or runs a model. This code may be in another
-file."""
+"""Functions that take a step: they replay a graph, train or run a model, perhaps by calls of other files."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import kept_names, matched
 from graphsafe.scan.symbols.index import FileIndex, dotted
+from graphsafe.scan.symbols.named_classes import class_named
 from graphsafe.scan.symbols.project import Binding, ref_of
 
 Strength = Literal["replays", "trains", "runs"]
 """The ways in which a function takes a step, the most certain first. A function that only runs a model may do so once,
-or for an evaluation. So such a function counts only if a loop calls it.
-"""
+or for an evaluation. So such a function counts only if a loop calls it."""
 Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Parents = Mapping[ast.AST, ast.AST]
 
@@ -118,8 +117,7 @@ class FileTakers:
         return self._called_in[name]
 
     def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:
-        """Return the calls in a function that take a step. Each comes with the way in which it takes the step, and with
-        the innermost loop around it."""
+        """Return the calls in a function that take a step, each with the way and with the innermost loop around it."""
         if name not in self._steps:
             self._steps[name] = [*self._steps_so_far(name)]
         return self._steps[name]
@@ -173,8 +171,7 @@ class FileTakers:
             self.takes[name] = min(found, key=_ORDER.index)
 
     def _strength_of(self, call: ast.Call, around: str) -> Strength | None:
-        """Return the way in which a call takes a step, itself or through a function of the project, or None if it takes
-        none."""
+        """Return the way in which a call takes a step, itself or through a function of the project, or None."""
         direct = _strength(call)
         if direct is not None:
             return direct
@@ -284,11 +281,14 @@ class FileTakers:
         return {one: join_all(objects) for one, objects in given.items() if objects}
 
     def _given(self, parameter: str, function: str) -> list[str]:
-        """Return the classes of the objects that calls in this file pass as a parameter of a function."""
+        """Return the classes of the objects that calls in this file pass as a parameter of a function. If there are
+        none, return the class that the parameter's name stands for."""
         key = parameter, function
         if key not in self._arguments:
             self._arguments[key] = []
-            self._arguments[key] = self._passed(parameter, function)
+            facts, ref = self._file.functions.get(function), f"{self._file.path}::{function}"
+            named = class_named(self._engine.project, ref, facts, parameter) if facts is not None else None
+            self._arguments[key] = self._passed(parameter, function) or [*filter(None, (named,))]
         return self._arguments[key]
 
     def _passed(self, parameter: str, function: str) -> list[str]:
@@ -368,8 +368,8 @@ def _strength(call: ast.Call) -> Strength | None:
 
 
 def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
-    """Return the innermost loop around a call. A loop such as `for g in graphs: g.replay()` does not count, because all
-    its iterations make one step. `for _ in range(4): graph.replay()` counts only if there is no other loop around."""
+    """Return the innermost loop around a call. `for g in graphs: g.replay()` does not count, since its iterations make
+    one step. `for _ in range(4): graph.replay()` counts only if there is no other loop around."""
     receiver = (dotted(call.func) or "").partition(".")[0]
     repeated: ast.stmt | None = None
     child: ast.AST = call
