@@ -26,9 +26,11 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.roots.evaluation_loops import is_beside_steps, is_for_evaluation, is_over_validation_data
 from graphsafe.scan.roots.generations import LENGTHS, ends_with_sequence, names_length, takes_length, turning
+from graphsafe.scan.roots.graphed_names import GRAPHED
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
+from graphsafe.scan.roots.loops_of_calls import only_repeats
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
-from graphsafe.scan.roots.step_takers import Body, StepTakers, only_repeats
+from graphsafe.scan.roots.step_takers import Body, StepTakers
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
@@ -54,7 +56,8 @@ def may_hold_loop(data: bytes, names: StepNames) -> bool:
     when it is run as a script."""
     if IS_RUN in data and names.may_be_called_in(data):
         return True
-    may_take = may_take_step(data) or names.may_be_called_in(data) or any(one.encode() in data for one in LENGTHS)
+    may_take = may_take_step(data) or names.may_be_called_in(data) or GRAPHED in data
+    may_take = may_take or any(one.encode() in data for one in LENGTHS)
     return takes_surely(data) or (may_take and _LOOP.search(data) is not None)
 
 

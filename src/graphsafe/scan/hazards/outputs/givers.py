@@ -5,10 +5,18 @@ tuple, or returns the result of another such function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes, place, viewed
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    called_name,
+    is_capture,
+    is_plain_replay,
+    own_nodes,
+    place,
+    viewed,
+)
 from graphsafe.scan.hazards.graph_tensors import Tables
 from graphsafe.scan.hazards.kept_graphs import results_of
 from graphsafe.scan.sources.node_memo import inside
@@ -41,12 +49,38 @@ class Given:
 
 def replaying(found: Tables) -> dict[str, Given]:
     """Return the functions that replay a graph and return its outputs. Each comes with the outputs that it returns."""
-    return {
+    outputs = outputs_by_graph(found)
+    others = {
+        name: given
+        for name, node, _ in (found.functions if outputs else ())
+        for _, inner in own_nodes(node)
+        if is_plain_replay(inner) and (given := _returned(node, outputs_of_other(inner, outputs))) is not None
+    }
+    return others | {
         name: given
         for table in found.all
         for name in sorted(table.replaying)
         if (given := _returned(table.functions[name], results_of(table, table.functions[name]))) is not None
     }
+
+
+def outputs_by_graph(found: Tables) -> Mapping[str, Sequence[Set[str]]]:
+    """Map the names of graphs, such as `self.graph`, to the outputs of each graph with this name."""
+    outputs: dict[str, list[Set[str]]] = {}
+    for table in found.all:
+        calls = [item.context_expr for block in table.blocks for item in block.items if is_capture(item)]
+        for graph in {place(call.args[0]) or "" for call in calls if isinstance(call, ast.Call) and call.args}:
+            outputs.setdefault(graph, []).append(table.overwritten)
+    return outputs
+
+
+def outputs_of_other(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]]) -> Set[str]:
+    """Return the outputs of another object whose graph a call replays: `runner.y` for `runner.graph.replay()`."""
+    owner, _, attribute = (dotted(replay.func) or "").removesuffix(".replay").rpartition(".")
+    written = outputs.get(f"self.{attribute}", ())
+    if len(written) != 1 or not owner.isidentifier() or owner == "self":
+        return frozenset()
+    return {f"{owner}.{text.removeprefix('self.')}" for text in written[0]}
 
 
 def given_by_replaying(found: Tables) -> dict[str, Parts]:
@@ -163,15 +197,23 @@ def graphed_callables(found: Tables) -> Iterator[tuple[str, ast.Call]]:
         for decorator in inner.decorator_list:
             if isinstance(decorator, ast.Call) and makes_graphs(decorator):
                 yield f"{COMPILED}{end_of(function)}", decorator
+    makers = {name for name, function, _ in found.functions if _returns_graphed(function)}
     for node in inside(found.tree, ast.Assign):
         if not isinstance(node.value, ast.Call) or len(node.targets) != 1:
             continue
+        if dotted(node.value.func) in makers:
+            yield f"{_GRAPHED}{end_of(place(node.targets[0]) or '?')}", node.value
         for name in (end_of(place(one) or "") for one in elements(node.targets[0]) if makes_graphs(node.value)):
             own = any(end_of(function) == name for function, _, _ in found.functions)
             # After `step = torch.compile(step, …)`, the function's name refers to the compiled function.
             if name and (not own or [place(one) for one in node.value.args[:1]] == [name]):
                 compiled = dotted(node.value.func) == "torch.compile"
                 yield f"{COMPILED if compiled else _GRAPHED}{name}", node.value
+
+
+def _returns_graphed(function: Function) -> bool:
+    values = [node.value for _, node in own_nodes(function) if isinstance(node, ast.Return)]
+    return any(isinstance(one, ast.Call) and called_name(one) == "make_graphed_callables" for one in values)
 
 
 def makes_graphs(call: ast.Call) -> bool:
