@@ -90,7 +90,7 @@ def events(
     for name, how, at, text, confidence in _changes(found) if not measures else ():
         # A function such as `warm_and_capture` does not only warm up. It makes the graph that other functions replay.
         if not MEASURES.search(WARM_UP.sub("", name) if name in capturing else name):
-            kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again") else "AttrWrite"
+            kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again", "kept-alone") else "AttrWrite"
             yield name, _event(kind, how, at, text, confidence)
 
 
