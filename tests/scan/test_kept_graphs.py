@@ -40,6 +40,13 @@ HEAD = """
 USES = [
     ("(graph, x, y)", "graph, source, result = self.entries[n]", "graph", "source", "result"),
     ("Entry(graph, x, y)", "entry = self.entries[n]", "entry.graph", "entry.source", "entry.result"),
+    (
+        "types.SimpleNamespace(graph=graph, source=x, result=y)",
+        "entry = self.entries[n]",
+        "entry.graph",
+        "entry.source",
+        "entry.result",
+    ),
     ("Kept(graph, source=x, result=y)", "entry = self.entries[n]", "entry.graph", "entry.source", "entry.result"),
     ('{"g": graph, "x": x, "y": y}', "entry = self.entries[n]", 'entry["g"]', 'entry["x"]', 'entry["y"]'),
     ("dict(g=graph, x=x, y=y)", "entry = self.entries[n]", 'entry["g"]', 'entry["x"]', 'entry["y"]'),

@@ -77,6 +77,7 @@ def _found(tmp_path: Path, **words: str) -> set[str]:
         (LAST, "h = x.transpose(1, 2); x = h - h.mean(-1, keepdim=True)", False),
         (f"{ROWS}; self.x[n:].zero_()", "x = x - x.mean(dim=0)", False),
         (f"self.x.zero_(); {ROWS}", "x = x - x.mean(dim=0)", False),
+        (f"{ROWS}; self.load(x, n)", "x = x - x.mean(dim=0)", True),
         (f"{ROWS}; self.mask[:n].copy_(marks)", "x = (x * mask).sum(0)", True),  # no replay takes the old mask away
     ],
 )
@@ -84,6 +85,15 @@ def test_a_module_mixes_the_rows_of_a_batch_with_the_rest(
     tmp_path: Path, refill: str, forward: str, found: bool
 ) -> None:
     assert _found(tmp_path, refill=refill, forward=forward) == ({refill} if found else set())
+
+
+def test_another_method_clears_the_rest(tmp_path: Path) -> None:
+    fill, refill = "self.x[mask:].zero_()", f"{ROWS}; self.load(x, n)"
+    assert _found(tmp_path, fill=fill, refill=refill, forward="x = x - x.mean(dim=0)") == set()
+
+
+def test_a_causal_convolution_reads_only_the_filled_columns(tmp_path: Path) -> None:
+    assert _found(tmp_path, refill=LAST, forward="x = self.mix(x)[..., :-2]", padding=", padding=2") == set()
 
 
 @pytest.mark.parametrize(("padding", "found"), [(", padding=1", True), ("", False)])

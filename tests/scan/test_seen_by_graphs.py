@@ -1046,7 +1046,7 @@ class Net(nn.Module):
 
 class Trainer:
     def __init__(self, net, stream):
-        self.net = net
+        self.net, self.slow = net, Net()
         self.x = torch.zeros(4, 8, device="cuda")
         self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
         self.stream = stream
@@ -1093,6 +1093,7 @@ TO_EVAL, FREEZE = "trainer.net.eval()", "trainer.net.body.requires_grad_(False)"
         (FREEZE, "ReLU()", "loss.backward()", "pass", True),
         (TO_EVAL, "Dropout(0.1)", "loss.backward()", "trainer.net.train()", False),
         (FREEZE, "ReLU()", "loss.backward()", "trainer.net.body.requires_grad_()", False),
+        ("trainer.slow.eval()", "Dropout(0.1)", "loss.backward()", "pass", False),  # the graph trains another object
         (TO_EVAL, "ReLU()", "loss.backward()", "pass", False),  # no layer depends on the mode
         (FREEZE, "ReLU()", "pass", "pass", False),  # the graph computes no gradients
         ("trainer.net.train()", "Dropout(0.1)", "loss.backward()", "pass", False),  # the mode of the capture
@@ -1158,7 +1159,10 @@ def main(requests, stream):
 """
 
 
-@pytest.mark.parametrize(("change", "found"), [("layer.down = down", True), ("layer.down.copy_(down)", False)])
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [("layer.down = down", True), ("layer.down.copy_(down)", False), ("layer.down = self.store[name]", False)],
+)
 def test_an_unknown_value_takes_the_place_of_a_tensor(told: Told, change: str, found: bool) -> None:
     assert told(engine=ADAPTERS.format(change=change)) == ({change} if found else set())
 

@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.hazards.graph_syntax import Function, Line, captures_in, functions_in, own_nodes
+from graphsafe.scan.hazards.graph_syntax import Function, Line, called_name, captures_in, functions_in, own_nodes
 from graphsafe.scan.hazards.inputs.handed_tensors import Helpers
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
@@ -54,16 +54,12 @@ def _is_dropped(project: Project, cls: str, function: Function, name: str, depth
             continue
         text = project.files.source(path).text
         tree = parse(text)
-        for caller in functions_in(tree):
-            for _, call in own_nodes(caller):
-                if not isinstance(call, ast.Call) or (dotted(call.func) or "").rpartition(".")[2] != cls:
-                    continue
-                value = next((value for value, one in matched(call, function) if one.arg == name), None)
-                if value is None:
-                    continue
+        calls = [(one, node) for one in functions_in(tree) for _, node in own_nodes(one) if isinstance(node, ast.Call)]
+        for caller, call in calls:
+            for value, one in matched(call, function) if called_name(call) == cls else ():
                 # With gradients, the results of the module may keep its weights.
                 is_free = _is_new(value) and _NO_GRADIENTS.search(text) is not None
-                if is_free or _is_passed_on(project, tree, caller, value, depth):
+                if one.arg == name and (is_free or _is_passed_on(project, tree, caller, value, depth)):
                     return True
     return False
 

@@ -280,7 +280,7 @@ class _Site:
             return
         filled = {place(one.value) or "" for node in self._own if (one := part_filled(node)) is not None}
         certain = writes or sometimes or self._is_length_unused(target)
-        certain = certain or padded_inputs.depends_on_rest(self._found, text or "", target, filled)
+        certain = certain or padded_inputs.depends_on_rest(self._found, self._function, text or "", target, filled)
         confidence: Confidence = "likely" if certain else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 

@@ -133,9 +133,12 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
 
 
 def _is_other_tensor(write: Write) -> bool:
-    """Return whether an unknown value replaces a tensor on the device."""
+    """Return whether an unknown value replaces a tensor on the device. An element of a table, such as the input for a
+    size, may belong to the graph that is replayed next."""
     before, certain = one_or_several(write.before) if write.before is not None else (None, False)
-    return type(write.value) is Unknown and before is not None and certain and before.where != "host"
+    return (
+        type(write.value) is Unknown and not write.chosen and before is not None and certain and before.where != "host"
+    )
 
 
 def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
@@ -66,18 +66,22 @@ def _marked(node: ast.AST) -> ast.Subscript | None:
     return part if any(isinstance(end, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) for end in ends) else None
 
 
-def depends_on_rest(found: Tables, text: str, part: ast.Subscript, filled: Set[str]) -> bool:
+def depends_on_rest(found: Tables, function: Function, text: str, part: ast.Subscript, filled: Set[str]) -> bool:
     """Return whether the captured module mixes the part of an input that a line fills with the rest of the input. The
-    module's code must be in the file. `filled` are the inputs that the same function fills in part."""
-    axis = _axis(part)
-    ends = {_end(one) for one in filled}
+    module's code must be in the file. `filled` are the inputs that the same function fills in part. Other functions
+    that fill the input may clear the rest."""
+    for table in found.all:
+        elsewhere = {where for where, _ in table.filled.get(text, ())} - table.preparing
+        if any(table.functions[where] is not function for where in elsewhere):
+            return False
+    axis, ends = _axis(part), {_end(one) for one in filled}
     for call in [call for table in found.all for call in table.captured_calls]:
-        for method in _called(found, call) if axis is not None else ():
-            given = [(viewed(value), one.arg) for value, one in matched(call, method)]
-            names = {name for to, name in given if to is not None and _end(to) == _end(text)}
-            others = {one.arg for one in parameters(method)[1:]} - names
-            others -= {name for to, name in given if to is not None and _end(to) in ends}
-            if names and axis is not None and _mixes(found, method, names, others, axis):
+        method = _called(found, call) if axis is not None else None
+        if method is not None and axis is not None:
+            given = [(_end(viewed(value) or ""), one.arg) for value, one in matched(call, method)]
+            names = {name for to, name in given if to == _end(text)}
+            others = {one.arg for one in parameters(method)[1:]} - {name for to, name in given if to in ends}
+            if names and _mixes(found, method, names, others - names, axis):
                 return True
     return False
 
@@ -96,29 +100,19 @@ def _axis(part: ast.Subscript) -> int | None:
     return -1 if is_last else cut[0]
 
 
-def _called(found: Tables, call: ast.Call) -> Sequence[Function]:
-    """Return the method of the file that a captured call of a module runs, or nothing if it is not certain."""
-    holder, _, last = (dotted(call.func) or "").rpartition(".")
-    methods = {name: node for name, node, _ in found.functions}
-    modules = [name.removesuffix(".forward") for name in methods if name.endswith(".forward")]
-    made = [
-        (_end(to), cls)
+def _called(found: Tables, call: ast.Call) -> Function | None:
+    """Return the `forward` that a captured call runs: that of the only class whose objects the name stands for, or of
+    the only module in the file."""
+    methods = {name.removesuffix(".forward"): node for name, node, _ in found.functions if name.endswith(".forward")}
+    made = {
+        cls
         for node in inside(found.tree, ast.Assign)
-        for to in map(place, targets(node))
+        if _end(dotted(call.func) or "?") in [_end(place(to) or "") for to in targets(node)]
         for one in inside(node.value, ast.Call)
-        if to is not None and (cls := dotted(one.func)) in modules
-    ]
-    parts = {
-        dotted(one.func)
-        for name, node in methods.items()
-        if name.rpartition(".")[0] in modules
-        for one in calls_in(node.body)
+        if (cls := dotted(one.func)) in methods
     }
-    for name, method in ((_end(f"{holder}.{last}"), "forward"), (_end(holder), last)):
-        classes = {cls for to, cls in made if to == name} or ({*modules} - parts if method == "forward" else set())
-        if len(classes) == 1 and (node := methods.get(f"{classes.pop()}.{method}")) is not None:
-            return [node]
-    return []
+    classes = made or {*methods}
+    return methods[classes.pop() or ""] if len(classes) == 1 else None
 
 
 def _mixes(found: Tables, method: Function, names: set[str], others: Set[str], axis: int) -> bool:
@@ -138,7 +132,7 @@ def _mixes(found: Tables, method: Function, names: set[str], others: Set[str], a
     along = {1 if is_swapped else -1} if axis == -1 else {axis}
     for call in [node for node in nodes if isinstance(node, ast.Call)]:
         read = {one.id for one in inside(call, ast.Name)}
-        if read & taken and not read & masks and (_reduces(call, along) or _pads(found, call, axis)):
+        if read & taken and not read & masks and (_reduces(call, along) or _pads(found, method, call, axis)):
             return True
     return False
 
@@ -154,11 +148,17 @@ def _reduces(call: ast.Call, along: Set[int]) -> bool:
     return name in _WHOLE_TENSOR | _ONE_DIMENSION and any(ast.unparse(one) in map(str, along) for one in given)
 
 
-def _pads(found: Tables, call: ast.Call, axis: int) -> bool:
-    """Return whether a call runs a convolution along the last dimension that reads beyond its ends."""
+def _pads(found: Tables, method: Function, call: ast.Call, axis: int) -> bool:
+    """Return whether a call runs a convolution that reads beyond the ends of the last dimension. The method must not
+    cut the end off again: `self.conv(x)[..., :-2]`."""
     made = [node.value for node in inside(found.tree, ast.Assign) if place(call.func) in map(place, node.targets)]
-    return axis == -1 and any(
-        "Conv" in called_name(one) and any(word.arg == "padding" for word in one.keywords)
-        for one in made
-        if isinstance(one, ast.Call)
+    is_cut = any(isinstance(one, ast.Slice) and isinstance(one.upper, ast.UnaryOp) for one in inside(method, ast.Slice))
+    return (
+        axis == -1
+        and not is_cut
+        and any(
+            "Conv" in called_name(one) and any(word.arg == "padding" for word in one.keywords)
+            for one in made
+            if isinstance(one, ast.Call)
+        )
     )

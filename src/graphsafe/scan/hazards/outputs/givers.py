@@ -197,23 +197,15 @@ def graphed_callables(found: Tables) -> Iterator[tuple[str, ast.Call]]:
         for decorator in inner.decorator_list:
             if isinstance(decorator, ast.Call) and makes_graphs(decorator):
                 yield f"{COMPILED}{end_of(function)}", decorator
-    makers = {name for name, function, _ in found.functions if _returns_graphed(function)}
     for node in inside(found.tree, ast.Assign):
         if not isinstance(node.value, ast.Call) or len(node.targets) != 1:
             continue
-        if dotted(node.value.func) in makers:
-            yield f"{_GRAPHED}{end_of(place(node.targets[0]) or '?')}", node.value
         for name in (end_of(place(one) or "") for one in elements(node.targets[0]) if makes_graphs(node.value)):
             own = any(end_of(function) == name for function, _, _ in found.functions)
             # After `step = torch.compile(step, …)`, the function's name refers to the compiled function.
             if name and (not own or [place(one) for one in node.value.args[:1]] == [name]):
                 compiled = dotted(node.value.func) == "torch.compile"
                 yield f"{COMPILED if compiled else _GRAPHED}{name}", node.value
-
-
-def _returns_graphed(function: Function) -> bool:
-    values = [node.value for _, node in own_nodes(function) if isinstance(node, ast.Return)]
-    return any(isinstance(one, ast.Call) and called_name(one) == "make_graphed_callables" for one in values)
 
 
 def makes_graphs(call: ast.Call) -> bool:

@@ -202,7 +202,7 @@ def _call_instance(frame: Frame, node: ast.Call, instance: Instance, arguments: 
     if frame.hot and frame.attributes.is_module(instance.ref):
         for owner in (instance.ref, ""):
             frame.engine.note_read(frame, weights(owner))
-        module_modes.note_training(frame, instance.ref)
+        module_modes.note_training(frame, node, instance.ref)
     for name in ("__call__", "forward"):
         method = frame.project.find_method(instance.ref, name)
         if method is not None:
