@@ -516,3 +516,64 @@ def _found(folder: Path, text: str) -> list[tuple[str, str]]:
     report = scan_paths([folder], Config(root=folder))
     lines = text.splitlines()
     return [(one.code, lines[one.location.line - 1].strip()) for one in report.findings if one.level != "note"]
+
+
+UNKEPT = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.out(x).argmax(-1)
+
+
+class Runner:
+    def __init__(self, net, stream):
+        {kept}
+        self.x = torch.zeros(4, 4, device="cuda")
+        net(self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = net(self.x)  # captured
+
+    def run(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+class Pool:
+    def __init__(self, net, stream):
+        self.runner = Runner(net, stream)
+
+
+@torch.{mode}()
+def main(stream, batches):
+    {made}
+    return [runner.run(x) for x in batches]
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "kept", "mode", "found"),
+    [
+        ("runner = Runner(Net().cuda().eval(), stream)", "pass", "no_grad", True),
+        ("runner = Pool(Net().cuda(), stream).runner", "pass", "inference_mode", True),
+        ("runner = Runner(Net().cuda(), stream)", "self.net = net", "no_grad", False),
+        ("runner = Runner(Net().cuda(), stream)", "self.kept = [net]", "no_grad", False),
+        ("runner = Runner(Net().cuda(), stream)", "self.weights = list(net.parameters())", "no_grad", False),
+        ("runner = Runner(Net().cuda(), stream)", "pass", "enable_grad", False),  # results may keep the weights
+        ("net = Net().cuda(); runner = Runner(net, stream)", "pass", "no_grad", False),
+        ("runner = Runner(stream.net, stream)", "pass", "no_grad", False),
+    ],
+)
+def test_a_module_that_only_the_graph_goes_on_using(
+    tmp_path: Path, made: str, kept: str, mode: str, found: bool
+) -> None:
+    text = UNKEPT.format(made=made, kept=kept, mode=mode)
+    assert (("GS711", "self.y = net(self.x)  # captured") in _found(tmp_path, text)) is found

@@ -40,6 +40,13 @@ HEAD = """
 USES = [
     ("(graph, x, y)", "graph, source, result = self.entries[n]", "graph", "source", "result"),
     ("Entry(graph, x, y)", "entry = self.entries[n]", "entry.graph", "entry.source", "entry.result"),
+    (
+        "types.SimpleNamespace(graph=graph, source=x, result=y)",
+        "entry = self.entries[n]",
+        "entry.graph",
+        "entry.source",
+        "entry.result",
+    ),
     ("Kept(graph, source=x, result=y)", "entry = self.entries[n]", "entry.graph", "entry.source", "entry.result"),
     ('{"g": graph, "x": x, "y": y}', "entry = self.entries[n]", 'entry["g"]', 'entry["x"]', 'entry["y"]'),
     ("dict(g=graph, x=x, y=y)", "entry = self.entries[n]", 'entry["g"]', 'entry["x"]', 'entry["y"]'),
@@ -522,9 +529,9 @@ SAMPLER = """
             if entry is None:
                 entry = self.entries[key] = self._record(len(rows), params)
             entry.rows.copy_(rows)
-            entry.heat.fill_(params.heat)
+            entry.heat.fill_(params.heat)  # fill
             REST
-            entry.graph.replay()  # replay
+            entry.graph.replay()
             return entry.out.clone()
 """
 
@@ -540,7 +547,7 @@ SAMPLER = """
     ],
 )
 def test_a_field_of_an_argument_that_no_replay_gets(tmp_path: Path, key: str, rest: str, expected: bool) -> None:
-    assert (("GS708", "replay") in found(tmp_path, SAMPLER.replace("KEY", key).replace("REST", rest))) is expected
+    assert (("GS708", "fill") in found(tmp_path, SAMPLER.replace("KEY", key).replace("REST", rest))) is expected
 
 
 def test_a_table_of_places_that_no_replay_gets(tmp_path: Path) -> None:
@@ -559,13 +566,51 @@ def test_a_table_of_places_that_no_replay_gets(tmp_path: Path) -> None:
                 self.choice = self.net(self.window, self.places)
 
         def verify(self, window, places):
-            self.window.copy_(window)
+            self.window.copy_(window)  # fill
             REST
-            self.graph.replay()  # replay
+            self.graph.replay()
             return self.choice.clone()
     """
-    assert ("GS708", "replay") in found(tmp_path, source.replace("REST", "pass"))
-    assert ("GS708", "replay") not in found(tmp_path, source.replace("REST", "self.places.copy_(places)"))
+    assert ("GS708", "fill") in found(tmp_path, source.replace("REST", "pass"))
+    assert ("GS708", "fill") not in found(tmp_path, source.replace("REST", "self.places.copy_(places)"))
+
+
+BATCHES = """
+    import torch
+
+    class Engine:
+        def __init__(self, net):
+            self.net = net
+            self.graphs = {}
+
+        def capture(self, batch, stream):
+            token = torch.zeros(batch, dtype=torch.long, device="cuda")
+            slot = torch.arange(batch, device="cuda")
+            self.net(token, slot)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                out = self.net(token, slot)
+            self.graphs[batch] = (graph, token, slot, out)
+
+        def decode(self, tokens, slots):
+            graph, token, slot, out = self.graphs[len(tokens)]
+            token.copy_(tokens)  # fill
+            REST
+            graph.replay()
+            return out.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("pass", True),
+        ("slot.copy_(slots)", False),
+        ("self.refill(slot, slots)", False),
+    ],
+)
+def test_an_argument_that_a_stored_graph_never_gets(tmp_path: Path, rest: str, expected: bool) -> None:
+    assert (("GS708", "fill") in found(tmp_path, BATCHES.replace("REST", rest))) is expected
 
 
 CAUGHT = """

@@ -479,3 +479,38 @@ def test_an_object_whose_graph_is_replayed_from_outside(
 ) -> None:
     source = AROUND.format(loop=loop, first=first, second=second)
     assert [one for one in scan(source) if one[0] == "GS706"] == [("GS706", second)] * found
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"), [("layer.y", True), ("layer.y[0]", True), ("layer.y.clone()", False), ("layer.x", False)]
+)
+def test_a_method_replays_the_graphs_of_other_objects(tmp_path: Path, returned: str, found: bool) -> None:
+    text = f"""
+import torch
+
+class LayerGraph:
+    def __init__(self, layer, x, stream):
+        self.x = x
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = layer(x)
+
+class Stack:
+    def __init__(self, layers, x, stream):
+        self.x = x
+        self.graphs = [LayerGraph(layer, x, stream) for layer in layers]
+
+    def turn(self, x):
+        self.x.copy_(x)
+        for layer in self.graphs:
+            layer.graph.replay()
+        return {returned}
+
+def drive(stack, batches):
+    kept = []
+    for x in batches:
+        y = stack.turn(x)
+        kept.append(y)  # here
+    return kept
+"""
+    assert _lines_told(tmp_path, text, "# here") == found

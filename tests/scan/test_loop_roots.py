@@ -837,3 +837,34 @@ def test_a_few_replays_in_a_row_are_one_step(folder: Path, inner: str, name: str
                     break
         """
     assert warned(folder, source) == found
+
+
+@pytest.mark.parametrize(
+    ("made", "called", "found"),
+    [
+        ("torch.cuda.make_graphed_callables(net, (x,))", "encode(x)", {"round"}),
+        ("make_encoder(net, x)", "encode(x)", {"round"}),
+        ("torch.cuda.make_graphed_callables(net, (x,))", "other(x)", set()),
+        ("torch.jit.trace(net, (x,))", "encode(x)", set()),
+        ("torch.cuda.make_graphed_callables(net, (x,))", "encode.eval()(x) + encode(x)", set()),  # without a graph
+    ],
+)
+def test_a_loop_that_calls_a_graphed_callable_is_a_step(folder: Path, made: str, called: str, found: set[str]) -> None:
+    source = f"""
+        import torch
+
+        def make_encoder(net, x):
+            return torch.cuda.make_graphed_callables(net, (x,))
+
+        def embed(encode, other, batches):
+            limit = torch.zeros((), device="cuda")
+            for x in batches:
+                y = {called}
+                if limit.item() > 3:  # round
+                    break
+
+        def main(net, other, batches, x):
+            encode = {made}
+            embed(encode, other, batches)
+        """
+    assert warned(folder, source) == found

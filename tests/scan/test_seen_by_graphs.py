@@ -1027,3 +1027,217 @@ PUT = "setattr(owner, leaf, nn.Parameter(value.clone()))"
 def test_a_module_gets_other_weights_by_their_names(told: Told, change: str, found: bool) -> None:
     engine = UPDATER.format(change=change)
     assert told(layers=LAYERS, engine=engine) == ({change} if found else set())
+
+
+STAGES = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 8), nn.{layer})
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+class Trainer:
+    def __init__(self, net, stream):
+        self.net, self.slow = net, Net()
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        self.stream = stream
+        self.capture()
+
+    def capture(self):
+        self.update()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=self.stream):
+            self.update()
+
+    def update(self):
+        loss = self.net(self.x).square().mean()
+        {backward}
+        self.opt.step()
+
+    def fit(self, batches, stages):
+        for number, x in enumerate(batches):
+            stages.before(self, number)
+            self.x.copy_(x)
+            self.graph.replay()
+            stages.after(self)
+
+
+class Stages:
+    def before(self, trainer, number):
+        if number == 30:
+            {change}
+
+    def after(self, trainer):
+        {after}
+
+
+def main(batches, stream):
+    Trainer(Net().cuda(), stream).fit(batches, Stages())
+"""
+TO_EVAL, FREEZE = "trainer.net.eval()", "trainer.net.body.requires_grad_(False)"
+
+
+@pytest.mark.parametrize(
+    ("change", "layer", "backward", "after", "found"),
+    [
+        (TO_EVAL, "Dropout(0.1)", "loss.backward()", "pass", True),
+        (FREEZE, "ReLU()", "loss.backward()", "pass", True),
+        (TO_EVAL, "Dropout(0.1)", "loss.backward()", "trainer.net.train()", False),
+        (FREEZE, "ReLU()", "loss.backward()", "trainer.net.body.requires_grad_()", False),
+        ("trainer.slow.eval()", "Dropout(0.1)", "loss.backward()", "pass", False),  # the graph trains another object
+        (TO_EVAL, "ReLU()", "loss.backward()", "pass", False),  # no layer depends on the mode
+        (FREEZE, "ReLU()", "pass", "pass", False),  # the graph computes no gradients
+        ("trainer.net.train()", "Dropout(0.1)", "loss.backward()", "pass", False),  # the mode of the capture
+        (f"{FREEZE}; trainer.capture()", "ReLU()", "loss.backward()", "pass", False),
+    ],
+)
+def test_few_steps_switch_the_mode_of_a_module_that_a_graph_trains(
+    told: Told, change: str, layer: str, backward: str, after: str, found: bool
+) -> None:
+    engine = STAGES.format(change=change, layer=layer, backward=backward, after=after)
+    assert told(engine=engine) == ({change} if found else set())
+
+
+ADAPTERS = """\
+import torch
+from torch import nn
+
+
+class Low(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(8, 8)
+        self.down = torch.zeros(8, 8, device="cuda")
+
+    def forward(self, x):
+        return self.base(x) + x @ self.down
+
+
+class Server:
+    def __init__(self, stream):
+        self.net = nn.Sequential(*(Low() for _ in range(3))).cuda()
+        self.manager = Manager(list(self.net))
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.net(self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.net(self.x)
+
+    def serve(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+class Manager:
+    def __init__(self, layers):
+        self.layers = layers
+        self.store = {{}}
+
+    def register(self, name, downs):
+        self.store[name] = downs
+
+    def activate(self, name):
+        for layer, down in zip(self.layers, self.store[name]):
+            {change}
+
+
+def main(requests, stream):
+    server = Server(stream)
+    for name, x in requests:
+        server.manager.activate(name)
+        server.serve(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [("layer.down = down", True), ("layer.down.copy_(down)", False), ("layer.down = self.store[name]", False)],
+)
+def test_an_unknown_value_takes_the_place_of_a_tensor(told: Told, change: str, found: bool) -> None:
+    assert told(engine=ADAPTERS.format(change=change)) == ({change} if found else set())
+
+
+POOL = """\
+import torch
+
+
+class Pool:
+    def __init__(self, device):
+        self.rows = torch.zeros(8, 4, device=device)
+
+    def clear(self):
+        {change}
+"""
+RUNNER = """\
+import torch
+
+
+class Runner:
+    def __init__(self, pool, stream):
+        self.pool = pool
+        self.x = torch.zeros(4, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.pool.rows @ self.x
+
+    def run(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+"""
+SCHEDULER = """\
+class Scheduler:
+    def __init__(self, runner):
+        self.runner = runner
+        self.waiting = []
+
+    def advance(self):
+        return self.runner.run(self.waiting.pop())
+"""
+SCRIPT = """\
+from pool import Pool
+from runner import Runner
+from scheduler import Scheduler
+
+
+def main(waves, stream, device):
+    pool = Pool(device)
+    runner = Runner(pool, stream)
+    scheduler = Scheduler(runner)
+    {lines}
+
+
+if __name__ == "__main__":
+    main()
+"""
+ROUND = "while scheduler.waiting:\n            scheduler.advance()"
+WAVES = f"for wave in waves:\n        scheduler.waiting.extend(wave)\n        {ROUND}\n        pool.clear()"
+TWICE = "a = runner.run(waves[0])\n    pool.clear()\n    b = runner.run(waves[1])"
+
+
+@pytest.mark.parametrize(
+    ("lines", "change", "found"),
+    [
+        (WAVES, "self.rows = self.rows * 0", True),
+        (WAVES, "self.rows.zero_()", False),
+        (TWICE, "self.rows = self.rows * 0", True),
+        (TWICE, "self.rows.zero_()", False),
+        ("pool.clear()\n    a = runner.run(waves[0])", "self.rows = self.rows * 0", False),  # no replay comes before
+        ("a = runner.run(waves[0])\n    pool.clear()", "self.rows = self.rows * 0", False),  # no replay follows
+    ],
+)
+def test_a_script_in_a_file_of_its_own_changes_state_between_the_replays(
+    told: Told, lines: str, change: str, found: bool
+) -> None:
+    files = {"pool": POOL.format(change=change), "runner": RUNNER, "scheduler": SCHEDULER}
+    assert told(**files, main=SCRIPT.format(lines=lines)) == ({change} if found else set())

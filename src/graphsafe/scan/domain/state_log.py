@@ -78,6 +78,8 @@ class Write:
     "For a lazy value: the attributes from whose tensors the value was computed."
     resets: bool = False
     "Whether the write runs in every call of its function, and sets a value that does not depend on earlier steps."
+    chosen: bool = False
+    "Whether the value is an element of an attribute: `self.x = self.inputs[n]`."
 
     @property
     def ref(self) -> str:

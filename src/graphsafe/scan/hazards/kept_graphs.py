@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
+    called_name,
     captures_in,
     entry,
     is_capture,
@@ -93,11 +94,12 @@ def _parts(node: ast.AST, fields: Mapping[str, Mapping[Key, str]]) -> tuple[str,
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         return "key", {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+    if isinstance(node, ast.Call):
         words: dict[Key, ast.expr] = {word.arg: word.value for word in node.keywords if word.arg}
-        if node.func.id == "dict":
-            return "key", words
-        names = fields.get(node.func.id, {})
+        name = called_name(node)
+        if name in ("dict", "SimpleNamespace"):
+            return "key" if name == "dict" else "attribute", words
+        names = fields.get(name, {}) if isinstance(node.func, ast.Name) else {}
         given: dict[Key, ast.expr] = {names[i]: value for i, value in enumerate(node.args) if i in names}
         given.update({names[word]: value for word, value in words.items() if word in names})
         return "attribute", given

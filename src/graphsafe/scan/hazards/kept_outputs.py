@@ -13,7 +13,6 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
     called_name,
-    is_capture,
     is_plain_replay,
     loop_around,
     own_nodes,
@@ -33,6 +32,8 @@ from graphsafe.scan.hazards.outputs.givers import (
     graphed_callables,
     is_stored,
     names_of,
+    outputs_by_graph,
+    outputs_of_other,
     passed_on,
     replaying,
     source_of,
@@ -107,21 +108,13 @@ def _kept_by_methods(found: Tables) -> Iterator[Line]:
 def _kept_around(found: Tables) -> Iterator[Line]:
     """Yield the lines of loops that replay an object's graph from outside and keep the object's output:
     `runner.graph.replay(); kept.append(runner.y)`."""
-    outputs: dict[str, list[Set[str]]] = {}
-    for table in found.all:
-        calls = [item.context_expr for block in table.blocks for item in block.items if is_capture(item)]
-        for graph in {place(call.args[0]) or "" for call in calls if isinstance(call, ast.Call) and call.args}:
-            outputs.setdefault(graph, []).append(table.overwritten)
+    outputs = outputs_by_graph(found)
     for function, node, _ in found.functions if outputs else ():
         parents = parents_in(node)
         stored = stored_names(parents)
         for replay in [inner for inner in parents if is_plain_replay(inner)]:
-            owner, _, attribute = (dotted(replay.func) or "").removesuffix(".replay").rpartition(".")
-            written = outputs.get(f"self.{attribute}", ())
             # A name that the function binds several times, or in a loop, may stand for several objects.
-            if len(written) != 1 or not owner.isidentifier() or owner == "self" or owner in stored:
-                continue
-            names = {f"{owner}.{text.removeprefix('self.')}" for text in written[0]}
+            names = {text for text in outputs_of_other(replay, outputs) if text.partition(".")[0] not in stored}
             for line in [inner for inner in parents if isinstance(inner, (ast.Call, ast.Assign))]:
                 holder, held = put(line)
                 if (

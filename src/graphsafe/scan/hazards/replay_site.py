@@ -17,10 +17,10 @@ from graphsafe.scan.domain.record import Place
 from graphsafe.scan.hazards import (
     changed_outside,
     copy_streams,
-    handed_tensors,
     kept_graphs,
     kept_outputs,
     lost_memory,
+    lost_modules,
     made_twice,
     other_modules,
     stale_replays,
@@ -48,6 +48,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
+from graphsafe.scan.hazards.inputs import handed_tensors, padded_inputs
+from graphsafe.scan.hazards.inputs.padded_inputs import has_end, part_filled
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
 from graphsafe.scan.hazards.outputs import imported_runners
@@ -80,7 +82,7 @@ def events(
     handed_tensors.note(found, {**helpers, **handed_tensors.own_helpers(found)})
     methods = frozenset(name.rpartition(".")[2] for name, _, _ in found.functions if "." in name)
     for name, function, known in found.functions:
-        site = _Site(function, known, methods, measures or bool(MEASURES.search(name)))
+        site = _Site(function, known, methods, measures or bool(MEASURES.search(name)), found)
         for event in site.events():
             yield name, event
     for name, how, node in unproven_graphs.lines(found):
@@ -89,7 +91,7 @@ def events(
     for name, how, at, text, confidence in _changes(found) if not measures else ():
         # A function such as `warm_and_capture` does not only warm up. It makes the graph that other functions replay.
         if not MEASURES.search(WARM_UP.sub("", name) if name in capturing else name):
-            kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again") else "AttrWrite"
+            kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again", "kept-alone") else "AttrWrite"
             yield name, _event(kind, how, at, text, confidence)
 
 
@@ -103,6 +105,7 @@ def _changes(found: Tables) -> Iterator[Line]:
         captured_rounds,
         lost_memory,
         copy_streams,
+        padded_inputs,
         stale_replays,
     ):
         yield from module.lines(found)
@@ -122,7 +125,10 @@ def placed_events(project: Project, path: str) -> dict[Place, Event]:
         return {}
     tree = spelled_out(parse(project.files.source(path).text))
     helpers, runners = dict(_imported_helpers(project, path)), imported_runners.methods(project, path)
-    return _placed(path, events(tree, file.module, helpers, runners))
+    own = ((node.name, node) for node in tree.body if isinstance(node, ast.FunctionDef) and captures_in(node))
+    lost = lost_modules.lines(project, tree, {**helpers, **dict(own)})
+    freed = ((line.function, _event("AttrWrite", line.how, line.node, line.text)) for line in lost)
+    return _placed(path, (*events(tree, file.module, helpers, runners), *freed))
 
 
 def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Function]]:
@@ -152,13 +158,19 @@ class _Site:
     """One function, with the names of the tensors that this function, or another method of its object, captures."""
 
     def __init__(
-        self, function: Function, captured: list[GraphTensors], methods: frozenset[str], measures: bool
+        self,
+        function: Function,
+        captured: list[GraphTensors],
+        methods: frozenset[str],
+        measures: bool,
+        found: Tables,
     ) -> None:
         """`methods` are the names of methods that the file defines. A call of such a method does not count as a call of
         a container's method: the file's own `put`, for example, may copy its argument."""
         self._containers = KEEPS - methods
         self._measures = measures or bool(TIMING.search(ast.unparse(function)))
         self._function = function
+        self._found = found
         around = [one.scope for one in captured if isinstance(one.scope, Function) and one.scope is not function]
         own = own_names(function)
         self._outer = set().union(*map(own_names, around)) - own
@@ -253,8 +265,8 @@ class _Site:
             yield _event("AttrWrite", "output-kept", line, ast.unparse(line.value))
 
     def _partly(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
-        target = written(node)
-        if not isinstance(target, ast.Subscript) or not _has_end(target.slice):
+        target = part_filled(node)
+        if target is None:
             return
         text = place(target.value)
         if text not in self._inputs or not self._before_replay(node) or self._rest_written(text, node):
@@ -266,7 +278,10 @@ class _Site:
             # If each size has its own graph, a replay reads only the part that is filled. Callers then drop the results
             # of padding rows.
             return
-        confidence: Confidence = "likely" if writes or sometimes or self._is_length_unused(target) else "possible"
+        filled = {place(one.value) or "" for node in self._own if (one := part_filled(node)) is not None}
+        certain = writes or sometimes or self._is_length_unused(target)
+        certain = certain or padded_inputs.depends_on_rest(self._found, self._function, text or "", target, filled)
+        confidence: Confidence = "likely" if certain else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 
     def _fills_sometimes(self, node: ast.AST, text: str) -> bool:
@@ -318,7 +333,7 @@ class _Site:
             target = written(node)
             if isinstance(node, ast.Call) and target is not None and place(target) == text:
                 return True
-            if isinstance(target, ast.Subscript) and place(target.value) == text and not _has_end(target.slice):
+            if isinstance(target, ast.Subscript) and place(target.value) == text and not has_end(target.slice):
                 return True
         return False
 
@@ -374,12 +389,6 @@ def _captures_always(function: Function) -> bool:
         and not any(isinstance(one, ast.If) for one in ancestors(block, parents))
         for block in captures_in(function)
     )
-
-
-def _has_end(index: ast.expr) -> bool:
-    """Return whether a slice may end before the buffer ends: `[:n]`, `[0, :n]`."""
-    slices = (part for part in elements(index) if isinstance(part, ast.Slice))
-    return any(part.upper is not None and part.lower is None for part in slices)
 
 
 def _holds(scope: ast.AST, block: ast.AST) -> bool:

@@ -41,7 +41,7 @@ from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.execution.budget import MAX_COLD, CallBudget, Scope
 from graphsafe.scan.execution.frame import Frame, Result
 from graphsafe.scan.execution.kinds import MANY_KINDS
-from graphsafe.scan.interpreter import attributes, expressions, members, statements
+from graphsafe.scan.interpreter import attributes, expressions, members, rounds, statements
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls import calls, decorators, parameters
 from graphsafe.scan.interpreter.calls.closures import Closures
@@ -179,6 +179,7 @@ class Interpreter:
         composes, between = frame.composes and not hot, frame.between and not hot
         loops, bound = self.loops_of(ref) if composes else None, function.bound
         if loops is not None:
+            rounds.note_steps(frame, node)
             # A script that makes the objects of a step loop is read only to learn which objects it makes.
             call = Call(ref, bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops))
         else:

@@ -5,13 +5,25 @@ from __future__ import annotations
 import ast
 import re
 
-from graphsafe.scan.domain.values import Function
+from graphsafe.scan.domain.values import Function as FunctionValue
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import called_name
+from graphsafe.scan.hazards.graph_syntax import Function, called_name, loop_around, parents_in
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.index import dotted
 
 _MAKES = re.compile("^_*([A-Z]|build|make|create|init|load|compile)|captur|warm")
 "Matches the names of classes, and of functions that make objects or graphs."
+
+
+def note_steps(frame: Frame, node: ast.AST) -> None:
+    """Note that a script calls a function with steps, outside of loops. The next lines run between steps if the script
+    makes the same call again later: `engine.run(first); engine.update(); engine.run(second)`."""
+    body = frame.node
+    if not isinstance(body, Function) or not isinstance(node, ast.Call):
+        return
+    if loop_around(node, parents_in(body)) is None:
+        later = (call for call in inside(body, ast.Call) if call.lineno > node.lineno)
+        frame.between = any(dotted(call.func) == dotted(node.func) for call in later)
 
 
 def holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
@@ -24,4 +36,4 @@ def holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     if any(_MAKES.search(called_name(call)) for call in calls):
         return False
     functions = (frame.evaluate_quietly(call.func) for call in calls)
-    return any(type(one) is Function and frame.engine.loops_of(one.ref) is not None for one in functions)
+    return any(type(one) is FunctionValue and frame.engine.loops_of(one.ref) is not None for one in functions)

@@ -17,7 +17,7 @@ from graphsafe.scan.roots.broken_files import missing_import
 from graphsafe.scan.roots.factories import may_make_step
 from graphsafe.scan.roots.hot_roots import EXPORTS, TESTS_AND_DATA
 from graphsafe.scan.roots.importers import reading_plan
-from graphsafe.scan.roots.loop_roots import may_hold_loop
+from graphsafe.scan.roots.loop_roots import IS_RUN, may_hold_loop
 from graphsafe.scan.roots.one_device import of_current_device
 from graphsafe.scan.roots.step_names import StepNames, step_names, takes_surely
 from graphsafe.scan.symbols.index import CAPTURE_WORDS, HANDING_OVER
@@ -165,7 +165,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
         public = frozenset(path for package in others for path in _using_torch(files, package, packages[package]))
     scripts = [*_scripts(files)]
     applied = frozenset(_applied(packages, files, public, scripts))
-    names = step_names(_taking_steps(packages, files))
+    names = step_names(*_by_steps(packages, files))
     loopers = [f"{name}(".encode() for name in sorted(all_loopers(files))]
     found: list[str] = []
     broken: dict[str, list[str]] = {}
@@ -235,13 +235,16 @@ def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[b
             yield package
 
 
-def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterator[bytes]:
-    """Yield the contents of the files that replay or train, except files that never run in steps (tests, examples)."""
+def _by_steps(packages: Mapping[str, Sequence[str]], files: Files) -> tuple[list[bytes], list[bytes]]:
+    """Return the contents of the files that replay or train, and those of all other files. Files that never run in
+    steps (tests, examples) are left out."""
+    found: tuple[list[bytes], list[bytes]] = [], []
     for package, paths in packages.items():
         for path in paths:
             data = files.data(path) or b""
-            if takes_surely(data) and not _is_outside(path, package):
-                yield data
+            if not _is_outside(path, package):
+                found[not takes_surely(data)].append(data)
+    return found
 
 
 def _is_outside(path: str, package: str) -> bool:
@@ -292,7 +295,7 @@ def _is_script(path: str, data: bytes) -> bool:
     folders, stem = Path(path).parts[:-1], Path(path).stem
     is_named = SCRIPT.fullmatch(stem) is not None and (OUTSIDE_STEPS - {"scripts"}).isdisjoint(folders)
     is_script = is_named or (not folders and TOOL.fullmatch(stem) is None)
-    return is_script and b"\nif __name__ ==" in data
+    return is_script and IS_RUN in data
 
 
 def may_capture(data: bytes) -> bool:

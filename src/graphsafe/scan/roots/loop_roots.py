@@ -26,15 +26,19 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.roots.evaluation_loops import is_beside_steps, is_for_evaluation, is_over_validation_data
 from graphsafe.scan.roots.generations import LENGTHS, ends_with_sequence, names_length, takes_length, turning
+from graphsafe.scan.roots.graphed_names import GRAPHED
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
+from graphsafe.scan.roots.loops_of_calls import only_repeats
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
-from graphsafe.scan.roots.step_takers import Body, StepTakers, only_repeats
+from graphsafe.scan.roots.step_takers import Body, StepTakers
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 Loops = tuple[int, ...]
 "The first lines of the loops that run in every step. The set is empty if the whole function runs in every step."
 
+IS_RUN = b"\nif __name__ =="
+"Every file that is run as a script contains this code."
 _LOOP = re.compile(rb"^\s*(?:async )?(?:while|for) ", re.M)
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar", b"track_"
@@ -48,8 +52,12 @@ _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
-    """Return whether a file may contain a loop around steps, or a function that takes a step."""
-    may_take = may_take_step(data) or names.may_be_called_in(data) or any(one.encode() in data for one in LENGTHS)
+    """Return whether a file may contain a loop around steps, or a function that takes a step, or calls such a function
+    when it is run as a script."""
+    if IS_RUN in data and names.may_be_called_in(data):
+        return True
+    may_take = may_take_step(data) or names.may_be_called_in(data) or GRAPHED in data
+    may_take = may_take or any(one.encode() in data for one in LENGTHS)
     return takes_surely(data) or (may_take and _LOOP.search(data) is not None)
 
 

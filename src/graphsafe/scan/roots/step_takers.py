@@ -1,5 +1,4 @@
-"""Functions that take a step. They run code that replays a graph, trains, or runs a model. This code may be in another
-file."""
+"""Functions that take a step: they replay a graph, train or run a model, perhaps by calls of other files."""
 
 from __future__ import annotations
 
@@ -11,20 +10,22 @@ from typing import Literal
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, Value, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import LOOPS, is_replay, is_short, own_nodes, parents_in
+from graphsafe.scan.hazards.graph_syntax import called_name, is_replay, own_nodes, parents_in
 from graphsafe.scan.roots.evaluation_loops import is_named_evaluation
+from graphsafe.scan.roots.graphed_names import graphed_names
+from graphsafe.scan.roots.loops_of_calls import has_steps, loop_of
 from graphsafe.scan.roots.step_names import ENGINE_STEPS, MODEL_CALL, StepNames, may_take_step
 from graphsafe.scan.roots.tensor_arguments import undeclared
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import kept_names, matched
 from graphsafe.scan.symbols.index import FileIndex, dotted
+from graphsafe.scan.symbols.named_classes import class_named
 from graphsafe.scan.symbols.project import Binding, ref_of
 
 Strength = Literal["replays", "trains", "runs"]
 """The ways in which a function takes a step, the most certain first. A function that only runs a model may do so once,
-or for an evaluation. So such a function counts only if a loop calls it.
-"""
+or for an evaluation. So such a function counts only if a loop calls it."""
 Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Parents = Mapping[ast.AST, ast.AST]
 
@@ -84,6 +85,7 @@ class FileTakers:
         self._parents: dict[str, Parents] = {}
         self._called_in: dict[str, Sequence[ast.Call]] = {}
         self._makes_callables = between > 0 and all_files.names.may_be_made_in(source.text.encode())
+        self._graphed = graphed_names(self._engine.project, file.path)
         self._noted: set[str] = set()
         self._steps: dict[str, Sequence[tuple[ast.Call, Strength, ast.stmt | None]]] = {}
         self._made: dict[str, Mapping[str, Sequence[ast.expr]]] = {}
@@ -118,8 +120,7 @@ class FileTakers:
         return self._called_in[name]
 
     def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:
-        """Return the calls in a function that take a step. Each comes with the way in which it takes the step, and with
-        the innermost loop around it."""
+        """Return the calls in a function that take a step, each with the way and with the innermost loop around it."""
         if name not in self._steps:
             self._steps[name] = [*self._steps_so_far(name)]
         return self._steps[name]
@@ -129,7 +130,7 @@ class FileTakers:
         for call in self._calls(name):
             strength = self._strength_of(call, name)
             if strength is not None:
-                yield call, strength, _loop_around(call, parents)
+                yield call, strength, loop_of(call, parents)
 
     def _spread(self) -> None:
         """Find the functions that take a step themselves, and then the functions that call them."""
@@ -137,7 +138,8 @@ class FileTakers:
         elsewhere = re.compile(rb"\b(?:%s)\(" % others) if others else None
         for name, text in self._texts.items():
             calls_others = elsewhere is not None and elsewhere.search(text) is not None
-            if self._makes_callables or calls_others or may_take_step(text):
+            is_graphed = any(graphed.encode() in text for graphed in self._graphed)
+            if self._makes_callables or calls_others or is_graphed or may_take_step(text):
                 self._note(name)
         known: dict[str, Strength] = {}
         while known != self.takes:
@@ -162,7 +164,7 @@ class FileTakers:
         """
         self._noted.add(name)
         steps = [*self._steps_so_far(name)]
-        found = [strength for _, strength, loop in steps if not _is_loop_of_steps(loop)]
+        found = [strength for _, strength, loop in steps if not has_steps(loop)]
         only_runs = {strength for _, strength, _ in steps} == {"runs"}
         if only_runs and (len(found) < len(steps) or is_named_evaluation(name.rpartition(".")[2])):
             found = []
@@ -173,9 +175,8 @@ class FileTakers:
             self.takes[name] = min(found, key=_ORDER.index)
 
     def _strength_of(self, call: ast.Call, around: str) -> Strength | None:
-        """Return the way in which a call takes a step, itself or through a function of the project, or None if it takes
-        none."""
-        direct = _strength(call)
+        """Return the way in which a call takes a step, itself or through a function of the project, or None."""
+        direct = "replays" if self._replays_graphed(call, around) else _strength(call)
         if direct is not None:
             return direct
         if isinstance(call.func, ast.Name) and self._is_returned_replay(call.func.id, around):
@@ -193,6 +194,13 @@ class FileTakers:
         return None
 
     # the functions that calls run
+
+    def _replays_graphed(self, call: ast.Call, around: str) -> bool:
+        """Return whether a call runs a graphed callable. In a function that switches modules to evaluation, the call
+        runs without a graph."""
+        if called_name(call) not in self._graphed:
+            return False
+        return all(called_name(other) != "eval" for other in self._calls(around))
 
     def _is_returned_replay(self, name: str, around: str) -> bool:
         """Return whether a name stands for a replaying function that was returned by a capturing function."""
@@ -284,11 +292,14 @@ class FileTakers:
         return {one: join_all(objects) for one, objects in given.items() if objects}
 
     def _given(self, parameter: str, function: str) -> list[str]:
-        """Return the classes of the objects that calls in this file pass as a parameter of a function."""
+        """Return the classes of the objects that calls in this file pass as a parameter of a function. If there are
+        none, return the class that the parameter's name stands for."""
         key = parameter, function
         if key not in self._arguments:
             self._arguments[key] = []
-            self._arguments[key] = self._passed(parameter, function)
+            facts, ref = self._file.functions.get(function), f"{self._file.path}::{function}"
+            named = class_named(self._engine.project, ref, facts, parameter) if facts is not None else None
+            self._arguments[key] = self._passed(parameter, function) or [*filter(None, (named,))]
         return self._arguments[key]
 
     def _passed(self, parameter: str, function: str) -> list[str]:
@@ -365,36 +376,3 @@ def _strength(call: ast.Call) -> Strength | None:
         if function.attr == "step" and _OPTIMIZER.search(dotted(function.value) or ""):
             return "trains"
     return "runs" if _MODEL_CALL.fullmatch(dotted(function) or "") else None
-
-
-def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
-    """Return the innermost loop around a call. A loop such as `for g in graphs: g.replay()` does not count, because all
-    its iterations make one step. `for _ in range(4): graph.replay()` counts only if there is no other loop around."""
-    receiver = (dotted(call.func) or "").partition(".")[0]
-    repeated: ast.stmt | None = None
-    child: ast.AST = call
-    while child in parents:
-        around = parents[child]
-        if isinstance(around, LOOPS) and child is not getattr(around, "iter", None):
-            target = getattr(around, "target", None)
-            turned = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)} if target is not None else ()
-            if receiver not in turned and (
-                repeated is not None or not (is_short(around) and only_repeats(around, call))
-            ):
-                return around
-            repeated = repeated or (around if receiver not in turned else None)
-        child = around
-    return repeated
-
-
-def only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
-    """Return whether a loop only repeats one call, with nothing new in each iteration. Such a loop is a part of one
-    step."""
-    body = loop.body if isinstance(loop, LOOPS) else []
-    return len(body) == 1 and isinstance(body[0], ast.Expr) and body[0].value is call
-
-
-def _is_loop_of_steps(loop: ast.stmt | None) -> bool:
-    """Return whether a loop has many iterations, each of which is a step. A few micro-batches or graphs form one step
-    together, so a loop over them does not count."""
-    return loop is not None and not is_short(loop)

@@ -15,6 +15,7 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.state_log import SELDOM, StateLog, Use, Write
 from graphsafe.scan.domain.values import UNSET, Instance, NoneValue, Number, RuntimeObject, Unknown
+from graphsafe.scan.state import module_modes
 from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_or_several
 
 _OF_LAYERS = frozenset(("p", "momentum", "eps", "dropout", "negative_slope", "alpha", "lambd", "threshold"))
@@ -49,7 +50,8 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
                 break
             if _outlasts_steps(write) and graphs.is_around(write.ref, write.span[0]):
                 event = (
-                    _number_of_layer(write, log, graphs)
+                    _mode(write, log, graphs)
+                    or _number_of_layer(write, log, graphs)
                     or _number(write, uses.get(write.key, ()), log, graphs)
                     or _tensor(write, log, graphs)
                 )
@@ -81,6 +83,20 @@ def _outlasts_steps(write: Write) -> bool:
         return write.lasting and write.replaces and not write.reads_self
     # A method that gives an attribute its first value is probably called before the capture.
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
+
+
+def _mode(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
+    """Return the event for a module that is switched to evaluation, or whose gradients are switched off, if captured
+    code trains the module and no other line switches it back."""
+    if not write.key.endswith(module_modes.ENDS) or const_of(write.value) is not False:
+        return None
+    switched = (one for place in (*log.writes.values(), *log.between.values()) for one in place)
+    if any(one.key == write.key and const_of(one.value) is not False for one in switched):
+        return None
+    held = any(read.captured or graphs.is_held(read.ref) for read in log.readers.get(write.key, ()))
+    if not held or graphs.captures_after(write.ref, write.span[0]) or graphs.recaptures(write.ref, write.span[0]):
+        return None
+    return event_of(write, "AttrWrite", "number-changed", "likely")
 
 
 def _number_of_layer(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
@@ -116,13 +132,22 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
     return event_of(write, "AttrWrite", "number-changed", "likely")
 
 
+def _is_other_tensor(write: Write) -> bool:
+    """Return whether an unknown value replaces a tensor on the device. An element of a table, such as the input for a
+    size, may belong to the graph that is replayed next."""
+    before, certain = one_or_several(write.before) if write.before is not None else (None, False)
+    return (
+        type(write.value) is Unknown and not write.chosen and before is not None and certain and before.where != "host"
+    )
+
+
 def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event for a replaced tensor, if captured code has read the old tensor."""
     given, certain = one_or_several(write.value)
     is_memory = write.text.endswith(".data") or write.replaces
     is_object = type(write.value) is Instance
     if given is None:
-        if not is_memory:
+        if not is_memory and not _is_other_tensor(write):
             return None
     elif given.where == "host" or not certain or (given.attr is not None and not given.fresh):
         return None

@@ -286,8 +286,7 @@ def write_item(
     borrowed: bool = False,
     lasting: bool = False,
 ) -> None:
-    """Record `holder[key] = value`. A write under a known key counts as a write to an attribute. Any other write adds
-    an entry to a table."""
+    """Record `holder[key] = value`: under a known key as a write to an attribute, otherwise as a new entry."""
     text = ast.unparse(target)
     if identifies_object(frame, target.slice) and not (written is not None and reads_old(frame, written, text)):
         # An entry whose key is a tensor's address is like an attribute of that tensor, which a step may fill once.
@@ -396,5 +395,6 @@ def write(
             dropped=not (lazy and keyed) or may_drop_entries(frame, base),
             sources=sources(frame, assigned) if lazy else frozenset(),
             resets=resets,
+            chosen=chosen,
         )
     )

@@ -26,12 +26,14 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import Tables
 from graphsafe.scan.hazards.owners.capturing import Functions, with_captures
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.index import dotted
 
 
 def lines(found: Tables) -> Iterator[Line]:
     for name, function, capturing in with_captures(found):
         yield from _in_each_round(name, function, capturing)
         yield from _narrowed(name, function, capturing)
+        yield from _kept_alone(name, function, capturing)
         once = {last for last, node in capturing.items() if _replays_once(node) and found.functions_called(last) == 1}
         yield from _calls_in_each_round(name, function, once)
 
@@ -68,6 +70,36 @@ def _narrowed(name: str, function: Function, capturing: Functions) -> Iterator[L
                 bounds = {one.id for one in ast.walk(part.slice) if isinstance(one, ast.Name)}
                 if place(part.value) == target.id and isinstance(part.slice, ast.Slice) and bounds & sizes:
                     yield Line(name, "narrowed", node, target.id)
+
+
+def _kept_alone(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
+    """Yield captures for a new key that comes from an argument, in a branch that drops the graphs of all other keys:
+    `if n not in self.graphs: self.graphs.clear(); self.graphs[n] = self.capture(n)`."""
+    for branch in [node for _, node in own_nodes(function) if isinstance(node, ast.If)]:
+        calls = [one.value for one in branch.body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
+        emptied = {(dotted(call.func) or "").removesuffix(".clear") for call in calls if called_name(call) == "clear"}
+        asked = {
+            place(one.comparators[0]) for one in inside(branch.test, ast.Compare) if isinstance(one.ops[0], ast.NotIn)
+        }
+        for made in [one for one in branch.body if isinstance(one, ast.Assign)]:
+            entry = made.targets[0]
+            if (
+                isinstance(entry, ast.Subscript)
+                and place(entry.value) in emptied & asked
+                and isinstance(made.value, ast.Call)
+                and called_name(made.value) in capturing
+                and _is_given(entry.slice, function)
+            ):
+                yield Line(name, "kept-alone", made.value, ast.unparse(made.value))
+
+
+def _is_given(key: ast.expr, function: Function) -> bool:
+    """Return whether a key is an argument or is computed from one. A key such as a version of the weights is not."""
+    known = {one.arg for one in inside(function.args, ast.arg)} - {"self", "cls"}
+    for _, node in own_nodes(function):
+        if isinstance(node, ast.Assign) and known & {one.id for one in inside(node.value, ast.Name)}:
+            known |= stored_names(inside(node, ast.Name))
+    return bool(known & {one.id for one in inside(key, ast.Name)})
 
 
 def _calls_in_each_round(name: str, function: Function, once: Set[str]) -> Iterator[Line]:

@@ -5,10 +5,18 @@ tuple, or returns the result of another such function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes, place, viewed
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    called_name,
+    is_capture,
+    is_plain_replay,
+    own_nodes,
+    place,
+    viewed,
+)
 from graphsafe.scan.hazards.graph_tensors import Tables
 from graphsafe.scan.hazards.kept_graphs import results_of
 from graphsafe.scan.sources.node_memo import inside
@@ -41,12 +49,38 @@ class Given:
 
 def replaying(found: Tables) -> dict[str, Given]:
     """Return the functions that replay a graph and return its outputs. Each comes with the outputs that it returns."""
-    return {
+    outputs = outputs_by_graph(found)
+    others = {
+        name: given
+        for name, node, _ in (found.functions if outputs else ())
+        for _, inner in own_nodes(node)
+        if is_plain_replay(inner) and (given := _returned(node, outputs_of_other(inner, outputs))) is not None
+    }
+    return others | {
         name: given
         for table in found.all
         for name in sorted(table.replaying)
         if (given := _returned(table.functions[name], results_of(table, table.functions[name]))) is not None
     }
+
+
+def outputs_by_graph(found: Tables) -> Mapping[str, Sequence[Set[str]]]:
+    """Map the names of graphs, such as `self.graph`, to the outputs of each graph with this name."""
+    outputs: dict[str, list[Set[str]]] = {}
+    for table in found.all:
+        calls = [item.context_expr for block in table.blocks for item in block.items if is_capture(item)]
+        for graph in {place(call.args[0]) or "" for call in calls if isinstance(call, ast.Call) and call.args}:
+            outputs.setdefault(graph, []).append(table.overwritten)
+    return outputs
+
+
+def outputs_of_other(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]]) -> Set[str]:
+    """Return the outputs of another object whose graph a call replays: `runner.y` for `runner.graph.replay()`."""
+    owner, _, attribute = (dotted(replay.func) or "").removesuffix(".replay").rpartition(".")
+    written = outputs.get(f"self.{attribute}", ())
+    if len(written) != 1 or not owner.isidentifier() or owner == "self":
+        return frozenset()
+    return {f"{owner}.{text.removeprefix('self.')}" for text in written[0]}
 
 
 def given_by_replaying(found: Tables) -> dict[str, Parts]:

@@ -56,7 +56,7 @@ from graphsafe.scan.models import (
     torch_functions,
 )
 from graphsafe.scan.sources.node_memo import source_text
-from graphsafe.scan.state import grown_by_calls, writes
+from graphsafe.scan.state import grown_by_calls, module_modes, writes
 from graphsafe.scan.symbols.index import dotted, name_made_by
 from graphsafe.scan.symbols.overrides import is_abstract
 
@@ -202,6 +202,7 @@ def _call_instance(frame: Frame, node: ast.Call, instance: Instance, arguments: 
     if frame.hot and frame.attributes.is_module(instance.ref):
         for owner in (instance.ref, ""):
             frame.engine.note_read(frame, weights(owner))
+        module_modes.note_training(frame, node, instance.ref)
     for name in ("__call__", "forward"):
         method = frame.project.find_method(instance.ref, name)
         if method is not None:
@@ -217,6 +218,8 @@ def _call_instance(frame: Frame, node: ast.Call, instance: Instance, arguments: 
 
 def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Value, arguments: Arguments) -> Value:
     name = function.attr
+    if name in module_modes.SWITCHES:
+        module_modes.note_switch(frame, node, arguments)
     if isinstance(receiver, Tensor):
         return tensors.method(frame, node, receiver, name, arguments)
     if isinstance(receiver, Instance):

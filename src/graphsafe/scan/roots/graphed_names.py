@@ -1,0 +1,40 @@
+"""Names of callables for which `make_graphed_callables` has made graphs. A call of such a callable replays a graph."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Set
+
+from graphsafe.scan.hazards.graph_syntax import called_name, functions_in, own_nodes, place
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.sources.source import parse
+from graphsafe.scan.symbols.index import elements
+from graphsafe.scan.symbols.project import Project
+
+_MAKER = "make_graphed_callables"
+GRAPHED = _MAKER.encode()
+
+
+def graphed_names(project: Project, path: str) -> Set[str]:
+    """Return the last parts of the names in a file that stand for such callables."""
+    is_used = GRAPHED in (project.files.data(path) or b"")
+    return _names(parse(project.files.source(path).text)) if is_used else frozenset()
+
+
+@memoize_on_node
+def _names(tree: ast.Module) -> Set[str]:
+    functions = {function.name: function for function in functions_in(tree)}
+    makers = {_MAKER}
+    for name, function in functions.items():
+        returned = [node.value for _, node in own_nodes(function) if isinstance(node, ast.Return)]
+        if any(isinstance(value, ast.Call) and called_name(value) == _MAKER for value in returned):
+            makers.add(name)
+    found = {name.rpartition(".")[2] for name in _bound(tree, makers)}
+    classes = {cls.name for cls in inside(tree, ast.ClassDef)}
+    return frozenset(found - functions.keys() - classes)
+
+
+def _bound(tree: ast.Module, makers: Set[str]) -> Iterator[str]:
+    for node in inside(tree, ast.Assign):
+        if isinstance(node.value, ast.Call) and called_name(node.value) in makers:
+            yield from filter(None, (place(part) for target in node.targets for part in elements(target)))
