@@ -305,7 +305,7 @@ def _index_tensors(frame: Frame, target: ast.Subscript) -> list[tuple[Value, Ten
     for part in parts_of(target.slice):
         if not isinstance(part, ast.Slice):
             value = frame.evaluate_quietly(part)
-            tensor, _ = index_tensor(value)
+            tensor, _ = index_tensor(value, part)
             if tensor is not None and tensor.where != "host":
                 found.append((value, tensor))
     return found
