@@ -62,6 +62,8 @@ def module(step: str) -> str:
         ("is_last = torch.roll(x, 1)", "kept = x[is_last]", "GS202"),
         ("valid_mask = torch.roll(x, 1)", "x[valid_mask[:-1]] = x", "GS202"),
         ("", "total = x._values().sum().item()", "GS101"),
+        ("", "close = self.source.last.dot(x).item()", "GS101"),
+        ("", "kept = self.source.rows.sparse_mask(x).coalesce()", "GS201"),
         ("if not isinstance(extra, np.ndarray): return x", "extra = torch.as_tensor(extra, device=x.device)", "GS301"),
     ],
 )
@@ -82,6 +84,8 @@ def test_use_shows_the_value(scan: Scan, before: str, line: str, code: str) -> N
         "order = torch.roll(x, 1)\nkept = x[order]",
         "is_last = x.long()\nkept = x[is_last] + x[~is_last]",
         "mask = torch.roll(x, 1)\nkept = x[mask.argmax(1)]",
+        "near = self.source.last.dot(torch.zeros(8))\nif near > 0: x = x + 1",
+        "near = self.source.dot(len(x))\nif near > 0: x = x + 1",
         "if x._nnz() > 8:\n    x = x + 1",
         "if extra is None: extra = 8\nlast = float(extra)",
         "if extra is None: extra = torch.zeros(8)\nlast = float(extra[0])",
