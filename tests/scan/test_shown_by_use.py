@@ -64,6 +64,7 @@ def module(step: str) -> str:
         ("", "total = x._values().sum().item()", "GS101"),
         ("", "close = self.source.last.dot(x).item()", "GS101"),
         ("", "kept = self.source.rows.sparse_mask(x).coalesce()", "GS201"),
+        ("", "ranks = self.source.rank(x)[:, torch.arange(8)]", "GS302"),
         ("if not isinstance(extra, np.ndarray): return x", "extra = torch.as_tensor(extra, device=x.device)", "GS301"),
     ],
 )
@@ -86,6 +87,8 @@ def test_use_shows_the_value(scan: Scan, before: str, line: str, code: str) -> N
         "mask = torch.roll(x, 1)\nkept = x[mask.argmax(1)]",
         "near = self.source.last.dot(torch.zeros(8))\nif near > 0: x = x + 1",
         "near = self.source.dot(len(x))\nif near > 0: x = x + 1",
+        "ranks = self.source.rank(x)[torch.arange(8)]",
+        "ranks = self.source.rank(3)[:, torch.arange(8)]",
         "if x._nnz() > 8:\n    x = x + 1",
         "if extra is None: extra = 8\nlast = float(extra)",
         "if extra is None: extra = torch.zeros(8)\nlast = float(extra[0])",
