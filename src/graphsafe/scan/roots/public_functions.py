@@ -54,15 +54,15 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
     """Return whether a method reads attributes that another public method assigns, and this other method takes
-    tensors."""
+    tensors. A constructor counts too, but not that of a module, which takes weights."""
     if facts.owner is None or facts.decorators:
         return False
     read = _reads(node)
-    made = engine.project.method_node(f"{file.path}::{facts.owner}", "__init__")
-    if made is not None and not engine.attributes.is_module(f"{file.path}::{facts.owner}"):
-        # An object that holds a step's tensors, such as a rotation, is made and used in steps.
-        if not _kept(made, {*tensor_parameters(made, engine.ops, True, False)}).isdisjoint(read):
-            return True
+    cls = f"{file.path}::{facts.owner}"
+    made = None if engine.attributes.is_module(cls) else engine.project.method_node(cls, "__init__")
+    given = {*tensor_parameters(made, engine.ops, True, False)} if made is not None else set()
+    if made is not None and not _kept(made, given).isdisjoint(read):
+        return True  # an object that holds a step's tensors, such as a rotation, is made and used in steps
     for other in file.functions.values():
         if other.owner == facts.owner and other.name != facts.name and _has_public_name(other):
             beside = engine.project.function_node(f"{file.path}::{other.name}")
