@@ -618,6 +618,37 @@ class Blur(torch.nn.Module):
     assert not found(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("base", "value", "codes"),
+    [
+        ("object", "turn", ["GS101"]),
+        ("object", "len(turn)", []),
+        ("torch.nn.Module", "turn", []),  # a module's constructor gets weights
+    ],
+)
+def test_an_object_that_holds_the_tensors_of_a_step_is_used_in_steps(
+    tmp_path: Path, base: str, value: str, codes: list[str]
+) -> None:
+    (tmp_path / "turns").mkdir()
+    (tmp_path / "turns/__init__.py").write_text("", encoding="utf-8")
+    text = f"""\
+    import torch
+
+    class Rotation({base}):
+        def __init__(self, turn: torch.Tensor, name="z"):
+            self.turn = {value}
+            self.name = name
+
+        def angle(self):
+            return float(self.turn.trace())
+
+        def label(self):
+            return self.name
+    """
+    (tmp_path / "turns/rotation.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
 def test_a_public_function_may_only_hand_on_what_it_takes(tmp_path: Path) -> None:
     source = """\
 import torch

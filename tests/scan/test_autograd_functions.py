@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import Scan
 
 
@@ -83,3 +85,26 @@ def test_an_annotation_that_only_names_tensors_of_one_form(scan: Scan) -> None:
                 return gramian.to(device=torch.device("cpu"))
         """
     assert scan(source) == [("GS103", 'return gramian.to(device=torch.device("cpu"))')]
+
+
+@pytest.mark.parametrize(("base", "codes"), [("torch.autograd.Function", ["GS102"]), ("Table", [])])
+def test_a_name_for_apply_gives_the_result_of_forward(scan: Scan, base: str, codes: list[str]) -> None:
+    source = f"""\
+        class Table:
+            @staticmethod
+            def apply(x):
+                return len(x)
+
+        class Double({base}):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+        double = Double.apply
+
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor):
+                twice = double(x)
+                return twice if twice > 8 else x
+        """
+    assert [code for code, _ in scan(source)] == codes

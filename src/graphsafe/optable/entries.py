@@ -65,12 +65,12 @@ Basis = Literal["measured", "tag", "documented", "schema"]
 `schema`: only the operation's schema, which describes the result but not waits.
 """
 Placement = Literal["same", "argument", "host", "accelerator"]
-TensorHint = Literal["value", "parameter", "step-input"]
+TensorHint = Literal["value", "parameter", "step-input", "operand"]
 """The values that are taken for tensors, because code uses a method or attribute with this name on them.
 
 `value`: any value without other evidence. `parameter`: only a parameter of hot code, because arrays share some of these
-names but are rarely parameters of hot code. `step-input`: only an argument of a step. Each kind includes the kinds
-after it.
+names but are rarely parameters of hot code. `step-input`: only an argument of a step. `operand`: only a value whose
+method gets a device tensor, because no array takes one. Each kind includes the kinds after it.
 """
 HostArguments = Literal["none", "scalars", "tensors"]
 """The host tensors that a kernel on the device accepts as arguments. `scalars` are 0-d tensors, which the kernel takes

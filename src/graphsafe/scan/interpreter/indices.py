@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.domain.naming import MASK_NAME
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.naming import MASK_NAME, QUESTION_NAME, last_name
 from graphsafe.scan.domain.values import (
     Array,
     NoneValue,
@@ -92,7 +93,7 @@ class Index:
     def _value(self, part: ast.expr, value: Value) -> None:
         single = options(value)
         option = single[0] if len(single) == 1 else value
-        index, certain = index_tensor(value)
+        index, certain = index_tensor(value, part)
         if type(option) is NoneValue or (isinstance(part, ast.Constant) and part.value is None):
             self.dropped -= 1
         elif type(option) is Number:
@@ -187,13 +188,27 @@ def _only_places(index: Value) -> bool:
     return all(option == SLICE for option in options(index))
 
 
-def index_tensor(value: Value) -> tuple[Tensor | None, bool]:
+def index_tensor(value: Value, part: ast.expr | None = None) -> tuple[Tensor | None, bool]:
     """Return the tensor that an index is or may be, and whether it certainly is a tensor. An unknown result of a
-    comparison counts as a bool tensor.
+    comparison counts as a bool tensor, and so does a tensor of unknown dtype if `part` is the name of a mask.
     """
     if type(value) is Unknown and value.compared:
         return Tensor(where="any", dtype="bool", step=value.step), True
-    return as_tensor(value)
+    tensor, certain = as_tensor(value)
+    if tensor is not None and tensor.dtype is None and part is not None and _names_mask(part):
+        tensor = replace(tensor, dtype="bool")
+    return tensor, certain
+
+
+def _names_mask(part: ast.expr) -> bool:
+    """Return whether an index has the name of a mask, or is a part of a mask: `is_done`, `batch.mask[:-1]`.
+
+    Calls do not count, because `mask.nonzero()` gives integers.
+    """
+    while isinstance(part, ast.Subscript):
+        part = part.value
+    name = last_name(part)
+    return MASK_NAME.search(name) is not None or QUESTION_NAME.match(name) is not None
 
 
 def emit_mask_by_name(frame: Frame, node: ast.Subscript, part: ast.expr, index: Value) -> None:

@@ -262,6 +262,9 @@ def _of_class(engine: Engine, owner: ClassValue, name: str) -> Value:
     method = engine.project.find_method(owner.ref, name)
     if method is not None:
         return Function(method, owner if "classmethod" in engine.project.decorators(method) else None)
+    if name == "apply" and engine.project.derives(owner.ref, "autograd.Function"):
+        forward = _of_class(engine, owner, "forward")
+        return replace(forward, partial=(UNKNOWN,)) if type(forward) is Function else UNKNOWN
     if engine.project.class_facts(f"{owner.ref}.{name}") is not None:
         return ClassValue(f"{owner.ref}.{name}")
     bases = engine.project.mro(owner.ref)

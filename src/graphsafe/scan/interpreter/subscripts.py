@@ -48,6 +48,9 @@ from graphsafe.scan.sources.node_memo import source_text
 
 def subscript(frame: Frame, node: ast.Subscript) -> Value:
     owner = frame.evaluate(node.value)
+    if type(owner) is Unknown and owner.device and _cuts_dimensions(node.slice):
+        # Lists and dicts accept no tuple of slices, so the result of the unknown call is a tensor.
+        owner = Tensor(where="any", step=owner.step)
     owners: Seq[Value] = options(owner)
     if isinstance(node.slice, ast.Constant):
         owners = members.having_field(frame, owners, number(node.slice.value))
@@ -58,6 +61,12 @@ def subscript(frame: Frame, node: ast.Subscript) -> Value:
             owners = [option for option in owners if type(option) is not Sequence]
     found = [_load(frame, node, option) for option in owners]
     return join_all(found) if found else UNKNOWN
+
+
+def _cuts_dimensions(index: ast.expr) -> bool:
+    """Return whether an index is a tuple with slices or an ellipsis: `x[:, 0]`."""
+    parts = parts_of(index) if isinstance(index, ast.Tuple) else ()
+    return any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
 
 
 def _load(frame: Frame, node: ast.Subscript, owner: Value) -> Value:
@@ -305,7 +314,7 @@ def _index_tensors(frame: Frame, target: ast.Subscript) -> list[tuple[Value, Ten
     for part in parts_of(target.slice):
         if not isinstance(part, ast.Slice):
             value = frame.evaluate_quietly(part)
-            tensor, _ = index_tensor(value)
+            tensor, _ = index_tensor(value, part)
             if tensor is not None and tensor.where != "host":
                 found.append((value, tensor))
     return found

@@ -230,7 +230,7 @@ def namespace(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def isinstance_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(node.args) == 2 and arguments.positional:
-        known = type_tests.is_instance(arguments.positional[0], node.args[1])
+        known = type_tests.is_instance(frame, arguments.positional[0], node.args[1])
         if known is not None:
             return number(known)
     return BOOL

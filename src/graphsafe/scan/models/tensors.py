@@ -80,6 +80,8 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
         return Unknown(unknown.step, host=True)
     guessed = type(receiver) is Unknown and frame.hot and name in frame.ops.tensor_hints("value")
     tensor = _suggested(frame, node, unknown, on_host, guessed, name) if fits else None
+    if tensor is None and type(receiver) is Unknown and _is_operand(frame, name, arguments):
+        tensor = Tensor(where="device", step=unknown.step)
     if tensor is not None:
         return method(frame, node, tensor, name, arguments)
     if name in _SIZES:
@@ -97,6 +99,14 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
             frame.use_number(value, "argument", node)
     made = replace(after, step=after.step or unknown.step, device=after.device or unknown.device)
     return captured_calls.of_unknown(frame, made, arguments)
+
+
+def _is_operand(frame: Frame, name: str, arguments: Arguments) -> bool:
+    """Return whether the receiver of a method is a device tensor, because an argument is one: `old_step.dot(grad)`."""
+    hints = frame.ops.tensor_hints
+    if name not in hints("operand") or name in hints("step-input"):
+        return False
+    return any(type(one) is Tensor and one.where == "device" and one.certain for one in arguments.positional)
 
 
 def _suggested(

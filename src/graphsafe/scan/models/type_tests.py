@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Set
 
-from graphsafe.scan.domain.values import Array, Dict, NoneValue, Number, Sequence, Tensor, Union, Unknown, Value
+from graphsafe.scan.domain.values import (
+    Array,
+    ClassValue,
+    Dict,
+    Lib,
+    NoneValue,
+    Number,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+)
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
 
@@ -15,15 +29,28 @@ _CONTAINERS: Mapping[type, Set[str]] = {
 }
 
 
+def named_types(frame: Frame, node: ast.expr) -> Set[str]:
+    """Return the last names of the types that a test asks for, and `?` for an unknown type. A name may stand for a
+    tuple of types: `ARRAYS = (np.ndarray, torch.Tensor)`."""
+    value = frame.evaluate_quietly(node) if isinstance(node, ast.Name) else None
+    if type(value) is Sequence and value.items:
+        return {re.split("[.:]", _name_of(item))[-1] for item in value.items}
+    return {"?"} if type(value) is Unknown else _written(node)
+
+
+def _name_of(value: Value) -> str:
+    return value.name if type(value) is Lib else value.ref if type(value) is ClassValue else "?"
+
+
 @memoize_on_node
-def named_types(node: ast.expr) -> set[str]:
+def _written(node: ast.expr) -> Set[str]:
     return {(dotted(name) or "?").rpartition(".")[2] for name in elements(node)}
 
 
-def is_a(value: Value, wanted: set[str]) -> bool | None:
+def is_a(value: Value, wanted: Set[str]) -> bool | None:
     """Return whether a value is an instance of one of the wanted types, or None if this is not known."""
     if type(value) is Tensor:
-        return bool(wanted & {"Tensor", "Parameter"})
+        return True if wanted & {"Tensor", "Parameter"} else None if "?" in wanted else False
     if type(value) is Number:
         if "Tensor" in wanted:
             return False
@@ -38,8 +65,8 @@ def is_a(value: Value, wanted: set[str]) -> bool | None:
     return False if wanted <= {"Tensor", "ndarray", "int", "float", "str", "bool"} else None
 
 
-def is_instance(value: Value, node: ast.expr) -> bool | None:
-    wanted = named_types(node)
+def is_instance(frame: Frame, value: Value, node: ast.expr) -> bool | None:
+    wanted = named_types(frame, node)
     if type(value) is Union or type(value) is Unknown:
         answers = {is_a(option, wanted) for option in value.options} if type(value) is Union else {None}
         return answers.pop() if len(answers) == 1 else None

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Set
 
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.roots.passed_on import takes_tensors_at_last
-from graphsafe.scan.roots.tensor_arguments import takes_tensors
+from graphsafe.scan.roots.tensor_arguments import takes_tensors, tensor_parameters
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import Definition
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
@@ -53,10 +54,15 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
     """Return whether a method reads attributes that another public method assigns, and this other method takes
-    tensors."""
+    tensors. A constructor counts too, but not that of a module, which takes weights."""
     if facts.owner is None or facts.decorators:
         return False
     read = _reads(node)
+    cls = f"{file.path}::{facts.owner}"
+    made = None if engine.attributes.is_module(cls) else engine.project.method_node(cls, "__init__")
+    given = {*tensor_parameters(made, engine.ops, True, False)} if made is not None else set()
+    if made is not None and not _kept(made, given).isdisjoint(read):
+        return True  # an object that holds a step's tensors, such as a rotation, is made and used in steps
     for other in file.functions.values():
         if other.owner == facts.owner and other.name != facts.name and _has_public_name(other):
             beside = engine.project.function_node(f"{file.path}::{other.name}")
@@ -105,6 +111,13 @@ def _fills(method: ast.AST) -> frozenset[str]:
     held += [inner.value for inner in inside(method, ast.Subscript) if isinstance(inner.ctx, ast.Store)]
     held += [inner for inner in inside(method, ast.Attribute) if isinstance(inner.ctx, ast.Store)]
     return frozenset(each.attr for each in held if isinstance(each, ast.Attribute) and _is_self(each.value))
+
+
+def _kept(constructor: ast.AST, given: Set[str]) -> frozenset[str]:
+    """Return the attributes of `self` to which a constructor assigns some of its parameters."""
+    assignments = [one for one in inside(constructor, ast.Assign) if isinstance(one.value, ast.Name)]
+    targets = [target for one in assignments if one.value.id in given for target in one.targets]  # type: ignore[attr-defined]
+    return frozenset(one.attr for one in targets if isinstance(one, ast.Attribute) and _is_self(one.value))
 
 
 def _is_self(node: ast.AST) -> bool:

@@ -235,8 +235,6 @@ def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Val
     if isinstance(receiver, Array):
         return NUMBER if name in ("item", "tolist", "sum", "max", "min", "mean", "any", "all") else ARRAY
     if isinstance(receiver, ClassValue):
-        if name == "apply" and frame.project.derives(receiver.ref, "autograd.Function"):
-            return _autograd(frame, node, receiver, arguments)
         return call_value(frame, node, members.attribute(frame, function, receiver, name, None), arguments)
     if isinstance(receiver, ProjectModule):
         return call_value(frame, node, members.attribute(frame, function, receiver, name, None), arguments)
@@ -363,11 +361,3 @@ def _super(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Val
             return runtime_objects.method(frame, node, distribution, name, arguments)
         return unknown_result(arguments)
     return frame.call(node, Function(method, receiver), arguments)
-
-
-def _autograd(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Arguments) -> Value:
-    method = frame.project.find_method(cls.ref, "forward")
-    if method is None:
-        return unknown_result(arguments)
-    bound = cls if "classmethod" in frame.project.decorators(method) else None
-    return frame.call(node, Function(method, bound), replace(arguments, positional=(UNKNOWN, *arguments.positional)))

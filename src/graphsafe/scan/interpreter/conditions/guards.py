@@ -279,7 +279,7 @@ def place(frame: Frame, test: ast.expr) -> None:
 def _narrow_call(frame: Frame, env: dict[str, Value], test: ast.Call, branch: bool) -> None:
     name = dotted(test.func) or ""
     if name == "isinstance" and len(test.args) == 2:
-        wanted = type_tests.named_types(test.args[1])
+        wanted = type_tests.named_types(frame, test.args[1])
     elif name in ("torch.is_tensor", "is_tensor") and test.args:
         wanted = {"Tensor"}
     elif branch and isinstance(test.func, ast.Attribute) and test.func.attr == "is_pinned":
