@@ -20,7 +20,6 @@ from graphsafe.scan.hazards import (
     kept_graphs,
     kept_outputs,
     lost_memory,
-    lost_modules,
     made_twice,
     other_modules,
     stale_replays,
@@ -125,10 +124,7 @@ def placed_events(project: Project, path: str) -> dict[Place, Event]:
         return {}
     tree = spelled_out(parse(project.files.source(path).text))
     helpers, runners = dict(_imported_helpers(project, path)), imported_runners.methods(project, path)
-    own = ((node.name, node) for node in tree.body if isinstance(node, ast.FunctionDef) and captures_in(node))
-    lost = lost_modules.lines(project, tree, {**helpers, **dict(own)})
-    freed = ((line.function, _event("AttrWrite", line.how, line.node, line.text)) for line in lost)
-    return _placed(path, (*events(tree, file.module, helpers, runners), *freed))
+    return _placed(path, events(tree, file.module, helpers, runners))
 
 
 def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Function]]:
