@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
+from graphsafe.scan.state.replaced_values import mentions
 from graphsafe.scan.symbols.blocks import Definition, statements_within
 
 _SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -18,6 +19,57 @@ def contains(frame: Frame, node: ast.AST) -> bool:
     if not frame.hot or frame.node is None or frame.inlined or frame.step_loops or frame.unlikely or frame.guard:
         return False
     return getattr(node, "lineno", 0) in _lines(frame.node)
+
+
+def always(frame: Frame, node: ast.AST) -> bool | None:
+    """Return True for a hot line that runs in every call of its function, and None for other lines."""
+    return contains(frame, node) or None
+
+
+def is_set_before(frame: Frame, node: ast.AST, text: str) -> bool:
+    """Return whether an earlier line of the same call has always set the attribute `text`, perhaps in the same branch:
+    `if x is not None: self.h = f(x); y = self.h`."""
+    if not frame.hot or frame.node is None or frame.inlined or frame.step_loops:
+        return False
+    if not text.startswith("self."):
+        return False
+    line = getattr(node, "lineno", 0)
+    return any(first < line <= last for first, last in _assignments(frame.node).get(text, ()))
+
+
+def continues(frame: Frame, node: ast.AST, text: str) -> bool:
+    """Return whether an assignment to `text` itself reads the value that the same call has set before."""
+    reads = isinstance(node, ast.AugAssign) or (isinstance(node, ast.Assign) and mentions(node.value, text))
+    return reads and is_set_before(frame, node, text)
+
+
+@memoize_on_node
+def _assignments(function: Definition) -> Mapping[str, Sequence[tuple[int, int]]]:
+    """Map each attribute to pairs of lines: after the first line, and up to the last, a call has set the attribute."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    _add_assignments(function.body, function.end_lineno or 0, found)
+    return found
+
+
+def _add_assignments(body: Sequence[ast.stmt], end: int, found: dict[str, list[tuple[int, int]]]) -> set[str]:
+    """Add the assignments in a block, whose lines run up to `end`. Return the attributes that the block always sets."""
+    set_here: set[str] = set()
+    for statement in body:
+        new: set[str] = set()
+        if isinstance(statement, ast.Assign):
+            new = {source_text(one) for one in statement.targets if isinstance(one, ast.Attribute)}
+            new = {text for text in new if not mentions(statement.value, text)}
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            new = _add_assignments(statement.body, end, found)
+        elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            blocks = [block for name in ("body", "orelse") if (block := getattr(statement, name, None))]
+            blocks += [handler.body for handler in getattr(statement, "handlers", ())]
+            sets = [_add_assignments(block, block[-1].end_lineno or end, found) for block in blocks]
+            new = set.intersection(*sets) if isinstance(statement, ast.If) and len(sets) > 1 else new
+        for text in new:
+            found.setdefault(text, []).append((statement.end_lineno or statement.lineno, end))
+        set_here |= new
+    return set_here
 
 
 @memoize_on_node
