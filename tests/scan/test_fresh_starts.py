@@ -292,6 +292,38 @@ def test_a_branch_that_sets_a_tensor_before_it_reads_it(
     assert [line for code, line in found(tmp_path, source) if code == "GS703"] == expected
 
 
+BEGUN = """
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.Linear(4, 4)
+        self.h = torch.zeros(1, 4)
+
+    def begin(self, x, keep=False):
+        if not keep:
+            self.h = torch.zeros_like(x)
+
+    def forward(self, x):
+        {begin}
+        for _ in range(3):
+            self.h = self.cell(self.h + x)
+        return self.h
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "expected"),
+    [
+        ("self.begin(x)", 0),
+        ("self.begin(x, keep=True)", 1),
+        ("self.begin(x, keep=x.sum())", 2),
+        ("if x.ndim > 2: self.begin(x)", 2),
+    ],
+)
+def test_a_reset_in_a_branch_that_the_call_always_takes(tmp_path: Path, begin: str, expected: int) -> None:
+    assert [code for code, _ in found(tmp_path, BEGUN.format(begin=begin))].count("GS703") == expected
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [

@@ -138,6 +138,8 @@ def _if(frame: Frame, node: ast.If) -> bool:
     known = truth(frame, node.test, "if", node)
     ways = _Ways(node, guards.judge(frame, node.test, known), never_taken(frame, node.test, known))
     has_used, end = effects.has_used(since), len(effects.items)
+    if ways.verdict.dead is not None:
+        frame.decided.add((node.lineno, not ways.verdict.dead))
     capturing_branch.branch(frame, node)
     before, touched_before, returned = frame.env, frame.touches_device, len(frame.returns)
     frame.touches_device = False

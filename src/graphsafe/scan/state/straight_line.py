@@ -14,11 +14,15 @@ _SOMETIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.
 "Expressions with a part that may not run, or that may run more than once."
 
 
+Decided = frozenset[tuple[int, bool]]
+"The lines of `if` statements, each with the branch that this call certainly takes."
+
+
 def contains(frame: Frame, node: ast.AST) -> bool:
     """Return whether a hot line runs in every call of its function."""
     if not frame.hot or frame.node is None or frame.inlined or frame.step_loops or frame.unlikely or frame.guard:
         return False
-    return getattr(node, "lineno", 0) in _lines(frame.node)
+    return getattr(node, "lineno", 0) in _lines(frame.node, frozenset(frame.decided))
 
 
 def always(frame: Frame, node: ast.AST) -> bool | None:
@@ -73,26 +77,30 @@ def _add_assignments(body: Sequence[ast.stmt], end: int, found: dict[str, list[t
 
 
 @memoize_on_node
-def _lines(function: Definition) -> frozenset[int]:
+def _lines(function: Definition, decided: Decided) -> frozenset[int]:
     found: set[int] = set()
-    _add_lines(function.body, found)
+    _add_lines(function.body, decided, found)
     return frozenset(found)
 
 
-def _add_lines(body: Sequence[ast.stmt], found: set[int]) -> bool:
+def _add_lines(body: Sequence[ast.stmt], decided: Decided, found: set[int]) -> bool:
     """Add the lines of a block. Return False if the function may return in it."""
     for statement in body:
         runs_on = True
         if isinstance(statement, (ast.With, ast.AsyncWith)):
             for item in statement.items:
                 _add_expression(item.context_expr, found)
-            runs_on = _add_lines(statement.body, found)
+            runs_on = _add_lines(statement.body, decided, found)
         elif isinstance(statement, ast.Try):
             # If the body fails and is caught, only a part of it has run.
             runs_on = not any(isinstance(inner, ast.Return) for inner in statements_within(statement))
             if not statement.handlers:
-                _add_lines([*statement.body, *statement.orelse], found)
-            _add_lines(statement.finalbody, found)
+                _add_lines([*statement.body, *statement.orelse], decided, found)
+            _add_lines(statement.finalbody, decided, found)
+        elif isinstance(statement, ast.If) and (statement.lineno, True) in decided:
+            runs_on = _add_lines(statement.body, decided, found)
+        elif isinstance(statement, ast.If) and (statement.lineno, False) in decided:
+            runs_on = _add_lines(statement.orelse, decided, found)
         elif isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)):
             _add_expression(statement, found)
         elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
