@@ -837,3 +837,46 @@ def test_a_few_replays_in_a_row_are_one_step(folder: Path, inner: str, name: str
                     break
         """
     assert warned(folder, source) == found
+
+
+TRIED = """
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.up(x)
+
+    if __name__ == "__main__":
+        net = Net().cuda()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        {before}
+        for step in {steps}:
+            {inputs}
+            loss = net(x).mean()
+            loss.backward()
+            optimizer.step()
+            print(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "steps", "inputs", "codes"),
+    [
+        ("pass", "range(1000)", 'x = torch.rand(8, 4, device="cuda")', set()),
+        ('x = torch.randn(8, 4, device="cuda")', "tqdm(range(1000))", "pass", set()),
+        ("loader = iter(data)", "range(1000)", 'x = torch.rand(8, 4, device="cuda"); y = next(loader)', {"GS101"}),
+        ("pass", "loader", 'x = torch.rand(8, 4, device="cuda")', {"GS101"}),
+        ("pass", "range(1000)", 'x = torch.ones(8, 4, device="cuda")', {"GS101"}),
+    ],
+)
+def test_a_loop_that_tries_a_model_out_on_random_tensors_is_no_step(
+    folder: Path, before: str, steps: str, inputs: str, codes: set[str]
+) -> None:
+    source = TRIED.format(before=before, steps=steps, inputs=inputs)
+    (folder / "net.py").write_text(textwrap.dedent(source))
+    findings = scan_paths([folder], load_config(folder)).findings
+    assert {f.code for f in findings if f.code == "GS101"} == codes

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from graphsafe.scan.hazards.graph_syntax import LOOPS, MEASURES, ancestors, called_name, calls_in
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 _BESIDE_STEPS = re.compile(
@@ -18,6 +19,8 @@ _EVALUATES = re.compile(r"(?<![^\W_])(tests?|eval\w*|valid\w*)(?![^\W_])")
 _TRAINS = re.compile(r"(?<![^\W_])train(?![^\W_])")
 "Matches names such as `train_and_evaluate`."
 _VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
+_DRAWS = re.compile(r"torch\.rand(n|int)?")
+_TAKES_DATA = re.compile(r"next|sample|batch|load|read|fetch|reset")
 _WITHOUT_GRADIENTS = "no_grad", "inference_mode"
 
 
@@ -39,6 +42,25 @@ def is_over_validation_data(loop: ast.stmt) -> bool:
         for one in ast.walk(loop.iter)
         if isinstance(one, (ast.Name, ast.Attribute)) and (name := (dotted(one) or "").rpartition(".")[2])
     )
+
+
+def tries_out(loop: ast.stmt, module: ast.AST) -> bool:
+    """Return whether a loop at module level trains a model on random tensors alone. Files of models may end with such a
+    loop, to try the model out."""
+    calls = calls_in([loop])
+    names = {called_name(call) for call in calls}
+    counts = isinstance(loop, ast.For) and any(called_name(call) == "range" for call in calls_in([loop.iter]))
+    if not counts or "backward" not in names or any(_TAKES_DATA.search(name) for name in names):
+        return False
+    drawn = {
+        target.id
+        for one in inside(module, ast.Assign)
+        if any(_DRAWS.fullmatch(dotted(call.func) or "") for call in inside(one.value, ast.Call))
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    given = ([*call.args, *(keyword.value for keyword in call.keywords)] for call in calls)
+    return any(each and all(isinstance(one, ast.Name) and one.id in drawn for one in each) for each in given)
 
 
 def is_for_evaluation(loop: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:

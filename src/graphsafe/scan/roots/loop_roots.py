@@ -24,7 +24,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     stored_names,
 )
-from graphsafe.scan.roots.evaluation_loops import is_beside_steps, is_for_evaluation, is_over_validation_data
+from graphsafe.scan.roots.evaluation_loops import is_beside_steps, is_for_evaluation, is_over_validation_data, tries_out
 from graphsafe.scan.roots.generations import LENGTHS, ends_with_sequence, names_length, takes_length, turning
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
@@ -314,6 +314,7 @@ class _File:
             for _, strength, loop in self._takers.steps_in(name)
             if loop is not None
             and not is_over_validation_data(loop)
+            and not (facts is None and tries_out(loop, self._takers.node(name)))
             and (not is_short(loop) or (strength == "replays" and not captures))
             and (
                 strength == "replays" or not captures or (strength == "trains" and self._is_after_captures(name, loop))
