@@ -188,6 +188,9 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
         del frame.returns[returned:]
     elif runs_on:
         ways.outcomes.append(frame.env)
+        nested = first_step_tests.joined(ways.node) if branch else None
+        if nested is not None:
+            ways.missing += first_step_tests.after_leaving(nested, True)
     else:
         ways.missing += first_step_tests.after_leaving(_spelled_out(frame, ways.node), branch)
         if verdict.guarded is (not branch):
