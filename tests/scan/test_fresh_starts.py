@@ -249,6 +249,93 @@ def test_a_tensor_that_each_step_sets_before_it_reads_it(
     assert found(tmp_path, KEPT.format(body=body)) == expected
 
 
+BRANCHES = """
+class Solve:
+    def __init__(self, device):
+        self.scale = torch.ones(4, device=device)
+
+    def run(self, x):
+        {before}
+        if x.sum() > 1:
+            {inside}
+        else:
+            {other}
+        return {after}
+
+def build(device):
+    return Solve(device).run, (torch.randn(4, device=device),)
+"""
+SETS, READS, ADDS = "self.scale = x.abs()", "x = x / self.scale", "self.scale = self.scale + 1"
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "other", "after", "expected"),
+    [
+        ("pass", [SETS, READS], ["pass"], "x", []),
+        ("pass", [SETS, ADDS, READS], ["pass"], "x", []),
+        ("pass", [SETS], [SETS], "x / self.scale", []),
+        ("kept = self.scale + 1", [SETS, READS, "self.scale = kept"], ["pass"], "x", [SETS, "self.scale = kept"]),
+        ("pass", [SETS, READS], ["pass"], "x / self.scale", [SETS]),
+        ("pass", [READS, SETS], ["pass"], "x", [SETS]),
+        ("pass", [ADDS, READS], ["pass"], "x", [ADDS]),
+        (READS, [SETS, READS], ["pass"], "x", [SETS]),
+        ("pass", [SETS], [READS], "x", [SETS]),
+        ("pass", [f"for i in range(3): {READS}; {SETS}"], ["pass"], "x", [f"for i in range(3): {READS}; {SETS}"]),
+    ],
+)
+def test_a_branch_that_sets_a_tensor_before_it_reads_it(
+    tmp_path: Path, before: str, inside: list[str], other: list[str], after: str, expected: list[str]
+) -> None:
+    """The attribute passes the tensor only to later lines of the same branch."""
+    indent = "\n            "
+    source = BRANCHES.format(before=before, inside=indent.join(inside), other=indent.join(other), after=after)
+    assert [line for code, line in found(tmp_path, source) if code == "GS703"] == expected
+
+
+BEGUN = """
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.Linear(4, 4)
+        self.h = torch.zeros(1, 4)
+
+    def begin(self, x, keep=False):
+        if not keep:
+            self.h = torch.zeros_like(x)
+
+    def forward(self, x):
+        {begin}
+        for _ in range(3):
+            self.h = self.cell(self.h + x)
+        return self.h
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "expected"),
+    [
+        ("self.begin(x)", 0),
+        ("self.begin(x, keep=True)", 1),
+        ("self.begin(x, keep=x.sum())", 2),
+        ("if x.ndim > 2: self.begin(x)", 2),
+    ],
+)
+def test_a_reset_in_a_branch_that_the_call_always_takes(tmp_path: Path, begin: str, expected: int) -> None:
+    assert [code for code, _ in found(tmp_path, BEGUN.format(begin=begin))].count("GS703") == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("self.scale.to(x.dtype) if self.scale is not None else None", []),
+        ("self.scale.to(x.dtype) + 1 if self.scale is not None else None", ["GS703"]),
+    ],
+)
+def test_a_tensor_that_is_converted_if_it_is_there(tmp_path: Path, written: str, expected: list[str]) -> None:
+    body = f"self.scale = {written}\n        return x / self.scale"
+    assert [code for code, _ in found(tmp_path, KEPT.format(body=body))] == expected
+
+
 CLOSURES = """
 class Gauge:
     def __init__(self):

@@ -529,7 +529,8 @@ def test_what_a_first_step_makes_is_state(tmp_path: Path) -> None:
         ("self.register_buffer('cos', freqs.cos(), persistent=False)", "if length > self.cached:", "GS402"),
         ("self.cos = freqs.cos()", "if length > self.cached:", "GS402"),
         ("self.cos = freqs.cos()", "if self.cos.shape[0] < length:", "GS402"),
-        ("self.register_buffer('cos', freqs.cos())", "if True:", "GS703"),
+        ("self.register_buffer('cos', freqs.cos())", "if self.training:", "GS703"),
+        ("self.register_buffer('cos', freqs.cos())", "if True:", None),
         ("self.register_buffer('cos', freqs.cos())", "if False:", None),
     ],
 )

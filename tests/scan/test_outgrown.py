@@ -11,14 +11,14 @@ from graphsafe.config import Config
 from graphsafe.scan.api import scan_paths
 
 Found = list[tuple[str, str, str]]
-"The code, the level and the line of each finding of GS402 and GS703."
+"The code, the level and the line of each finding of GS402, GS703 and GS705."
 
 
 def found(root: Path, source: str) -> Found:
     path = root / "step.py"
     path.write_text("import torch\nfrom torch import nn\n\n" + textwrap.dedent(source), encoding="utf-8")
     lines = path.read_text(encoding="utf-8").splitlines()
-    findings = [f for f in scan_paths([path], Config(root=root)).findings if f.code in ("GS402", "GS703")]
+    findings = [f for f in scan_paths([path], Config(root=root)).findings if f.code in ("GS402", "GS703", "GS705")]
     return [(f.code, f.level, lines[f.location.line - 1].strip()) for f in findings]
 
 
@@ -44,6 +44,36 @@ TABLE = """\
 )
 def test_a_table_that_is_made_anew_for_more_rows(tmp_path: Path, line: str, level: str) -> None:
     assert found(tmp_path, TABLE.format(line=line)) == [("GS402", level, line)]
+
+
+EXTENDED = """\
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pe = None
+
+        def extend(self, x):
+            if self.pe is not None:
+                {kept}
+            self.pe = torch.arange(x.size(1), device=x.device).cos()
+
+        def forward(self, x):
+            self.extend(x)
+            return x + self.pe[: x.size(1)]
+    """
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        ("if self.pe.size(0) >= x.size(1): return", [("GS705", "warning")]),
+        ("if self.pe.size(0) >= x.size(1): self.pe = self.pe.to(x.dtype); return", [("GS705", "warning")]),
+        ("if self.pe.size(0) >= x.size(1): self.pe = self.pe.to(x.dtype)", [("GS703", "error")]),
+        ("x = x * 2", [("GS703", "error")]),
+    ],
+)
+def test_a_table_that_a_nested_test_keeps(tmp_path: Path, kept: str, expected: list[tuple[str, str]]) -> None:
+    assert [(code, level) for code, level, _ in found(tmp_path, EXTENDED.format(kept=kept))] == expected
 
 
 def test_a_table_that_no_step_reads(tmp_path: Path) -> None:

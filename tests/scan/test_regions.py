@@ -367,6 +367,28 @@ class Repeated:
     assert [f.code for f in scan(folder, source).findings if f.level != "note"] == codes
 
 
+@pytest.mark.parametrize(("given", "region"), [("actions", "step"), ("hidden", "captured")])
+def test_a_step_that_takes_actions_stands_around_graphs(folder: Path, given: str, region: str) -> None:
+    """An environment's subclass may choose the actions itself."""
+    source = f"""\
+import torch
+
+
+class Task:
+    def step(self, {given}: torch.Tensor):
+        return self.move({given})
+
+    def move(self, x):
+        return x / x.max().item()
+
+
+class Guided(Task):
+    def step(self, weights: torch.Tensor):
+        return self.move(weights.softmax(-1))
+"""
+    assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {region}
+
+
 def test_public_functions_stand_around_the_plain_forward_of_their_package(folder: Path) -> None:
     (folder / "engine").mkdir()
     (folder / "engine" / "__init__.py").write_text("")

@@ -65,6 +65,7 @@ from graphsafe.scan.roots.factories import assembling, configured_factories, fac
 from graphsafe.scan.roots.hot_roots import COLD_PATHS, FORWARD, HotnessRules, is_graphed, roots_of
 from graphsafe.scan.roots.loop_roots import LoopRoots
 from graphsafe.scan.roots.module_search import has_module
+from graphsafe.scan.roots.public_functions import loops_of_run
 from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import parameters
@@ -243,12 +244,11 @@ class Driver:
                     continue
                 if ref not in reached and ref not in self._whys and self._engine.budget.holds(ref):
                     assumed.add(ref)
-                    kind = _ASSUMED_KINDS.get(why)
-                    if kind is not None:
-                        yield Step(kind, ref, receiver)
-                    else:
-                        self._note_why(ref, why, 1)
-                        yield Step("root", ref, receiver)
+                    run = loops_of_run(self._engine, file, ref.partition("::")[2]) if why in (PUBLIC, PERHAPS) else ()
+                    kind = "loops" if run else _ASSUMED_KINDS.get(why, "root")
+                    if kind in ("root", "loops"):
+                        self._note_why(ref, LOOP if run else why, 1)
+                    yield Step(kind, ref, receiver, loops=run)
             loops_of, scripts = self._loops.of(file), [*self._loops.scripts(file)]
             known = {ref for ref in (*loops_of, *scripts) if ref in reached or ref in self._whys or ref in assumed}
             for ref, loops in loops_of.items():

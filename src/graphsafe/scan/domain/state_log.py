@@ -76,8 +76,11 @@ class Write:
     "Whether the write is in code that runs between steps."
     sources: frozenset[str] = frozenset()
     "For a lazy value: the attributes from whose tensors the value was computed."
-    resets: bool = False
-    "Whether the write runs in every call of its function, and sets a value that does not depend on earlier steps."
+    continues: bool = False
+    "Whether the write reads a value that the same call has set before."
+    resets: bool | None = False
+    """Whether the write runs in every call of its function, and sets a value that does not depend on earlier steps.
+    None if the write sets such a value only in some calls."""
     chosen: bool = False
     "Whether the value is an element of an attribute: `self.x = self.inputs[n]`."
 
@@ -121,6 +124,8 @@ class Read:
     "The function that reads the attribute."
     captured: bool = False
     "Whether the read is in a captured block of the function."
+    own: bool = False
+    "Whether the same call has set the attribute before it reads it."
 
 
 @dataclass(slots=True)

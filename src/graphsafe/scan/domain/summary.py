@@ -127,7 +127,7 @@ class Shared:
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}
-        self._reads: dict[tuple[str, str, bool], Read] = {}
+        self._reads: dict[tuple[str, str, bool, bool], Read] = {}
         self._calls: dict[tuple[str, str, int, bool, CompileTest | None], CallEdge] = {}
         self._events: dict[Place, Placed] = {}
 
@@ -138,10 +138,10 @@ class Shared:
             # The item contains a constant that has no hash.
             return item
 
-    def read(self, key: str, ref: str, captured: bool) -> Read:
-        known = self._reads.get((key, ref, captured))
+    def read(self, key: str, ref: str, captured: bool, own: bool) -> Read:
+        known = self._reads.get((key, ref, captured, own))
         if known is None:
-            known = self._reads[key, ref, captured] = Read(key, ref, captured)
+            known = self._reads[key, ref, captured, own] = Read(key, ref, captured, own)
         return known
 
     def call(self, callee: str, caller: str, line: int, guarded: bool, compile_test: CompileTest | None) -> CallEdge:

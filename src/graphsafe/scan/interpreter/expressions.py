@@ -15,6 +15,7 @@ from graphsafe.scan.interpreter import displays, members, operators, shared_stat
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions.truth import boolean, conditional
+from graphsafe.scan.state import straight_line
 from graphsafe.scan.symbols.index import dotted
 
 
@@ -54,7 +55,8 @@ def _note_read(frame: Frame, node: ast.Attribute) -> None:
     if isinstance(node.value, ast.Name):
         owner = frame.env.get(node.value.id)
         if type(owner) is Instance:
-            frame.engine.note_read(frame, frame.attributes.key(owner.ref, node.attr))
+            is_own = straight_line.is_set_before(frame, node, f"{node.value.id}.{node.attr}")
+            frame.engine.note_read(frame, frame.attributes.key(owner.ref, node.attr), is_own)
 
 
 def _named(frame: Frame, node: ast.NamedExpr) -> Value:

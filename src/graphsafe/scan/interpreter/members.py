@@ -43,7 +43,7 @@ from graphsafe.scan.interpreter import class_values, shared_state
 from graphsafe.scan.interpreter.named_attribute import named_attribute
 from graphsafe.scan.interpreter.settled import settled
 from graphsafe.scan.models import library, named_tuples, spelled_out
-from graphsafe.scan.state import host_clock
+from graphsafe.scan.state import host_clock, straight_line
 from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
@@ -123,7 +123,7 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
         return _of_method(frame, node, owner, method, name, text)
     key = frame.attributes.key(owner.ref, name)
     if frame.hot:
-        frame.engine.note_read(frame, key)
+        frame.engine.note_read(frame, key, straight_line.is_set_before(frame, node, text))
     found = class_values.before_assignment(frame, node, owner, name)
     if found is None:
         found = frame.attributes.of_instance(owner, name, frame.level)

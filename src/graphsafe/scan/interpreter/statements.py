@@ -138,6 +138,8 @@ def _if(frame: Frame, node: ast.If) -> bool:
     known = truth(frame, node.test, "if", node)
     ways = _Ways(node, guards.judge(frame, node.test, known), never_taken(frame, node.test, known))
     has_used, end = effects.has_used(since), len(effects.items)
+    if ways.verdict.dead is not None:
+        frame.decided.add((node.lineno, not ways.verdict.dead))
     capturing_branch.branch(frame, node)
     before, touched_before, returned = frame.env, frame.touches_device, len(frame.returns)
     frame.touches_device = False
@@ -186,6 +188,9 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
         del frame.returns[returned:]
     elif runs_on:
         ways.outcomes.append(frame.env)
+        nested = first_step_tests.joined(ways.node) if branch else None
+        if nested is not None:
+            ways.missing += first_step_tests.after_leaving(nested, True)
     else:
         ways.missing += first_step_tests.after_leaving(_spelled_out(frame, ways.node), branch)
         if verdict.guarded is (not branch):

@@ -47,7 +47,7 @@ class FreshStarts:
             if type(item) is Included:
                 after = self.follow(item.summary, now)
                 now = after if item.sure else now
-            elif type(item) is Read or type(item) is Use:
+            elif (type(item) is Read and not item.own) or type(item) is Use:
                 self._read.add(item.key)
                 if item.key not in now:
                     self._state.read_old.add(item.key)
@@ -55,7 +55,7 @@ class FreshStarts:
                 if item.resets and item.key not in self._read:
                     now |= {item.key}
                 elif item.reads_self:
-                    found = self._state.continued if item.key in now else self._state.carried
+                    found = self._state.continued if item.continues or item.key in now else self._state.carried
                     found.setdefault(item.place, set()).add(self._root)
         gained = _NOTHING if captures else now - fresh
         self._gains.setdefault(id(summary), gained)

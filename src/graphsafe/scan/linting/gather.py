@@ -293,7 +293,8 @@ def _order_in(state: StateLog, step: Summary, state_items: Mapping[int, Sequence
                 seen.add(id(item.summary))
                 waiting.append(iter(state_items[id(item.summary)]))
         elif type(item) is Read:
-            read.add(item.key)
+            if not item.own:
+                read.add(item.key)
         elif type(item) is Use:
             used.setdefault(item.key, set()).add(item.place)
         elif type(item) is Write:

@@ -218,7 +218,9 @@ class _Forms:
         is_module = self._engine.attributes.is_module(cls)
         # A model's `sample` makes a complete result, so it is not a step.
         if _STEPS.fullmatch(name) and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
-            on_host = self._is_of_other_library(cls) or self._turns_environment(facts) or self._sets_rates(facts, cls)
+            on_host = (
+                self._is_of_other_library(cls) or self._turns_environment(facts, cls) or self._sets_rates(facts, cls)
+            )
             return HOST_STEP if on_host else STEP
         # Engines choose among the entry points of a backend: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
@@ -271,9 +273,15 @@ class _Forms:
         takes = self._takes_tensors(facts) or self._takes_request(facts)
         return facts.name.endswith("Scheduler.step") and not takes
 
-    def _turns_environment(self, facts: FunctionFacts) -> bool:
-        """Return whether a method passes its step on to an environment: `self._env.step(action)`."""
-        lines = self._engine.project.files.source(self._file.path).lines_of(facts.line, facts.end_line)
+    def _turns_environment(self, facts: FunctionFacts, cls: str) -> bool:
+        """Return whether a method is the step of an environment, which takes actions, or passes its step on to one:
+        `self._env.step(action)`."""
+        project = self._engine.project
+        own = [base for base in project.mro(cls) if "::" in base]
+        steps = [node for base in own if (node := project.function_node(f"{base}.step")) is not None]
+        if any(argument.arg in ("action", "actions") for step in steps for argument in step.args.args):
+            return not project.derives(cls, _OPTIMIZER_BASES)
+        lines = project.files.source(self._file.path).lines_of(facts.line, facts.end_line)
         return any(_ENVIRONMENT.search(line) is not None for line in lines)
 
     def _works_on_parameter_groups(self, cls: str) -> bool:

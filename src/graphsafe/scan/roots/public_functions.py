@@ -11,6 +11,7 @@ import re
 from collections.abc import Set
 
 from graphsafe.scan.execution.frame import Engine
+from graphsafe.scan.hazards.graph_syntax import LOOPS
 from graphsafe.scan.roots.passed_on import takes_tensors_at_last
 from graphsafe.scan.roots.tensor_arguments import takes_tensors, tensor_parameters
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -50,6 +51,20 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
     if takes_tensors_at_last(engine, facts, file.path, False) or _computes_with_gathered(engine, file, facts, node):
         return True
     return None if file.imports_torch and takes_tensors_at_last(engine, facts, file.path, True) else False
+
+
+def loops_of_run(engine: Engine, file: FileIndex, name: str) -> tuple[int, ...]:
+    """Return the first lines of the loops in which a function runs a module that it has made. Such a function is a
+    whole run, and only its loops have steps. The tuple is empty for other functions."""
+    node = engine.project.function_node(f"{file.path}::{name}")
+    made: set[str] = set()
+    for one in inside(node, ast.Assign) if node is not None else ():
+        called = dotted(one.value.func) if isinstance(one.value, ast.Call) else None
+        binding = engine.project.resolve(file, called) if called is not None else None
+        if binding is not None and binding.kind == "class" and engine.attributes.is_module(binding.ref):
+            made.update(target.id for target in one.targets if isinstance(target, ast.Name))
+    loops = [loop for kind in LOOPS for loop in inside(node, kind)] if node is not None and made else []
+    return tuple(loop.lineno for loop in loops if any(read.id in made for read in inside(loop, ast.Name)))
 
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:

@@ -281,7 +281,7 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
         return None
     before, _ = one_or_several(write.before) if write.before is not None else (None, False)
     read_first = write.reads_self or write.place in log.read_before
-    if write.resets and write.key in log.readers and write.key not in log.read_old:
+    if write.resets is not False and write.key in log.readers and write.key not in log.read_old:
         return None  # each step reads only what it has set
     # If an attribute is None between steps, a step usually sets and resets it, or keeps an activation for other code.
     # If a step first reads such an attribute of its own object, another step has left the value there.

@@ -231,6 +231,16 @@ def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
 
 
 @memoize_on_node
+def joined(node: ast.If) -> ast.If | None:
+    """Return `if a and b: return` for `if a:`, if its only statement is `if b: return`."""
+    inner = node.body[0]
+    if len(node.body) > 1 or node.orelse or not isinstance(inner, ast.If) or inner.orelse:
+        return None
+    if not isinstance(inner.body[-1], ast.Return):
+        return None
+    return ast.copy_location(ast.If(ast.BoolOp(ast.And(), [node.test, inner.test]), inner.body, []), node)
+
+
 def after_leaving(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     """Return the first-step tests that lead to the code after an `if`, because a branch leaves the function: `if
     self.plan is not None: return self.plan`."""

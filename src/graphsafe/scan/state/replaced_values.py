@@ -219,6 +219,8 @@ def shows_entry(frame: Frame, node: ast.expr | None) -> bool:
 def converts(node: ast.expr | None, text: str) -> bool:
     """Return whether an expression only converts the value, or each element of it: `self.sinks.to(dtype)`. Later steps
     then change nothing."""
+    if isinstance(node, ast.IfExp):  # `self.mask.to(dtype) if self.mask is not None else None`
+        return converts(node.body, text) and source_text(node.orelse) in ("None", text)
     if isinstance(node, ast.ListComp):
         loop = node.generators[0]
         return source_text(loop.iter) == text and converts(node.elt, source_text(loop.target))

@@ -354,10 +354,8 @@ def write(
         or (reads_self and fills_if_missing(frame, assigned, text))
     )
     outgrown = first_step.too_small(frame, base)
-    # A graph keeps the old value even if a loop changes the attribute only occasionally.
-    guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
     chosen = isinstance(assigned, ast.Subscript) and isinstance(assigned.value, ast.Attribute)
-    resets = not (reads_self or keyed or lazy or chosen) and is_free(value) and straight_line.contains(frame, node)
+    resets = not (reads_self or keyed or lazy or chosen) and is_free(value) and straight_line.always(frame, node)
     if resets and first_asks_form(frame, assigned, text):
         frame.engine.effects.forget_read(key)
     frame.engine.note(
@@ -373,7 +371,8 @@ def write(
             reads_self=reads_self,
             lazy=lazy,
             keyed=keyed,
-            guard=guard,
+            # A graph keeps the old value even if a loop changes the attribute only occasionally.
+            guard=frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None),
             compile_test=frame.compile_test,
             grows=not (made and is_fresh_result(frame, text)) and (outgrown or grows(frame, assigned, text)),
             outgrown=outgrown,
@@ -394,6 +393,7 @@ def write(
             handed=handed,
             dropped=not (lazy and keyed) or may_drop_entries(frame, base),
             sources=sources(frame, assigned) if lazy else frozenset(),
+            continues=reads_self and straight_line.continues(frame, node, text),
             resets=resets,
             chosen=chosen,
         )
