@@ -149,8 +149,10 @@ class _Writer:
                 continue
             if name.endswith(".grad") and (name in unread or self._seen.verdict == "ready"):
                 continue  # `p.grad = None` in a training step: backward allocates it again, in the graph's own pool
-            words = words_of(change, is_harmless=self._seen.verdict == "ready" or name in unread)
-            self.add(code, frames, level=level, **words)
+            is_harmless = self._seen.verdict == "ready" or name in unread
+            if is_harmless and change.how == "rebound":
+                level = "warning"
+            self.add(code, frames, level=level, **words_of(change, is_harmless))
         for path in lazy:
             if not any(is_within(path, name) for name in (*reported, *growing)):
                 self._lazy(path, ())
