@@ -56,19 +56,19 @@ def _parts(pattern: ast.pattern, value: Value) -> Iterator[tuple[ast.pattern, Va
 
 
 def _items(patterns: SequenceOf[ast.pattern], value: Value) -> list[Value]:
-    """Return one value for each pattern of a sequence pattern. They are unknown if the value is not a sequence of a
-    fitting length."""
+    """Return one value for each pattern of a sequence pattern. They are unknown if the value is not a sequence, or a
+    tuple of another length."""
     if type(value) is not Sequence or value.kind not in ("list", "tuple", "size"):
         return [UNKNOWN] * len(patterns)
     star = next((i for i, part in enumerate(patterns) if isinstance(part, ast.MatchStar)), None)
-    if value.items is None or value.kind == "list":
-        # A list may have other items by now.
-        return [sequence("list", [value.elem]) if i == star else value.elem for i in range(len(patterns))]
-    items = list(value.items)
-    more = len(items) - len(patterns)
-    if star is None:
-        return items if more == 0 else [UNKNOWN] * len(patterns)
-    if more < -1:
+    items = value.items
+    more = -2 if items is None else len(items) - len(patterns)
+    if items is not None and star is None and more == 0:
+        return [*items]
+    if items is not None and star is not None and more >= -1:
+        end = star + more + 1
+        return [*items[:star], sequence("list", items[star:end]), *items[end:]]
+    if items is not None and value.kind != "list":
         return [UNKNOWN] * len(patterns)
-    end = star + more + 1
-    return [*items[:star], sequence("list", items[star:end]), *items[end:]]
+    # The length is not known, or the list has other items by now.
+    return [sequence("list", [value.elem]) if i == star else value.elem for i in range(len(patterns))]
