@@ -57,8 +57,25 @@ def test_every_fix_belongs_to_a_rule() -> None:
     assert named <= FIXES.keys(), f"registry.py does not name {sorted(named - FIXES.keys())}"
 
 
+def check_names(fix: str) -> None:
+    """Fail with one line if a file that has to name a fix does not name it."""
+    rules = load_rulebook().rules.values()
+    assert fix in FIXES, f"src/graphsafe/fixes/registry.py does not name {fix}"
+    assert any(fix in rule.fixes for rule in rules), f"no file in rules/ names {fix} under `fixes:`"
+
+
+def test_a_fix_that_a_file_does_not_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_names("full")
+    with pytest.raises(AssertionError, match=r"registry\.py does not name slice-for-list"):
+        check_names("slice-for-list")
+    monkeypatch.setitem(FIXES, "slice-for-list", None)
+    with pytest.raises(AssertionError, match="no file in rules/ names slice-for-list under `fixes:`"):
+        check_names("slice-for-list")
+
+
 @pytest.mark.parametrize("pair", BOTH)
 def test_what_it_writes(pair: Pair, file: Path) -> None:
+    check_names(pair.fix)
     file.write_text(pair.before, encoding="utf-8")
     if not pair.is_safe:
         assert fix(file) == pair.before
@@ -69,6 +86,7 @@ def test_what_it_writes(pair: Pair, file: Path) -> None:
 
 @pytest.mark.parametrize("pair", FIXED)
 def test_the_finding_is_gone(pair: Pair, file: Path) -> None:
+    check_names(pair.fix)
     rules = [code for code, rule in load_rulebook().rules.items() if pair.fix in rule.fixes]
     file.write_text(pair.before, encoding="utf-8")
     before = codes(file.parent)

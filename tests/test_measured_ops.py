@@ -51,6 +51,27 @@ def exceptions(part: str) -> set[str]:
     return set(yaml.safe_load(EXCEPTIONS.read_text(encoding="utf-8"))[part])
 
 
+def compare_with_reasons(differences: Mapping[str, str], part: str) -> None:
+    """Fail with one line for each difference that has no reason, and for each reason that has no difference."""
+    reasons = exceptions(part)
+    lines = [f"{name}: {text}" for name, text in differences.items() if name not in reasons]
+    lines += [f"{name}: nothing differs any more; remove the reason" for name in sorted(reasons - differences.keys())]
+    if lines:
+        pytest.fail(f"tests/data/op_exceptions.yaml, part `{part}`:\n" + "\n".join(lines), pytrace=False)
+
+
+def test_a_difference_without_a_reason_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "exceptions", lambda part: {"known", "old"})
+    compare_with_reasons({"known": "waits", "old": "waits"}, "scan")
+    with pytest.raises(pytest.fail.Exception) as raised:
+        compare_with_reasons({"known": "waits", "new": "expected nothing, found GS106"}, "scan")
+    assert str(raised.value).splitlines() == [
+        "tests/data/op_exceptions.yaml, part `scan`:",
+        "new: expected nothing, found GS106",
+        "old: nothing differs any more; remove the reason",
+    ]
+
+
 def test_what_was_measured_is_what_the_snippets_say_today(entries: Entries) -> None:
     snippets = catalogue().snippets
     assert list(entries) == sorted(entries)
@@ -77,9 +98,7 @@ def test_rules_find_what_was_measured_to_break_a_capture(accuracy: ModuleType, w
         (tmp_path / group).mkdir()
         for row in accuracy.measure(group, wrapping, tmp_path / group).wrong:
             wrong[row.name] = f"expected {row.expected or 'nothing'}, found {row.found or 'nothing'}: {row.step!r}"
-    print("\n".join(f"{name}: {what}" for name, what in wrong.items()))
-    assert set(wrong) - exceptions("scan") == set(), "without a reason in op_exceptions.yaml"
-    assert exceptions("scan") - set(wrong) == set(), "reasons for nothing"
+    compare_with_reasons(wrong, "scan")
 
 
 def test_the_op_table_waits_where_the_gpu_did(entries: Entries, table: OpTable) -> None:
@@ -97,9 +116,7 @@ def test_the_op_table_waits_where_the_gpu_did(entries: Entries, table: OpTable) 
                 found.setdefault(operation.split(".")[0] if "::" in operation else operation, f"waits in {name}")
             if entry.get("capture") == "ok" and op is not None and always_waits(op):
                 found.setdefault(operation, f"is captured in {name}")
-    print("\n".join(f"{operation}: {what}" for operation, what in found.items()))
-    assert set(found) - exceptions("table") == set(), "without a reason in op_exceptions.yaml"
-    assert exceptions("table") - set(found) == set(), "reasons for nothing"
+    compare_with_reasons(found, "table")
 
 
 def always_waits(op: Op) -> bool:
@@ -112,10 +129,9 @@ def always_waits(op: Op) -> bool:
 def test_sums_in_any_order_are_marked(entries: Entries, table: OpTable) -> None:
     """What gave other bits from run to run, or PyTorch calls not deterministic, has an operation that is marked."""
     found = {
-        name
+        name: "differs from run to run, but no operation is marked"
         for name, entry in entries.items()
         if (entry.get("repeats") is False or entry.get("alerts"))
         and not any(table.is_nondeterministic(*operation.split(".")[:2]) for operation in entry.get("ops") or ())
     }
-    assert found - exceptions("order") == set(), "without a reason in op_exceptions.yaml"
-    assert exceptions("order") - found == set(), "reasons for nothing"
+    compare_with_reasons(found, "order")

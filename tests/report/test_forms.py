@@ -9,6 +9,8 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as xml
 
@@ -18,6 +20,7 @@ import samples
 from graphsafe.report.forms import FORMS, render
 from graphsafe.report.model import DeviceResult, Level, Limit, Report, Suppression
 
+ROOT = Path(__file__).parents[2]
 CONTRACT = {"terminal", "concise", "json", "sarif", "github", "gitlab", "junit", "html", "trace"}
 "The forms that users rely on. Further ones need not be named here."
 JSON = ("json", "sarif", "gitlab", "trace")
@@ -54,6 +57,15 @@ def test_there_are_the_forms_of_the_design() -> None:
     assert set(FORMS) >= CONTRACT
     with pytest.raises(ValueError, match="no such form: yaml"):
         render(samples.SCAN, "yaml")
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_has_a_function_and_is_on_a_page(name: str) -> None:
+    module = f"graphsafe.report.{FORMS[name]}"
+    assert hasattr(import_module(module), f"render_{name}"), f"{module} has no function render_{name}"
+    page = "docs/timeline.md" if name == "trace" else "docs/scan.md"
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert re.search(rf"`(?:[^`\n]* )?{name}`", text), f"{page} does not name the format {name}"
 
 
 @pytest.mark.parametrize("name", FORMS)

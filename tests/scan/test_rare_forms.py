@@ -13,7 +13,7 @@ from .conftest import Scan
 
 STEP = """\
 class Step(nn.Module):
-    def forward(self, x: torch.Tensor):
+    def forward(self, x: torch.Tensor, kept: dict | None = None):
         {line}
         {body}
 """
@@ -24,6 +24,26 @@ class Step(nn.Module):
     [
         ("match x.sum():", "    case 0: return x", "GS102"),
         ("match x.shape[0]:", "    case 0: return x", None),
+        ("match x.argmax():", "    case 1 | 2: return x", "GS102"),
+        ("match x.argmax():", "    case 1 as n: return x", "GS102"),
+        ("match x.argmax():", "    case 'a' | 'b': return x", None),
+        ("match x.argmax():", "    case torch.Tensor() | None: return x", None),
+        ("match x.shape[0]:", "    case 1 | 2 as n: return x * n", None),
+        ("match x.argmax(), 3:", "    case (1, k): return x * k", "GS102"),
+        ("match x.argmax(), 3:", "    case (k, 1): return x * k", None),
+        ("match x.argmax(), 3:", "    case (1, 3, k): return x * k", None),
+        ("match 3, x, x.argmax():", "    case (*k, 1): return x", "GS102"),
+        ("match 3, x, x.argmax():", "    case (1, *k): return x", None),
+        ("match x.argmax():", "    case (1, 2): return x", None),
+        ("match [3, x.argmax()]:", "    case [k, 1]: return x", "GS102"),
+        ("match [3, x.argmax()]:", "    case [1, k]: return x", None),
+        ("match list(x.unbind()):", "    case [1, *k]: return x", "GS102"),
+        ("match {'a': x.argmax()}:", "    case {'a': 1}: return x", "GS102"),
+        ("match {'a': x.argmax(), 'b': 3}:", "    case {'b': 1}: return x", None),
+        ("match x.sum():", "    case n: return x.float() if n else x", "GS102"),
+        ("match x.sum():", "    case float() as n: return x.float() if n else x", None),
+        ("rest = x.sum()", "match kept:\n            case {'a': a, **rest}: return x if rest else x + 1", None),
+        ("rest = x.sum()", "match kept:\n            case {'a': a}: return x if rest else x + 1", "GS102"),
         ("y = torch.cond(x.sum() > 0, lambda x: x + x.item(), lambda x: x, (x,))", "return y", "GS101"),
         ("y = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x, (x,))", "return y", "GS102"),
         ("y = torch.cuda.FloatTensor([1.0, 2.0])", "return x + y", "GS301"),

@@ -16,7 +16,7 @@ from graphsafe.scan.domain.values import NONE, UNKNOWN, DeviceValue, Instance, R
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, fixed_device, side_stream
 from graphsafe.scan.hazards.graph_syntax import is_short
-from graphsafe.scan.interpreter import assignments, definitions
+from graphsafe.scan.interpreter import assignments, definitions, patterns
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.conditions import filled_defaults, guards, rare_branches
 from graphsafe.scan.interpreter.conditions.flags_off import never_taken
@@ -346,16 +346,14 @@ def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, v
 
 def _match(frame: Frame, node: ast.Match) -> bool:
     subject = frame.evaluate(node.subject)
-    if any(isinstance(case.pattern, ast.MatchValue) for case in node.cases):
-        frame.emit_if_on_device("Branch", "compare", node.subject, subject)
+    parts = (part for case in node.cases for part in patterns.compared(case.pattern, subject))
+    for part in dict.fromkeys(parts):
+        frame.emit_if_on_device("Branch", "compare", node.subject, part)
     before = frame.env
     outcomes: list[Env] = []
     for case in node.cases:
         frame.env = dict(before)
-        for inner in ast.walk(case.pattern):
-            name = getattr(inner, "name", None)
-            if isinstance(name, str):
-                frame.env[name] = UNKNOWN
+        patterns.bind(frame, case.pattern, subject)
         if case.guard is not None:
             truth(frame, case.guard, "if", case.guard)
         if execute(frame, case.body):
