@@ -45,6 +45,8 @@ class FilesSeen:
     read: set[str] = field(default_factory=set)
     asked: set[str] | None = None
     "The files that every step so far has checked; None before the first step."
+    _harmless: set[str] = field(default_factory=set)
+    "The files on which no step depends. Later steps may read them again."
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -77,12 +79,12 @@ class FilesSeen:
                 yield path, tuple(partial(_numbers_scaled, path, scale) for scale in _SCALES)
 
     def leave_out(self, path: str) -> None:
-        """Forget a file on which no step depends."""
-        self.read.discard(path)
+        """Leave out a file on which no step depends, also if later steps read it again."""
+        self._harmless.add(path)
 
     def shown(self) -> tuple[str, ...]:
         """Return the files, as a report shows them."""
-        found = self.read | (self.asked or set())
+        found = (self.read - self._harmless) | (self.asked or set())
         return tuple(sorted(path if path.startswith(_OF_SYSTEM) else shown(path) for path in found))
 
 
