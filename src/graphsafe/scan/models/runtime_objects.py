@@ -72,6 +72,13 @@ def _optimizer(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, a
     return NONE
 
 
+def _plateau(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
+    metrics = arguments.get(0, "metrics")
+    if name == "step" and metrics is not None:
+        frame.emit_if_on_device("HostRead", "cast", node, metrics)  # the scheduler compares numbers
+    return unknown_result(arguments)
+
+
 def _scaler(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
     if name != "step":
         return unknown_result(arguments)
@@ -159,6 +166,7 @@ _METHODS: Mapping[str, Method] = {
     "module": _module,
     "optimizer": _optimizer,
     "threads": _threads,
+    "plateau": _plateau,
     "scaler": _scaler,
 }
 "Kind of object -> the handler of its methods. The op table and libraries.yaml do not describe these kinds completely."
