@@ -192,6 +192,8 @@ def _parts_named(node: ast.AST) -> Iterator[int]:
     pairs = [*bindings(node)] if isinstance(node, ast.Assign) else []
     if isinstance(node, ast.For):
         pairs = [(part, node.iter) for part in elements(node.target)]
+        if isinstance(node.iter, ast.Call) and dotted(node.iter.func) == "zip":
+            pairs = [*zip(elements(node.target), node.iter.args, strict=False)]
     yield from (id(target) for target, value in pairs if (dotted(_whole(value)) or "").startswith("self."))
 
 
