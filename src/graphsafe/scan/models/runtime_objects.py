@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from graphsafe.optable import Argument, Call
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import moments
+from graphsafe.scan.domain.held import RATES, moments
 from graphsafe.scan.domain.joins import element_of, join
 from graphsafe.scan.domain.values import (
     NONE,
@@ -66,7 +66,8 @@ def _optimizer(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, a
         writes.write_moments(frame, kind, node)
     if name != "step":
         return unknown_result(arguments)
-    frame.engine.note_read(frame, moments(kind))
+    for key in (moments(kind), RATES):
+        frame.engine.note_read(frame, key)
     own = f"torch.optim.{kind}.step"
     _step(frame, node, own if frame.ops.python(own) else "torch.optim.Optimizer.step", kind, switches)
     return NONE
