@@ -133,6 +133,65 @@ def test_an_input_that_is_filled_before_a_replay_on_another_stream(
     assert [*map(str.strip, lines_of(tmp_path, "GS714", source))] == expected
 
 
+TAKEN = """\
+import torch
+
+
+class Canceller:
+    def __init__(self, net, stream):
+        self.net = net
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.side = {made}
+        self.done = torch.cuda.Event()
+        self.graph = torch.cuda.CUDAGraph()
+
+    def capture(self):
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            self.net(self.x)
+        with torch.cuda.graph(self.graph, stream=self.side):
+            self.y = self.net(self.x)
+        torch.cuda.current_stream().wait_stream(self.side)
+
+    def submit(self, x):
+        self.x.copy_(x)
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            self.graph.replay()
+            {inside}
+        {after}
+        return self.{taken}  # taken
+
+
+def run(canceller, blocks):
+    canceller.capture()
+    for x in blocks:
+        canceller.submit(x)
+"""
+NEW_STREAM, NOTE = "torch.cuda.Stream()", "self.done.record()"
+
+
+@pytest.mark.parametrize(
+    ("made", "inside", "after", "taken", "found"),
+    [
+        (NEW_STREAM, "pass", "pass", "y.clone()", True),
+        (NEW_STREAM, NOTE, "pass", "y[:2].argmax(-1)", True),
+        (NEW_STREAM, NOTE, "torch.cuda.current_stream().wait_event(self.done)", "y.clone()", False),
+        (NEW_STREAM, NOTE, "self.done.synchronize()", "y.clone()", False),
+        (NEW_STREAM, "self.side.synchronize()", "pass", "y.clone()", False),
+        (NEW_STREAM, "pass", "pass", "y", False),  # the caller may wait
+        (NEW_STREAM, "pass", "pass", "y.view(-1)", False),
+        (NEW_STREAM, "pass", "pass", "x.clone()", False),
+        ("stream", "pass", "pass", "y.clone()", False),  # may be the current stream
+    ],
+)
+def test_an_output_is_read_after_a_replay_on_another_stream(
+    tmp_path: Path, made: str, inside: str, after: str, taken: str, found: bool
+) -> None:
+    source = TAKEN.format(made=made, inside=inside, after=after, taken=taken)
+    assert lines_of(tmp_path, "GS714", source) == ["taken"] * found
+
+
 PINNED = """\
 import torch
 
