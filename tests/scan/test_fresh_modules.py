@@ -40,7 +40,7 @@ FOUND = {
     "fresh13": 73,
     "fresh14": 75,
     "fresh15": 66,
-    "fresh16": 73,
+    "fresh16": 76,
 }
 "Folder -> its hazards that are found."
 NOISY: dict[str, set[str]] = {
