@@ -69,7 +69,12 @@ def lines(found: Tables) -> Iterator[Line]:
     """Yield copies on a side stream into memory that the function did not make, or that its graph reads."""
     order = _order_of(found)
     replays = any(map(is_plain_replay, inside(found.tree, ast.Call)))
-    made = {stream.rpartition(".")[2] for stream in _streams(found.tree)}
+    made = {
+        (dotted(target) or "").rpartition(".")[2]
+        for node in inside(found.tree, ast.Assign)
+        if isinstance(node.value, ast.Call) and called_name(node.value) == "Stream"
+        for target in node.targets
+    }
     for name, function, owners in found.functions:
         for _, block in own_nodes(function):
             stream = _entered(block, name, function)
@@ -182,13 +187,6 @@ def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
     for call in calls:
         if called_name(call) == "copy_" and call.args and place(call.args[0]) in given:
             yield call
-
-
-def _streams(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that are bound to new streams."""
-    for node in inside(tree, ast.Assign):
-        if isinstance(node.value, ast.Call) and called_name(node.value) == "Stream":
-            yield from filter(None, map(place, node.targets))
 
 
 def _taken(block: ast.AST, function: Function, owners: Sequence[GraphTensors]) -> Iterator[ast.Call]:
