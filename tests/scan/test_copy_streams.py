@@ -133,6 +133,65 @@ def test_an_input_that_is_filled_before_a_replay_on_another_stream(
     assert [*map(str.strip, lines_of(tmp_path, "GS714", source))] == expected
 
 
+TAKEN = """\
+import torch
+
+
+class Canceller:
+    def __init__(self, net, stream):
+        self.net = net
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.side = {made}
+        self.done = torch.cuda.Event()
+        self.graph = torch.cuda.CUDAGraph()
+
+    def capture(self):
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            self.net(self.x)
+        with torch.cuda.graph(self.graph, stream=self.side):
+            self.y = self.net(self.x)
+        torch.cuda.current_stream().wait_stream(self.side)
+
+    def submit(self, x):
+        self.x.copy_(x)
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            self.graph.replay()
+            {inside}
+        {after}
+        return self.{taken}  # taken
+
+
+def run(canceller, blocks):
+    canceller.capture()
+    for x in blocks:
+        canceller.submit(x)
+"""
+NEW_STREAM, NOTE = "torch.cuda.Stream()", "self.done.record()"
+
+
+@pytest.mark.parametrize(
+    ("made", "inside", "after", "taken", "found"),
+    [
+        (NEW_STREAM, "pass", "pass", "y.clone()", True),
+        (NEW_STREAM, NOTE, "pass", "y[:2].argmax(-1)", True),
+        (NEW_STREAM, NOTE, "torch.cuda.current_stream().wait_event(self.done)", "y.clone()", False),
+        (NEW_STREAM, NOTE, "self.done.synchronize()", "y.clone()", False),
+        (NEW_STREAM, "self.side.synchronize()", "pass", "y.clone()", False),
+        (NEW_STREAM, "pass", "pass", "y", False),  # the caller may wait
+        (NEW_STREAM, "pass", "pass", "y.view(-1)", False),
+        (NEW_STREAM, "pass", "pass", "x.clone()", False),
+        ("stream", "pass", "pass", "y.clone()", False),  # may be the current stream
+    ],
+)
+def test_an_output_is_read_after_a_replay_on_another_stream(
+    tmp_path: Path, made: str, inside: str, after: str, taken: str, found: bool
+) -> None:
+    source = TAKEN.format(made=made, inside=inside, after=after, taken=taken)
+    assert lines_of(tmp_path, "GS714", source) == ["taken"] * found
+
+
 PINNED = """\
 import torch
 
@@ -273,3 +332,112 @@ def test_a_local_name_for_a_part_of_an_object(
 ) -> None:
     made, walked = parts
     assert lines_of(tmp_path, "GS714", PARTS.format(made=made, walked=walked, waits=waits)) == expected
+
+
+WALKED = """\
+import threading
+
+import torch
+
+
+class Tuner(threading.Thread):
+    def __init__(self, policy):
+        super().__init__()
+        self.weights = list(policy.parameters())
+        self.staging = [torch.empty(w.shape, pin_memory=True) for w in self.weights]
+        self.line = torch.cuda.Stream()
+
+    def run(self):
+        copies = [w.clone() for w in self.weights]
+        {waits}
+        with torch.cuda.stream(self.line):
+            for weight, block in zip({walked}):
+                weight.copy_(block, non_blocking=True)  # tune
+
+
+class Model:
+    def __init__(self, policy, size):
+        self.rows = torch.zeros(size, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream()):
+            self.marks = policy(self.rows)
+
+
+def serve(policy, model: Model, requests):
+    tuner = Tuner(policy)
+    tuner.start()
+    for rows in requests:
+        torch.cuda.current_stream().wait_stream(tuner.line)
+        model.rows.copy_(rows)
+        model.graph.replay()
+"""
+
+
+@pytest.mark.parametrize(
+    ("walked", "waits", "found"),
+    [
+        ("self.weights, self.staging, strict=True", "pass", True),
+        ("self.weights, self.staging", "pass", True),
+        ("copies, self.staging", "pass", False),
+        ("self.weights, self.staging", "self.line.wait_stream(torch.cuda.current_stream())", False),
+    ],
+)
+def test_a_loop_over_the_parts_of_an_object(tmp_path: Path, walked: str, waits: str, found: bool) -> None:
+    source = WALKED.format(walked=walked, waits=waits)
+    assert lines_of(tmp_path, "GS714", source) == ["tune"] * found
+
+
+GRABBED = """\
+import threading
+
+import torch
+
+
+class Grabber(threading.Thread):
+    def __init__(self, ready):
+        super().__init__()
+        self.block = torch.empty(4, pin_memory=True)
+        {before}
+        self.ready = ready
+
+    def run(self):
+        for number in range(16):
+            {fills}
+            self.ready.put(number)
+
+
+class Cutter:
+    def __init__(self, net):
+        self.frame = torch.zeros(4, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        net(self.frame)
+        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream()):
+            self.mask = net(self.frame)
+
+    def cut(self, block):
+        self.frame.copy_(block, non_blocking=True)  # cut
+        self.graph.replay()
+        return self.mask.clone()
+
+
+def main(net, ready):
+    cutter, grabber = Cutter(net), Grabber(ready)
+    grabber.start()
+    masks = []
+    while ready.get() is not None:
+        masks.append(cutter.cut(grabber.block))
+    torch.save(masks, "masks.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "fills", "found"),
+    [
+        ("pass", "self.block.copy_(torch.rand(4))", True),
+        ("pass", "self.block.uniform_(0.0, 1.0)", True),
+        ("pass", "self.block.requires_grad_(False)", False),
+        ("self.block.normal_()", "pass", False),
+    ],
+)
+def test_a_thread_fills_pinned_memory(tmp_path: Path, before: str, fills: str, found: bool) -> None:
+    assert lines_of(tmp_path, "GS714", GRABBED.format(before=before, fills=fills)) == ["cut"] * found

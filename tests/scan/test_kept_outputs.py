@@ -481,6 +481,47 @@ def test_an_object_whose_graph_is_replayed_from_outside(
     assert [one for one in scan(source) if one[0] == "GS706"] == [("GS706", second)] * found
 
 
+SHOWN = """
+def show(tank, other, tanks, steps):
+    {loop}:
+        for _ in range(4):
+            {first}
+        yield {handed}
+
+def main(tank, other, tanks):
+    frames = {collected}
+    torch.save(frames, "frames.pt")
+"""
+COLLECTED = "list(show(tank, other, tanks, 8))"
+
+
+@pytest.mark.parametrize(
+    ("loop", "first", "handed", "collected", "found"),
+    [
+        (STEPS, "tank.graph.replay()", "tank.height", COLLECTED, True),
+        (
+            STEPS,
+            "tank.graph.replay()",
+            "tank.height",
+            "[frame.view(2, 2) for frame in show(tank, other, tanks, 8)]",
+            True,
+        ),
+        (STEPS, "tank.graph.replay()", "tank.height", "[one.cpu() for one in show(tank, other, tanks, 8)]", False),
+        (STEPS, "tank.graph.replay()", "tank.height.clone()", COLLECTED, False),
+        (STEPS, "tank.graph.replay()", "tank.wind", COLLECTED, False),
+        (STEPS, "tank.graph.replay()", "other.height", COLLECTED, False),
+        ("for tank in tanks", "tank.graph.replay()", "tank.height", COLLECTED, False),
+        ("if steps", "tank.graph.replay()", "tank.height", COLLECTED, False),
+    ],
+)
+def test_a_generator_that_replays_the_graph_of_an_object(
+    scan: Scan, loop: str, first: str, handed: str, collected: str, found: bool
+) -> None:
+    tank = AROUND.partition("def simulate")[0]
+    source = tank + SHOWN.format(loop=loop, first=first, handed=handed, collected=collected)
+    assert ("GS706" in [code for code, _ in scan(source)]) is found
+
+
 @pytest.mark.parametrize(
     ("returned", "found"), [("layer.y", True), ("layer.y[0]", True), ("layer.y.clone()", False), ("layer.x", False)]
 )

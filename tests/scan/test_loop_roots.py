@@ -868,3 +868,64 @@ def test_a_loop_that_calls_a_graphed_callable_is_a_step(folder: Path, made: str,
             embed(encode, other, batches)
         """
     assert warned(folder, source) == found
+
+
+@pytest.mark.parametrize(
+    ("made", "work", "returned", "found"),
+    [
+        ("graphed(net, x)", "graph.replay()", "run", {"round"}),
+        ("decorator(4)(net, x)", "graph.replay()", "run", {"round"}),
+        ("graphed(net, x)", "graph.replay()", "x", set()),
+        ("graphed(net, x)", "net(x)", "run", set()),
+        ("Service(net)", "graph.replay()", "run", set()),
+    ],
+)
+def test_a_loop_that_calls_a_returned_function_is_a_step(
+    folder: Path, made: str, work: str, returned: str, found: set[str]
+) -> None:
+    source = f"""
+        import torch
+
+        def graphed(net, x):
+            net(x)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                y = net(x)
+
+            def run(batch):
+                x.copy_(batch, non_blocking=True)
+                {work}
+                return y
+
+            return {returned}
+
+        def decorator(limit):
+            def chosen(net, x):
+                static, graph = x.clone(), torch.cuda.CUDAGraph()
+
+                def run(batch):
+                    graph.replay()
+
+                return run
+
+            return chosen
+
+        class Service:
+            def __init__(self, net):
+                self.net = net
+
+            def __call__(self, x):
+                return self.net(x)
+
+        def embed(encode, batches):
+            limit = torch.zeros((), device="cuda")
+            for x in batches:
+                y = encode(x)
+                if limit.item() > 3:  # round
+                    break
+
+        def main(net, batches, x):
+            encode = {made}
+            embed(encode, batches)
+        """
+    assert warned(folder, source) == found

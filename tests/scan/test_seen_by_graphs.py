@@ -846,6 +846,37 @@ def test_few_steps_load_the_state_of_a_captured_optimizer(told: Told, kind: str,
     assert told(engine=ROLLBACK.format(kind=kind, change=change)) == ({change} if found else set())
 
 
+SCHEDULE = """\
+class Schedule:
+    def __init__(self, optimizer, trained):
+        self.optimizer, self.trained = optimizer, trained
+
+    def after(self, number):
+        for group in self.optimizer.param_groups:
+            {change}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "step", "found"),
+    [
+        ('group["lr"] = 1e-3 / (number + 1)', "pass", True),
+        ('group["lr"] *= 0.99', "pass", True),
+        ('group["lr"].mul_(0.99)', "pass", False),
+        ('group["name"] = str(number)', "pass", False),
+        ('group["lr"] = 1e-3 / (number + 1)', "optimizer.step()", False),  # the step may be one of this optimizer alone
+        ('group["lr"] = 1e-3 / (number + 1); self.trained.capture()', "pass", False),
+    ],
+)
+def test_another_file_changes_the_rate_of_a_captured_optimizer(told: Told, change: str, step: str, found: bool) -> None:
+    before, _, rest = ROLLBACK.format(kind="Adam", change="pass").partition("class Rollback:")
+    script = rest[rest.index("def train") :].replace("Rollback(", "Schedule(") + f"        {step}\n"
+    engine = f"from schedule import Schedule\n{before}{script}"
+    assert told(engine=engine, schedule=SCHEDULE.format(change=change)) == (
+        {change.partition(";")[0]} if found else set()
+    )
+
+
 POLLER = """\
 import threading
 

@@ -93,3 +93,23 @@ def test_training_after_a_capture_is_no_warm_up(tmp_path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     waits = [lines[one.location.line - 1] for one in found if one.code == "GS105" and one.level != "note"]
     assert [line.rpartition("# ")[2] for line in waits] == ["in the loop"]
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "found"),
+    [
+        ("ReduceLROnPlateau(opt)", "graphed.loss", True),
+        ("ReduceLROnPlateau(opt)", "metrics=graphed.loss", True),
+        ("ReduceLROnPlateau(opt)", "0.5", False),
+        ("ReduceLROnPlateau(opt)", "evaluate(net)", False),
+        ("StepLR(opt, 10)", "", False),
+    ],
+)
+def test_a_scheduler_that_compares_losses_on_the_host(tmp_path: Path, made: str, given: str, found: bool) -> None:
+    source = TRAINER.format(clear=f"schedule.step({given})", run="graphed(x)")
+    source = source.replace(
+        "    for x in batches:", f"    schedule = torch.optim.lr_scheduler.{made}\n    for x in batches:"
+    )
+    (tmp_path / "trainer.py").write_text(source, encoding="utf-8")
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [one.data["expr"] for one in findings if one.code == "GS101"] == [f"schedule.step({given})"] * found

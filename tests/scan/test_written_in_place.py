@@ -322,3 +322,35 @@ def test_only_another_tensor_is_a_rebinding(scan: Scan, program: str) -> None:
     source = PROGRAMS[program]
     wanted = [(code, line.strip()) for line in source.splitlines() for code in re.findall(r"# expect: (.*)", line)]
     assert sorted(scan(source)) == sorted(wanted)
+
+
+ADVANCED = """\
+class Solver(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("guess", torch.zeros(8))
+        self.register_buffer("other", torch.zeros(8))
+
+    def forward(self, right: torch.Tensor):
+        x = self.guess
+        for _ in range(3):
+            {line}
+        self.guess{end}
+        return x * 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "end", "found"),
+    [
+        ("x = x + 0.5 * (right - x)", " = x", True),
+        ("x = x + 0.5 * (right - x)", ".copy_(x)", False),
+        ("x += 0.5 * (right - x)", " = x", False),
+        ("x = x.add_(right)", " = x", False),
+        ("x = x.view(8)", " = x", False),
+        ("pass", " = x", False),
+    ],
+)
+def test_a_loop_computes_a_new_value_from_the_old_one(scan: Scan, line: str, end: str, found: bool) -> None:
+    source = ADVANCED.format(line=line, end=end)
+    assert scan(source) == [("GS703", f"self.guess{end}")] * found

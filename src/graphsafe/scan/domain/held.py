@@ -22,6 +22,10 @@ from graphsafe.scan.domain.values import (
 
 PARAM_GROUPS = "param_groups"
 "The attribute in which an optimizer keeps its numbers, such as the learning rate."
+FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
+"The numbers of an optimizer that a captured step keeps."
+RATES = "<rates>"
+"The name that stands for these numbers of all optimizers together."
 MAX_NESTED = 3
 "The number of levels of nested containers whose elements get separate names."
 

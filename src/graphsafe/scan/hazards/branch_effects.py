@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 
 from graphsafe.scan.domain.numbers import type_of
-from graphsafe.scan.domain.values import Function, Unknown, Value, as_tensor, options
+from graphsafe.scan.domain.values import Function, RuntimeObject, Unknown, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import stored_names
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -99,3 +99,19 @@ def changes_in_place(call: ast.Call) -> bool:
 
 def may_be_tensor(value: Value) -> bool:
     return as_tensor(value)[0] is not None or (type(value) is Unknown and value.device)
+
+
+def polled(frame: Frame, node: ast.While) -> None:
+    """Emit an event for a loop that does nothing until the device is ready: `while not event.query(): pass`."""
+    asked = node.test.operand if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not) else None
+    if not isinstance(asked, ast.Call) or not isinstance(asked.func, ast.Attribute) or asked.func.attr != "query":
+        return
+    known = frame.evaluate_quietly(asked.func.value)
+    if type(known) is RuntimeObject and known.kind in ("event", "stream") and all(map(_idles, node.body)):
+        frame.emit("StreamOp", "synchronize", node.test)
+
+
+def _idles(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    sleeps = isinstance(value, ast.Call) and (dotted(value.func) or "").rpartition(".")[2] in ("sleep", "sched_yield")
+    return isinstance(statement, (ast.Pass, ast.Continue)) or sleeps

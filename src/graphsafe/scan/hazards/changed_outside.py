@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from graphsafe.scan.domain.held import FROZEN_OPTIONS
 from graphsafe.scan.hazards.failure_handlers import Called, catches, swallows
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
@@ -28,7 +29,6 @@ from graphsafe.scan.hazards.owners.own_methods import class_of, meant_in, of_one
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
 
-FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
 _BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 _OPTIMIZERS = ("opt", "optim")
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "double": "float64", "float": "float32"}

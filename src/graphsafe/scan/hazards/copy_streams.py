@@ -8,7 +8,7 @@ its class, and any other attribute by its last part.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from graphsafe.scan.hazards.graph_syntax import (
@@ -18,10 +18,12 @@ from graphsafe.scan.hazards.graph_syntax import (
     captures_in,
     is_plain_replay,
     own_nodes,
+    parents_in,
     place,
     stored_names,
+    viewed,
 )
-from graphsafe.scan.hazards.graph_tensors import Tables, bindings
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings
 from graphsafe.scan.hazards.side_stream import RECORDS, WAITS
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import parameters
@@ -34,6 +36,8 @@ _TRANSFERS = frozenset(
 "A block counts as one that only copies if it contains no other calls than these."
 _WALKS = frozenset("parameters named_parameters buffers named_buffers state_dict items values".split())
 "Methods whose results are the tensors of an object, without a copy."
+_READS = frozenset("clone cpu to float half sum mean argmax item tolist".split())
+"Methods that read a tensor's values on the current stream."
 Name = tuple[str, str]
 "The owner of a name (a function, a class, or an empty string) and the name."
 
@@ -65,11 +69,21 @@ def lines(found: Tables) -> Iterator[Line]:
     """Yield copies on a side stream into memory that the function did not make, or that its graph reads."""
     order = _order_of(found)
     replays = any(map(is_plain_replay, inside(found.tree, ast.Call)))
-    for name, function, _ in found.functions:
+    made = {
+        (dotted(target) or "").rpartition(".")[2]
+        for node in inside(found.tree, ast.Assign)
+        if isinstance(node.value, ast.Call) and called_name(node.value) == "Stream"
+        for target in node.targets
+    }
+    for name, function, owners in found.functions:
         for _, block in own_nodes(function):
             stream = _entered(block, name, function)
             if stream is None:
                 continue
+            if stream[1] in made:
+                yield from (
+                    Line(name, "taken-early", call, ast.unparse(call)) for call in _taken(block, function, owners)
+                )
             copies = _copies(block, _made_in(function) - _read_by_graphs(function))
             if not order.stops and not _among(stream, order.waiting | order.handed):
                 yield from (Line(name, "given-early", call, ast.unparse(call)) for call in _given(block, function))
@@ -175,6 +189,25 @@ def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
             yield call
 
 
+def _taken(block: ast.AST, function: Function, owners: Sequence[GraphTensors]) -> Iterator[ast.Call]:
+    """Yield the first call after a block that replays, if it reads an output. Any other call may order the streams."""
+    body = getattr(parents_in(function)[block], "body", ())
+    calls = [*inside(block, ast.Call)]
+    replay = next(filter(is_plain_replay, calls), None)
+    if replay is None or block not in body:
+        return
+    later = [statement for statement in body[body.index(block) + 1 :] if inside(statement, ast.Call)]
+    first = inside(later[0], ast.Call)[-1] if later else replay
+    outputs = set().union(*(table.overwritten for table in owners if len(table.blocks) == 1))
+    if (
+        all(called_name(call) in RECORDS for call in calls if call.lineno > replay.lineno)
+        and isinstance(first.func, ast.Attribute)
+        and first.func.attr in _READS
+        and viewed(first.func.value) in outputs
+    ):
+        yield first
+
+
 def _roots(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
@@ -192,6 +225,8 @@ def _parts_named(node: ast.AST) -> Iterator[int]:
     pairs = [*bindings(node)] if isinstance(node, ast.Assign) else []
     if isinstance(node, ast.For):
         pairs = [(part, node.iter) for part in elements(node.target)]
+        if isinstance(node.iter, ast.Call) and dotted(node.iter.func) == "zip":
+            pairs = [*zip(elements(node.target), node.iter.args, strict=False)]
     yield from (id(target) for target, value in pairs if (dotted(_whole(value)) or "").startswith("self."))
 
 

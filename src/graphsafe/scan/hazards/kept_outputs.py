@@ -113,8 +113,7 @@ def _kept_around(found: Tables) -> Iterator[Line]:
         parents = parents_in(node)
         stored = stored_names(parents)
         for replay in [inner for inner in parents if is_plain_replay(inner)]:
-            # A name that the function binds several times, or in a loop, may stand for several objects.
-            names = {text for text in outputs_of_other(replay, outputs) if text.partition(".")[0] not in stored}
+            names = _of_one_object(replay, outputs, stored)
             for line in [inner for inner in parents if isinstance(inner, (ast.Call, ast.Assign))]:
                 holder, held = put(line)
                 if (
@@ -125,6 +124,12 @@ def _kept_around(found: Tables) -> Iterator[Line]:
                     and not found.functions_called(called_name(line) if isinstance(line, ast.Call) else "")
                 ):
                     yield Line(function, "output-kept", line, ast.unparse(held[-1]))
+
+
+def _of_one_object(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]], stored: Set[str]) -> set[str]:
+    """Return the outputs of another object whose graph a call replays. A name that the function binds several times, or
+    in a loop, may stand for several objects, so the `stored` names are left out."""
+    return {text for text in outputs_of_other(replay, outputs) if text.partition(".")[0] not in stored}
 
 
 def _kept_of(method: Function, given: Set[str], found: Tables) -> Iterator[ast.Call]:
@@ -151,9 +156,10 @@ class _Handed(NamedTuple):
 def _handed_on(found: Tables, giving: Mapping[str, Given], names: Mapping[str, str]) -> Iterator[_Handed]:
     """Yield the lines that collect the values of a generator: `kept = [*…]`, `list(runner.stream(frames))`."""
     outputs = set().union(*(table.overwritten for table in found.all))
+    by_graph = outputs_by_graph(found)
     yielding: dict[str, tuple[str, int | None]] = {}
     for function, node, _ in found.functions:
-        first = next(_yielded(function, node, outputs, names), None)
+        first = next(_yielded(function, node, outputs.union(_replayed_beside_yields(node, by_graph)), names), None)
         if first is not None and found.functions_called(end_of(function)) == 1:
             yielding[end_of(function)] = first
     for function, node, _ in found.functions if yielding else ():
@@ -177,6 +183,15 @@ def _yielded(
                     yield function, i if is_tuple else None
                 elif isinstance(value, ast.Call) and (source := source_of(value, names)) is not None:
                     yield source, i if is_tuple else None
+
+
+def _replayed_beside_yields(generator: Function, outputs: Mapping[str, Sequence[Set[str]]]) -> Iterator[str]:
+    """Yield the outputs of other objects whose graphs a generator replays in a loop around a `yield`."""
+    parents = parents_in(generator)
+    yields = [node for node in parents if isinstance(node, ast.Yield)] if outputs else []
+    for replay in [node for node in parents if is_plain_replay(node)] if yields else ():
+        if any(shared_loop(node, replay, parents) is not None for node in yields):
+            yield from _of_one_object(replay, outputs, stored_names(parents))
 
 
 def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:

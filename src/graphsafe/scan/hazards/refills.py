@@ -10,14 +10,14 @@ from graphsafe.scan.domain.values import Tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes
 from graphsafe.scan.hazards.graph_tensors import tables
-from graphsafe.scan.hazards.owners.one_object import may_hold_object
+from graphsafe.scan.hazards.owners.one_object import functions_of, may_hold_object
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 
 _HOST_WAITS = frozenset("synchronize query item tolist cpu numpy".split())
 "Methods after which the host knows that earlier work is complete."
 _ANY_WAIT = re.compile(rf"\.(?:{'|'.join(sorted(_HOST_WAITS))})\(")
-_FILLS = re.compile(r"(?:\[.{0,200}?\]\s*=[^=]|\.(?:copy_|fill_|zero_|numpy)\()")
+_FILLS = re.compile(r"(?:\[.{0,200}?\]\s*=[^=]|\.(?:copy_|fill_|zero_|(?:uniform|normal|random)_|numpy)\()")
 "Matches the code after a host tensor's name if that code writes into the tensor."
 _LOOPS = ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp
 
@@ -32,7 +32,14 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
     files = frame.project.files
     fills = re.compile(rf"\.{re.escape(name)}{_FILLS.pattern}")
     lines = files.source(path).lines
-    written = [number for number, line in enumerate(lines, 1) if name in line and fills.search(line)]
+    first = [facts for facts, _ in functions_of(frame, path) if facts.name.endswith(".__init__")]
+    written = [
+        number
+        for number, line in enumerate(lines, 1)
+        if name in line and fills.search(line)
+        # A constructor may only make an array of the tensor, which other code fills.
+        if ".numpy(" in line or not any(facts.holds(number) for facts in first)
+    ]
     own = f"self.{name}"
     writers = [one for one in written if own not in lines[one - 1] or may_hold_object(frame, one, ref)]
     if writers and not any(_may_wait(frame, one) for one in sorted({path, frame.path})):

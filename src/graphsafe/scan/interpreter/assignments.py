@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import PARAM_GROUPS, as_declared
+from graphsafe.scan.domain.held import FROZEN_OPTIONS, PARAM_GROUPS, RATES, as_declared
 from graphsafe.scan.domain.joins import element_of, join, sequence
 from graphsafe.scan.domain.naming import bound_to, placed
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.record import REPLACED_FORWARD
 from graphsafe.scan.domain.values import (
+    NUMBER,
     UNKNOWN,
     ClassValue,
     Dict,
@@ -297,6 +298,9 @@ class _Assignment:
         key = frame.evaluate(target.slice)
         if any(type(option) is Dict and (option.held_by or "").endswith(PARAM_GROUPS) for option in options(owner)):
             frame.use_number(self.value, "operand", target)
+            if frame.hot and const_of(key) in FROZEN_OPTIONS:
+                text = ast.unparse(target)
+                writes.write(frame, RATES, text, self.value, NUMBER, self.node, self.written, lasting=True)
         holder = dotted(target.value) or ""
         grown_entries.put(frame, target, self.value)
         for option in options(owner):

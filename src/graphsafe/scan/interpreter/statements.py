@@ -253,6 +253,7 @@ def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> None:
 
 
 def _while(frame: Frame, node: ast.While) -> None:
+    branch_effects.polled(frame, node)
     _loop(frame, node, lambda: _enter_while(frame, node))
 
 

@@ -38,7 +38,9 @@ _ONLY_IN_GRAPHS = frozenset(
     "appended unjoined foreign-stream literal-device capturing-branch query elapsed-time".split()
 )
 "Events that are faults only inside a graph."
-_AROUND_GRAPHS = frozenset("input-rebound output-kept adopted refilled host-refilled read-early given-early".split())
+_AROUND_GRAPHS = frozenset(
+    "input-rebound output-kept adopted refilled host-refilled read-early given-early taken-early".split()
+)
 "Events that are faults in the code around a graph."
 LAMBDA = re.compile(r"(?<=<lambda>:)\d+")
 "Matches the line number in the name of a lambda. The number is relative to the surrounding function."

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from graphsafe.optable import Argument, Call
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import moments
+from graphsafe.scan.domain.held import RATES, moments
 from graphsafe.scan.domain.joins import element_of, join
 from graphsafe.scan.domain.values import (
     NONE,
@@ -66,10 +66,18 @@ def _optimizer(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, a
         writes.write_moments(frame, kind, node)
     if name != "step":
         return unknown_result(arguments)
-    frame.engine.note_read(frame, moments(kind))
+    for key in (moments(kind), RATES):
+        frame.engine.note_read(frame, key)
     own = f"torch.optim.{kind}.step"
     _step(frame, node, own if frame.ops.python(own) else "torch.optim.Optimizer.step", kind, switches)
     return NONE
+
+
+def _plateau(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
+    metrics = arguments.get(0, "metrics")
+    if name == "step" and metrics is not None:
+        frame.emit_if_on_device("HostRead", "cast", node, metrics)  # the scheduler compares numbers
+    return unknown_result(arguments)
 
 
 def _scaler(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
@@ -159,6 +167,7 @@ _METHODS: Mapping[str, Method] = {
     "module": _module,
     "optimizer": _optimizer,
     "threads": _threads,
+    "plateau": _plateau,
     "scaler": _scaler,
 }
 "Kind of object -> the handler of its methods. The op table and libraries.yaml do not describe these kinds completely."

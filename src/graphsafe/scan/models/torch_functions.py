@@ -76,6 +76,8 @@ def _constructed(frame: Frame, node: ast.Call, name: str, last: str, arguments: 
         switches = [switch for switch in ("capturable", "fused") if may_be_true(given(switch))]
         decay = ["lr_decay"] if may_be_true(given("lr_decay")) else []
         return RuntimeObject("optimizer", " ".join([last, *switches, *decay]))
+    if last == "ReduceLROnPlateau":
+        return RuntimeObject("plateau")
     if last == "GradScaler" and name.startswith(("torch.amp.", "torch.cuda.amp.", "torch.GradScaler")):
         return RuntimeObject("scaler") if "enabled" not in arguments.keywords else None
     return None

@@ -1,11 +1,12 @@
-"""Names of callables for which `make_graphed_callables` has made graphs. A call of such a callable replays a graph."""
+"""Names of callables for which `make_graphed_callables` has made graphs, and of returned functions that replay. A call
+of such a callable replays a graph."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
 
-from graphsafe.scan.hazards.graph_syntax import called_name, functions_in, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import Function, called_name, functions_in, is_plain_replay, own_nodes, place
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import elements
@@ -17,7 +18,8 @@ GRAPHED = _MAKER.encode()
 
 def graphed_names(project: Project, path: str) -> Set[str]:
     """Return the last parts of the names in a file that stand for such callables."""
-    is_used = GRAPHED in (project.files.data(path) or b"")
+    data = project.files.data(path) or b""
+    is_used = GRAPHED in data or b".replay(" in data
     return _names(parse(project.files.source(path).text)) if is_used else frozenset()
 
 
@@ -29,12 +31,28 @@ def _names(tree: ast.Module) -> Set[str]:
         returned = [node.value for _, node in own_nodes(function) if isinstance(node, ast.Return)]
         if any(isinstance(value, ast.Call) and called_name(value) == _MAKER for value in returned):
             makers.add(name)
+        makers.update([name] * _returns_replaying(function))
     found = {name.rpartition(".")[2] for name in _bound(tree, makers)}
     classes = {cls.name for cls in inside(tree, ast.ClassDef)}
     return frozenset(found - functions.keys() - classes)
 
 
+def _returns_replaying(function: Function) -> bool:
+    """Return whether a function returns a function inside it that replays a graph, or that returns such a function."""
+    own = [node for _, node in own_nodes(function)]
+    returned = {place(node.value) for node in own if isinstance(node, ast.Return) and node.value is not None}
+    return any(
+        inner.name in returned
+        and (any(is_plain_replay(node) for _, node in own_nodes(inner)) or _returns_replaying(inner))
+        for inner in inside(function, ast.FunctionDef)
+        if inner is not function
+    )
+
+
 def _bound(tree: ast.Module, makers: Set[str]) -> Iterator[str]:
     for node in inside(tree, ast.Assign):
-        if isinstance(node.value, ast.Call) and called_name(node.value) in makers:
+        made = node.value
+        while isinstance(made, ast.Call) and isinstance(made.func, ast.Call):
+            made = made.func  # `graphed(limit=2)(net)`
+        if isinstance(made, ast.Call) and called_name(made) in makers:
             yield from filter(None, (place(part) for target in node.targets for part in elements(target)))

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.domain.values import Dict, Function, Sequence, Value, as_tensor
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.values import Dict, Function, Sequence, Tensor, Value, as_tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state import first_step
@@ -202,6 +203,19 @@ def _written(frame: Frame, node: ast.expr, text: str, known: frozenset[str]) -> 
                 yield None
             else:
                 yield from _written(frame, bound, text, known | {node.id})
+
+
+def as_computed(frame: Frame, value: Value, node: ast.expr | None, text: str) -> Value:
+    """Return the value of an assignment, without a doubt whether it is a new tensor: an entry of a table is none, and a
+    name for the old tensor or for a sum, as after `x = self.x` and a loop over `x = x + y`, stands for the sum."""
+    if type(value) is not Tensor or "[" in text:
+        return value
+    if value.fresh:
+        return replace(value, fresh=False) if shows_entry(frame, node) else value
+    bound = all_bound(frame, node.id) if isinstance(node, ast.Name) else ()
+    sums = [one for one in bound if one is not None and source_text(one) != text]
+    is_advanced = 0 < len(sums) < len(bound) and all(isinstance(one, ast.BinOp) for one in sums) and None not in bound
+    return replace(value, fresh=True) if is_advanced else value
 
 
 def shows_entry(frame: Frame, node: ast.expr | None) -> bool:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import RATES
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.state_log import SELDOM, StateLog, Use, Write
 from graphsafe.scan.domain.values import UNSET, Instance, NoneValue, Number, RuntimeObject, Unknown
@@ -50,7 +51,8 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
                 break
             if _outlasts_steps(write) and graphs.is_around(write.ref, write.span[0]):
                 event = (
-                    _mode(write, log, graphs)
+                    _rate(write, log, graphs)
+                    or _mode(write, log, graphs)
                     or _number_of_layer(write, log, graphs)
                     or _number(write, uses.get(write.key, ()), log, graphs)
                     or _tensor(write, log, graphs)
@@ -83,6 +85,16 @@ def _outlasts_steps(write: Write) -> bool:
         return write.lasting and write.replaces and not write.reads_self
     # A method that gives an attribute its first value is probably called before the capture.
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
+
+
+def _rate(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
+    """Return the event for a changed option of an optimizer, if all steps of optimizers are captured."""
+    reads = log.readers.get(write.key, ()) if write.key == RATES else ()
+    if not reads or not all(read.captured or graphs.is_held(read.ref) for read in reads):
+        return None
+    if graphs.captures_after(write.ref, write.span[0]) or graphs.recaptures(write.ref, write.span[0]):
+        return None
+    return event_of(write, "AttrWrite", "rate-changed", "likely")
 
 
 def _mode(write: Write, log: StateLog, graphs: Graphs) -> Event | None:

@@ -47,6 +47,7 @@ from graphsafe.scan.state.provenance import (
 )
 from graphsafe.scan.state.put_back import is_put_back
 from graphsafe.scan.state.replaced_values import (
+    as_computed,
     converts,
     fills_if_missing,
     first_asks_form,
@@ -58,7 +59,6 @@ from graphsafe.scan.state.replaced_values import (
     puts_back,
     reads_by_name,
     reads_old,
-    shows_entry,
 )
 from graphsafe.scan.symbols.index import dotted
 
@@ -344,8 +344,7 @@ def write(
         return
     if is_same_tensor(frame, value, written, text) or even_turns.are_undone(frame, node):
         return
-    if type(value) is Tensor and value.fresh and "[" not in text and shows_entry(frame, written):
-        value = replace(value, fresh=False)
+    value = as_computed(frame, value, written, text)
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
     lazy = (
