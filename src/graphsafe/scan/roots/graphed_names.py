@@ -16,7 +16,7 @@ GRAPHED = _MAKER.encode()
 
 
 def graphed_names(project: Project, path: str) -> Set[str]:
-    """Return the last parts of the names in a file that stand for such callables."""
+    """Return the last parts of the names that stand for such callables in a file."""
     is_used = GRAPHED in (project.files.data(path) or b"")
     return _names(parse(project.files.source(path).text)) if is_used else frozenset()
 
