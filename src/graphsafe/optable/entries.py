@@ -70,7 +70,7 @@ TensorHint = Literal["value", "parameter", "step-input", "operand"]
 
 `value`: any value without other evidence. `parameter`: only a parameter of hot code, because arrays share some of these
 names but are rarely parameters of hot code. `step-input`: only an argument of a step. `operand`: only a value whose
-method gets a device tensor, because no array takes one. Each kind includes the kinds after it.
+method has a device tensor as an argument, because methods of arrays accept none. Each kind includes the kinds after it.
 """
 HostArguments = Literal["none", "scalars", "tensors"]
 """The host tensors that a kernel on the device accepts as arguments. `scalars` are 0-d tensors, which the kernel takes

@@ -25,7 +25,7 @@ from graphsafe.report.probes.replay import Check, Replay, differing
 from graphsafe.report.probes.twin import Twin
 from graphsafe.report.text import count, first_line, listed
 
-_CHANCE = ": equal eager steps differ by chance, and torch.use_deterministic_algorithms(True) may prevent it"
+_CHANCE = ": equal eager steps differ by chance, and torch.use_deterministic_algorithms(True) may prevent this"
 _SHAPES_ALONE = "shapes alone show no obstacle: values were not computed"
 
 

@@ -43,7 +43,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "partial-refresh not-refreshed copied-once weights-rebound grads-dropped freed rate-changed number-changed "
         "counted begun-in-capture adopted key-lacks made-twice refilled host-refilled read-early given-early "
         "taken-early narrowed optimizer rate-decay declared over-declared under-declared "
-        "buckets departed late pooled rate by-call",  # this line: only from capture
+        "buckets departed late pooled rate by-call",  # this line comes only from capture
     }.items()
 }
 "Event kind -> the words for the ways in which it happens. For `Call`, the rules themselves list the patterns."

@@ -99,12 +99,12 @@ class StateWrite:
 
 @dataclass(frozen=True, slots=True)
 class StateWrites:
-    """The lines that write state in one step, and the state that it does not read."""
+    """The lines that write state in one step, and the state that this step does not read."""
 
     lines: tuple[StateWrite, ...] = ()
     unread: tuple[str, ...] = ()
-    """Tensors on the device that the step finds and does not use. If they are gradients, the step changes their
-    parameters: it drops the old gradients and makes new ones."""
+    """Tensors on the device that existed before the step, and that the step does not use. Gradients are here only if
+    the step changes their parameters: such a step drops the old gradients and makes new ones."""
 
     @staticmethod
     def of(frames_of: Mapping[str, tuple[CallSite, ...]], unread: Iterable[str] = ()) -> StateWrites:
@@ -206,7 +206,7 @@ class ComparedRounds:
     moved: tuple[str, ...] = ()
     "State that had moved to other memory before the first round whose results differ."
     moved_by: tuple[tuple[CallSite, ...], ...] = ()
-    "For each entry of `moved`, the frames of the line of the refresh that moves it."
+    "For each entry of `moved`, the frames of the line in the refresh that moves it."
     after: tuple[Fired, ...] = ()
     "The event that happened shortly before the first round whose results differ."
     freed: bool = False

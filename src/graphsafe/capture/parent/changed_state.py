@@ -1,4 +1,4 @@
-"""The words of a finding about a piece of state that steps change."""
+"""The text and the data of a finding about a piece of state that steps change."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def known(**values: Any) -> dict[str, Any]:
 
 
 def how_of_number(path: str, frames: Sequence[CallSite]) -> str | None:
-    """Return the `how` of GS702 for a number that each step changes. A line of the user's code that is only a call
-    leads to a library, or takes the next number of an iterator."""
+    """Return the `how` of GS702 for a number that each step changes. If the line of the user's code is only a call, a
+    library changes the number, or the call takes the next number of an iterator."""
     if _RATE.search(path):
         return "rate"
     return "by-call" if frames and is_expression(frames[-1].path, frames[-1].line) else None
 
 
 def words_of(change: Change, is_harmless: bool) -> dict[str, Any]:
-    """Return the arguments of the finding. `is_harmless` says that no replay reads the tensor that was replaced."""
+    """Return the arguments of the finding. `is_harmless` is true if no replay reads the tensor that was replaced."""
     name, frames = change.name, change.frames
     expr = None
-    if not frames:  # a library that a line of the user calls may have changed it
+    if not frames:  # a library that the user's code calls may have changed it
         outer = re.split(r"[.\[]", name)[0]
         expr = f"no line of the user's code is known to change the state in `{outer}`"
     elif change.how in ("rebound", "host") and is_expression(frames[-1].path, frames[-1].line):
         expr = name  # the line is a call, whose text does not name the state
     how = "pooled" if change.how == "rebound" and is_harmless else None
-    if change.how == "host" and isinstance(change.before, str):  # not the length of a container
+    if change.how == "host" and isinstance(change.before, str):  # a number, not the length of a container
         how = how_of_number(name, frames)
     data = {"attribute": name, **known(before=change.before, after=change.after)}
     return {"expr": expr, "value": f"`{name}`", "how": how, "data": data}

@@ -44,7 +44,7 @@ def limits_of(answers: Answers, is_captured: bool, called: str, device: str) -> 
     if ahead.status == "pass" and ahead.reason:
         yield Limit("horizon", called, ahead.reason)
     elif is_captured and ahead.changing and ahead.steps is not None:
-        # If some further steps took another path, `ahead.steps` has only those before the first of them.
+        # If a further step took another path, `ahead.steps` counts only the steps before it.
         after = f"after {count(ahead.steps, 'further step')}, " if ahead.status == "pass" else "in further steps, "
         names = listed(ahead.changing, most=3)
         yield Limit("horizon", called, f"{after}each step still changes {names}; {_LATER_EFFECT}")

@@ -292,7 +292,7 @@ class Run:
             self._probes = replace(self._probes, timeline=self._timeline(captured))
 
     def _capture_again(self) -> None:
-        """If replays differ for an unknown reason, look whether they differ in a second capture too."""
+        """If replays differ for an unknown reason, check whether they differ in a second capture too."""
         if self.source != "capture" or not self.rank.any(may_be_chance(self._probes)):
             return
         job = self._job("capture")

@@ -1,8 +1,8 @@
-"""Whether a difference between replays and eager steps comes back in a second capture.
+"""Checks whether a second capture shows the same differences between replays and eager steps as the first.
 
 A few steps write one element several times, for example `index_copy_` with an index that appears twice. CUDA does not
-say which value stays, and it is nearly always the same one, so eager steps may agree by luck. On an H200 with torch
-2.11 that other processes used as well, four eager runs of such a step agreed and a replay differed.
+define which value remains. It is nearly always the same one, so eager steps may agree by chance. On an H200 with torch
+2.11, while other processes used the GPU, four eager runs of such a step agreed and a replay differed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from graphsafe.report.text import listed
 
 
 def may_be_chance(probes: Probes) -> bool:
-    """Return whether replays differ from eager steps, and twin captures do not say why."""
+    """Return whether replays differ from eager steps, and twin captures do not explain the difference."""
     return bool(_wrong(probes.replay)) and not probes.twin.explains
 
 
 def confirmed(replay: Replay, second: Replay) -> Replay:
-    """Return `replay` with only those differences that `second`, the replays of a second capture, has too. The other
-    differences prove nothing, so their checks become undecided. If the second replays did not end, return `replay`."""
+    """Return `replay` without the differences that are missing from `second`, the replays of a second capture. Such
+    differences prove nothing, so their checks become undecided. If the second replays did not finish, return `replay`
+    unchanged."""
     again = {check.name for check in _wrong(second)}
     once = [check for check in _wrong(replay) if check.name not in again]
     if second.rng_law is None or not once:

@@ -53,8 +53,8 @@ def value_read(code: str, inside: str | None = None) -> str:
 
 
 def reader_of(event: StepEvent, code: str) -> str | None:
-    """Return the function of torch inside which a value is read. Return None if the user's code reads it itself, as by
-    `x.item()` or `y in x`."""
+    """Return the function of torch that reads a value. Return None if the user's code reads the value itself, for
+    example by `x.item()` or `y in x`."""
     of_tensors = event.called is None or event.called.startswith("torch.Tensor.")
     return event.called if code in _OF_VALUES and not of_tensors else None
 

@@ -24,7 +24,7 @@ SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt|canvas|orig|original)_(size
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
 "Matches names of masks. `use_attention_mask` does not match, because it is the name of a switch."
 QUESTION_NAME = re.compile(r"_?(is|has|are|was)_")
-"Matches names that ask a question. A tensor with such a name holds the answers, so it is a mask."
+"Matches names such as `is_done`, which ask a question. A tensor with such a name is a mask."
 
 MODEL = "model|net|network|unet|transformer|dit|policy|actor|decoder|denoiser|denoise_fn|generator"
 "A pattern for the names that step loops usually give to models."

@@ -79,8 +79,8 @@ class Write:
     continues: bool = False
     "Whether the write reads a value that the same call has set before."
     resets: bool | None = False
-    """Whether the write runs in every call of its function, and sets a value that does not depend on earlier steps.
-    None if the write sets such a value only in some calls."""
+    """Whether the write runs in every call of its function, and sets a value that does not depend on earlier steps. It
+    is None if the write sets such a value, but only in some calls."""
     chosen: bool = False
     "Whether the value is an element of an attribute: `self.x = self.inputs[n]`."
 
@@ -125,7 +125,7 @@ class Read:
     captured: bool = False
     "Whether the read is in a captured block of the function."
     own: bool = False
-    "Whether the same call has set the attribute before it reads it."
+    "Whether the same call has set the attribute before this read."
 
 
 @dataclass(slots=True)

@@ -79,7 +79,7 @@ class Frame:
     """The default device of new tensors: `device` inside `with torch.device("cuda")`."""
     tries: list[ast.Try] = field(default_factory=list)
     decided: set[tuple[int, bool]] = field(default_factory=set)
-    "The lines of the `if` statements that were read, each with the only branch that this call takes."
+    "The lines of `if` statements whose tests are decided, each with the only branch that this call takes."
     entered: list[ast.expr] = field(default_factory=list)
     "The context managers of the `with` statements around the current line, outermost first."
     node: Definition | None = None

@@ -202,9 +202,9 @@ def _copied_once(table: GraphTensors) -> Iterator[Line]:
 
 
 def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield the last fill before a replay that misses a new value of an input. The function has a parameter with the
-    name of an input, such as `lens` for `self.lens`. No line writes into this input, although the function fills other
-    inputs from its parameters."""
+    """Yield a line if a replay misses a new value of an input: the last line that fills an input before this replay.
+    The function has a parameter with the name of an input, such as `lens` for `self.lens`. No line writes into this
+    input, although the function fills other inputs from its parameters."""
     functions = sorted(table.replaying - table.capturing - table.preparing)
     written_to = {_end(text) for text in _written_in(found, class_of(found.tree, functions[0]))} if functions else set()
     for function in functions:
@@ -242,8 +242,8 @@ def _last_fill(table: GraphTensors, function: Function) -> ast.Assign | ast.Call
 
 
 def _ignored(table: GraphTensors, function: Function, written_to: Set[str]) -> Iterator[str]:
-    """Yield the inputs of a stored graph for which a function has an argument that it never uses: `slots` for `slot`
-    in `graph, ids, slot = self.graphs[n]`."""
+    """Yield the inputs of a stored graph that a function gets as an argument of a similar name, but never uses: `slots`
+    for `slot` in `graph, ids, slot = self.graphs[n]`."""
     used = {one.id for one in inside(function, ast.Name)}
     unused = {one.arg for one in parameters(function)} - used - {"self", "cls"}
     for name in sorted(table.inputs):

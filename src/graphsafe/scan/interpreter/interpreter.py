@@ -137,7 +137,7 @@ class Interpreter:
         return members.attribute(frame, node, owner, name, text)
 
     def note_read(self, frame: Frame, key: str, own: bool = False) -> None:
-        """Record that hot code reads an attribute or a global. `own`: the same call has set it before."""
+        """Record that hot code reads an attribute or a global. `own`: whether the same call has set it before."""
         self._note_shared(self._shared.read(key, frame.ref, frame.captured, own))
 
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:

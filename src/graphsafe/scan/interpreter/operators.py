@@ -160,7 +160,7 @@ def unary(frame: Frame, node: ast.UnaryOp) -> Value:
     value = frame.evaluate(node.operand)
     tensor, _ = as_tensor(value)
     if tensor is not None:
-        # Code inverts masks far more often than bits of integers.
+        # `~` inverts masks far more often than integers.
         dtype = tensor.dtype or ("bool" if isinstance(node.op, ast.Invert) else None)
         return elementwise((tensor,), dtype)
     made = protocols.signed(frame, node, node.op, value)

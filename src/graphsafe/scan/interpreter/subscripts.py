@@ -49,7 +49,7 @@ from graphsafe.scan.sources.node_memo import source_text
 def subscript(frame: Frame, node: ast.Subscript) -> Value:
     owner = frame.evaluate(node.value)
     if type(owner) is Unknown and owner.device and _cuts_dimensions(node.slice):
-        # Lists and dicts accept no tuple of slices, so the result of the unknown call is a tensor.
+        # Lists and dicts accept no tuple of slices, so the unknown value is a tensor.
         owner = Tensor(where="any", step=owner.step)
     owners: Seq[Value] = options(owner)
     if isinstance(node.slice, ast.Constant):

@@ -102,7 +102,8 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
 
 
 def _is_operand(frame: Frame, name: str, arguments: Arguments) -> bool:
-    """Return whether the receiver of a method is a device tensor, because an argument is one: `old_step.dot(grad)`."""
+    """Return whether the receiver of a method must be a device tensor because an argument is one:
+    `old_step.dot(grad)`."""
     hints = frame.ops.tensor_hints
     if name not in hints("operand") or name in hints("step-input"):
         return False

@@ -30,8 +30,8 @@ _CONTAINERS: Mapping[type, Set[str]] = {
 
 
 def named_types(frame: Frame, node: ast.expr) -> Set[str]:
-    """Return the last names of the types that a test asks for, and `?` for an unknown type. A name may stand for a
-    tuple of types: `ARRAYS = (np.ndarray, torch.Tensor)`."""
+    """Return the names of the types in a test, without their modules, and `?` for an unknown type. A name may stand for
+    a tuple of types: `ARRAYS = (np.ndarray, torch.Tensor)`."""
     value = frame.evaluate_quietly(node) if isinstance(node, ast.Name) else None
     if type(value) is Sequence and value.items:
         return {re.split("[.:]", _name_of(item))[-1] for item in value.items}

@@ -274,8 +274,8 @@ class _Forms:
         return facts.name.endswith("Scheduler.step") and not takes
 
     def _turns_environment(self, facts: FunctionFacts, cls: str) -> bool:
-        """Return whether a method is the step of an environment, which takes actions, or passes its step on to one:
-        `self._env.step(action)`."""
+        """Return whether a method is the step of an environment. Such a step takes actions, or calls the step of
+        another environment: `self._env.step(action)`."""
         project = self._engine.project
         own = [base for base in project.mro(cls) if "::" in base]
         steps = [node for base in own if (node := project.function_node(f"{base}.step")) is not None]

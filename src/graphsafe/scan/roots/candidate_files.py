@@ -236,8 +236,8 @@ def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[b
 
 
 def _by_steps(packages: Mapping[str, Sequence[str]], files: Files) -> tuple[list[bytes], list[bytes]]:
-    """Return the contents of the files that replay or train, and those of all other files. Files that never run in
-    steps (tests, examples) are left out."""
+    """Return the contents of the files that replay or train, and then the contents of all other files. Files that never
+    run in steps (tests, examples) are left out."""
     found: tuple[list[bytes], list[bytes]] = [], []
     for package, paths in packages.items():
         for path in paths:

@@ -17,7 +17,7 @@ GRAPHED = _MAKER.encode()
 
 
 def graphed_names(project: Project, path: str) -> Set[str]:
-    """Return the last parts of the names in a file that stand for such callables."""
+    """Return the last parts of the names that stand for such callables in a file."""
     data = project.files.data(path) or b""
     is_used = GRAPHED in data or b".replay(" in data
     return _names(parse(project.files.source(path).text)) if is_used else frozenset()

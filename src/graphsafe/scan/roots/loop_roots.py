@@ -52,8 +52,8 @@ _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
-    """Return whether a file may contain a loop around steps, or a function that takes a step, or calls such a function
-    when it is run as a script."""
+    """Return whether a file may contain a loop around steps or a function that takes a step. A script that calls such a
+    function counts too."""
     if IS_RUN in data and names.may_be_called_in(data):
         return True
     may_take = may_take_step(data) or names.may_be_called_in(data) or GRAPHED in data

@@ -68,8 +68,8 @@ def loops_of_run(engine: Engine, file: FileIndex, name: str) -> tuple[int, ...]:
 
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
-    """Return whether a method reads attributes that another public method assigns, and this other method takes
-    tensors. A constructor counts too, but not that of a module, which takes weights."""
+    """Return whether a method reads attributes that another public method with tensor arguments assigns. A constructor
+    counts too, unless the class is a module: constructors of modules take weights."""
     if facts.owner is None or facts.decorators:
         return False
     read = _reads(node)

@@ -72,8 +72,9 @@ def step_names(texts: Iterable[bytes], others: Iterable[bytes] = ()) -> StepName
     """Return the names of the functions that replay, train or call an engine's step, or that call such a function of
     their file. A text search finds them.
 
-    `others` are the other files. Functions there count if they call a method that replays, and their file contains the
-    name of the method's class, or an object with the last word of this name: `runner.` for `DecodeRunner`.
+    `others` has the contents of the other files. A function there counts if it calls a method that replays. Its file
+    must also contain the name of the method's class, or an object that is named after the last word of this name:
+    `runner.` for `DecodeRunner`.
     """
     functions: set[bytes] = set()
     classes: set[bytes] = set()
@@ -107,8 +108,8 @@ def _object(cls: bytes) -> bytes:
 
 
 def _taking(data: bytes, called: Set[bytes] = frozenset()) -> set[tuple[bytes, bytes]]:
-    """Return the class and the name of each function in a file that takes a step, also by calls of the methods
-    `called`. The class is the nearest one above the function in the text."""
+    """Return the class and the name of each function in a file that takes a step. A call of one of the methods `called`
+    is a step too. The class is the nearest one above the function in the text."""
     found: set[tuple[bytes, bytes]] = set()
     pattern = _DEFINED
     if called:

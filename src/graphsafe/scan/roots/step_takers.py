@@ -1,4 +1,4 @@
-"""Functions that take a step: they replay a graph, train or run a model, perhaps by calls of other files."""
+"""Functions that take a step: they replay a graph, train or run a model, perhaps through functions of other files."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class FileTakers:
         return self._called_in[name]
 
     def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:
-        """Return the calls in a function that take a step, each with the way and with the innermost loop around it."""
+        """Return the calls in a function that take a step, each with its strength and the innermost loop around it."""
         if name not in self._steps:
             self._steps[name] = [*self._steps_so_far(name)]
         return self._steps[name]
@@ -175,7 +175,7 @@ class FileTakers:
             self.takes[name] = min(found, key=_ORDER.index)
 
     def _strength_of(self, call: ast.Call, around: str) -> Strength | None:
-        """Return the way in which a call takes a step, itself or through a function of the project, or None."""
+        """Return the way in which a call takes a step, directly or through a function of the project, or None."""
         direct = "replays" if self._replays_graphed(call, around) else _strength(call)
         if direct is not None:
             return direct
@@ -292,8 +292,8 @@ class FileTakers:
         return {one: join_all(objects) for one, objects in given.items() if objects}
 
     def _given(self, parameter: str, function: str) -> list[str]:
-        """Return the classes of the objects that calls in this file pass as a parameter of a function. If there are
-        none, return the class that the parameter's name stands for."""
+        """Return the classes of the objects that calls in this file pass as a parameter of a function. If there are no
+        such calls, return the class that the parameter's name suggests."""
         key = parameter, function
         if key not in self._arguments:
             self._arguments[key] = []

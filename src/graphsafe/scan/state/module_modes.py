@@ -1,5 +1,5 @@
-"""Switches of a module between training and evaluation, or between tensors with and without gradients: `net.eval()`,
-`net.requires_grad_(False)`. A graph that trains the module keeps the mode of its capture."""
+"""Calls that switch a module between training and evaluation, or its gradients on or off: `net.eval()`,
+`net.requires_grad_(False)`. A graph that trains the module keeps the mode that the module had at the capture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 SWITCHES = {"eval": "training", "train": "training", "requires_grad_": "requires_grad"}
 "Method of a module -> the mode that it switches."
 ENDS = tuple(f".<{name}>" for name in sorted({*SWITCHES.values()}))
-"The ends of the names that stand for a mode of all modules of a class together."
+"The ends of the keys in the state log that stand for a mode of modules."
 
 
 def note_training(frame: Frame, node: ast.Call, ref: str) -> None:
@@ -33,8 +33,8 @@ def note_training(frame: Frame, node: ast.Call, ref: str) -> None:
 
 
 def note_switch(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Record a call of a module's method that switches a mode. It counts for the module and for the modules that
-    contain it."""
+    """Record a call of a module's method that switches a mode. The switch counts for the module and for the modules
+    that contain it."""
     function = node.func
     if not isinstance(function, ast.Attribute) or not (frame.hot or frame.between):
         return
@@ -50,9 +50,9 @@ def note_switch(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
 
 
 def _modules(frame: Frame, node: ast.expr) -> Iterator[tuple[str, str]]:
-    """Yield the class and the name of a module of the project, and those of the modules that contain it: for
-    `self.net.body`, the class of `self.net` and `net`. Objects of one class, such as a teacher and its student, have
-    different names."""
+    """Yield the class and the name of a module of the project, and then of the modules that contain it: for
+    `self.net.body`, also the class of `self.net` with the name `net`. The names distinguish objects of one class, such
+    as a teacher and its student."""
     while True:
         for option in options(frame.evaluate_quietly(node)):
             if type(option) is Instance and frame.attributes.is_module(option.ref):

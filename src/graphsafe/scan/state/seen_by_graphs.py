@@ -98,8 +98,8 @@ def _rate(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
 
 
 def _mode(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
-    """Return the event for a module that is switched to evaluation, or whose gradients are switched off, if captured
-    code trains the module and no other line switches it back."""
+    """Return the event for a line that switches a module to evaluation, or its gradients off. Captured code must train
+    the module, and no other line may switch it back."""
     if not write.key.endswith(module_modes.ENDS) or const_of(write.value) is not False:
         return None
     switched = (one for place in (*log.writes.values(), *log.between.values()) for one in place)
@@ -146,7 +146,7 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
 
 def _is_other_tensor(write: Write) -> bool:
     """Return whether an unknown value replaces a tensor on the device. An element of a table, such as the input for a
-    size, may belong to the graph that is replayed next."""
+    size, does not count, because it may belong to the graph that is replayed next."""
     before, certain = one_or_several(write.before) if write.before is not None else (None, False)
     return (
         type(write.value) is Unknown and not write.chosen and before is not None and certain and before.where != "host"

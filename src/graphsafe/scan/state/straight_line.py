@@ -31,8 +31,8 @@ def always(frame: Frame, node: ast.AST) -> bool | None:
 
 
 def is_set_before(frame: Frame, node: ast.AST, text: str) -> bool:
-    """Return whether an earlier line of the same call has always set the attribute `text`, perhaps in the same branch:
-    `if x is not None: self.h = f(x); y = self.h`."""
+    """Return whether an earlier line of the same call has certainly set the attribute `text`. The line may be in the
+    same branch: `if x is not None: self.h = f(x); y = self.h`."""
     if not frame.hot or frame.node is None or frame.inlined or frame.step_loops:
         return False
     if not text.startswith("self."):
@@ -42,14 +42,15 @@ def is_set_before(frame: Frame, node: ast.AST, text: str) -> bool:
 
 
 def continues(frame: Frame, node: ast.AST, text: str) -> bool:
-    """Return whether an assignment to `text` itself reads the value that the same call has set before."""
+    """Return whether an assignment to `text` reads the value that the same call gave to `text` before."""
     reads = isinstance(node, ast.AugAssign) or (isinstance(node, ast.Assign) and mentions(node.value, text))
     return reads and is_set_before(frame, node, text)
 
 
 @memoize_on_node
 def _assignments(function: Definition) -> Mapping[str, Sequence[tuple[int, int]]]:
-    """Map each attribute to pairs of lines: after the first line, and up to the last, a call has set the attribute."""
+    """Map each attribute to pairs of lines. After the first line of a pair and up to the second, a call has set the
+    attribute."""
     found: dict[str, list[tuple[int, int]]] = {}
     _add_assignments(function.body, function.end_lineno or 0, found)
     return found

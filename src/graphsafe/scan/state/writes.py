@@ -286,7 +286,7 @@ def write_item(
     borrowed: bool = False,
     lasting: bool = False,
 ) -> None:
-    """Record `holder[key] = value`: under a known key as a write to an attribute, otherwise as a new entry."""
+    """Record `holder[key] = value`: with a known key as a write to an attribute, otherwise as a new entry."""
     text = ast.unparse(target)
     if identifies_object(frame, target.slice) and not (written is not None and reads_old(frame, written, text)):
         # An entry whose key is a tensor's address is like an attribute of that tensor, which a step may fill once.

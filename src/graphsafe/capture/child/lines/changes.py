@@ -1,5 +1,5 @@
 """Finds the line of the user's code that gives a piece of state another value or other memory. The state is read after
-each line, so a line is also found if a library that it calls changes the state."""
+each line of this code. So the line is found even if it only calls a library that changes the state."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from graphsafe.report.model import CallSite
 _MOST_READ = 16
 "At most this many paths are read after each line."
 _MOST_LOOKS = 20_000
-"A step of more lines is not watched to its end, and no lines are known."
+"A step that runs more lines is not watched to its end, and no line is found."
 
 
 class ChangesSeen:
-    """The lines that change these paths of state. If there are many, only the first and the last are read of those that
-    differ only in numbers, such as the paths of a model's layers."""
+    """The lines that change the state at some paths. Paths that differ only in numbers, such as those of a model's
+    layers, form a group. If there are too many paths, only the first groups are watched, and of each group only the
+    first and the last path."""
 
     def __init__(self, reach: ReachableState, paths: Iterable[str]) -> None:
         self._reach = reach
@@ -58,7 +59,7 @@ class ChangesSeen:
         return [path] if path in self._last else self._alike.get(_without_numbers(path), [])
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """Trace as a function of `sys.settrace` does."""
+        """Handle an event. This is a trace function for `sys.settrace`."""
         if not self._last or not is_user_file(frame.f_code.co_filename):
             return None
         self._look()
@@ -67,9 +68,9 @@ class ChangesSeen:
         return self.trace
 
     def _look(self) -> None:
-        """Read the state. If it has changed, the running line has changed it."""
+        """Read the state. If it has changed, record the running line as the cause."""
         self._looks += 1
-        if self._looks > _MOST_LOOKS:  # such a step runs too long; lines found so far may not be the last ones
+        if self._looks > _MOST_LOOKS:  # too many lines; those found so far may not be the last that change the state
             self._last.clear()
             self._lines.clear()
         with torch._C.DisableTorchFunction():
@@ -90,8 +91,8 @@ class ChangesSeen:
                 self._given.discard(path)
 
     def _read(self, path: str) -> tuple[torch.Tensor | None, int | str] | None:
-        """Return a tensor with the identity of its memory, or None with a number as text. Return None if there is no
-        such value at the path now, as for a gradient that was dropped."""
+        """Return the value at a path: a tensor with the identity of its memory, or None with a number as text. Return
+        None if the path has no such value now, for example because a gradient was dropped."""
         try:
             value = self._held(*self._reach.owners[path])
             if isinstance(value, torch.Tensor):
@@ -101,7 +102,7 @@ class ChangesSeen:
             return None
 
     def _held(self, container: Any, key: Any) -> Any:
-        """Return the value that is now at a container and key. The container may have been replaced too."""
+        """Return the value that a container now has under a key. If the container was replaced, use the new one."""
         outer = self._outer.get(id(container))
         return held_at(container if outer is None else self._held(*self._reach.holders[outer]), key)
 

@@ -16,12 +16,12 @@ from graphsafe.capture.shared.replaced import tracing
 from graphsafe.report.model import CallSite
 
 Trace = Callable[[FrameType, str, Any], Any]
-"A function as `sys.settrace` takes it."
+"A trace function for `sys.settrace`."
 _MUTATORS = frozenset(
     "append extend insert add update setdefault appendleft pop popleft popitem remove discard clear rotate put".split()
 )
 _OF_TENSORS = frozenset({"add", "put"})
-"Methods that change a set or a queue and return None, but return a new tensor if they are called on a tensor."
+"Methods that change a set or a queue and return None. Tensor methods with these names return a new tensor."
 _NAMESPACES = frozenset({".__dict__", "vars()", "globals()"})
 
 
@@ -161,8 +161,8 @@ def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
 
 
 def _new_tensors(node: ast.AST) -> list[ast.AST]:
-    """Return the calls whose results this node uses, if their methods return None for all containers. `x in seen or
-    seen.add(x)` uses no result."""
+    """Return the calls of methods in `_OF_TENSORS` whose results this node uses. They are calls on tensors, because
+    containers return None. `x in seen or seen.add(x)` uses no result."""
     if isinstance(node, (ast.Expr, ast.BoolOp, ast.Lambda, ast.ListComp)):
         return []
     calls = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.Call)]

@@ -64,7 +64,7 @@ class Operation:
 
 
 def path_of(memory: str) -> str | None:
-    """Return the path in an entry of `Operation.memory`. Return None for memory without a path."""
+    """Return the path in an entry of `Operation.memory`, or None if the entry has no path."""
     return memory.rpartition(_FROM)[0] or None
 
 

@@ -1,8 +1,8 @@
-"""Finds the numbers on the host that steps change, and sets counters ahead to values at which Python may decide
-otherwise.
+"""Finds the numbers on the host that steps change, and sets counters ahead to values at which Python may take another
+branch.
 
-A counter is a number that each step, together with its refresh, changes by the same amount: a number of steps, or the
-time of a simulation. A program therefore reaches its later values. All counters are set ahead by the same number of
+A counter is a number, such as a number of steps or the time of a simulation. Each step, together with its refresh,
+changes it by the same amount, so a program reaches its later values. All counters are set ahead by the same number of
 steps, as if a program had run these steps.
 """
 
@@ -34,7 +34,7 @@ _FARTHEST = 10_000_000
 "No program is expected to run more steps than this."
 _NUMBERS = (int, float)
 _LARGEST = 2**53
-"Larger integers are not exact as floats."
+"Floats cannot represent all larger integers."
 
 
 class Counters:
@@ -52,7 +52,7 @@ class Counters:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Note the numbers that the user's functions use in this block."""
+        """Record the numbers that the user's functions use in this block."""
 
         def calls(frame: FrameType, event: str, argument: Any) -> Any:
             if not is_user_file(frame.f_code.co_filename):
@@ -139,12 +139,12 @@ class Counters:
 
 
 def _is_usual(value: object) -> TypeGuard[float]:
-    """Return whether a value is a number that a counter may have or come to. NaN and infinity are not."""
+    """Return whether a value is a number that a counter may have or reach. NaN and infinity are no such numbers."""
     return type(value) in _NUMBERS and abs(value) < _LARGEST  # type: ignore[arg-type]
 
 
 def _is_near(value: object, expected: float) -> bool:
-    """Return whether a number is as expected. Sums of floats may differ in their last digits."""
+    """Return whether a number has the expected value. A sum of floats may differ from it in its last digits."""
     return math.isclose(value, expected, rel_tol=1e-9) if type(value) is float else value == expected
 
 

@@ -14,8 +14,8 @@ from graphsafe.report.model import CallSite
 
 
 def lines_that_rebind(session: Session, paths: Sequence[str], k: int) -> list[tuple[CallSite, ...]]:
-    """Call the refresh once more. Return the frames of the lines that give these tensors other memory. If a line is not
-    found, return the place where the refresh is written."""
+    """Call the refresh once more. For each tensor, return the frames of the line that gives it other memory. If no line
+    is found for a tensor, return the place where the refresh is defined."""
     seen = ChangesSeen(reachable_state(session.subject), paths)
     with suppress(TargetError), tracing(seen.trace):
         session.put_inputs(k)

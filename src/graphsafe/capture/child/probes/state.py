@@ -14,7 +14,7 @@ from graphsafe.capture.shared.places import is_within
 from graphsafe.report.probes.state import Change, State
 
 _SEEN = ("rebound", "host", "changes")
-"The kinds of changes whose lines are known from reading the state after each line."
+"For these kinds of changes, `ChangesSeen` finds the lines."
 
 
 def state(census: Sequence[ReachableState], ran: Executed, seen: ChangesSeen | None = None) -> State:
@@ -54,7 +54,8 @@ def state(census: Sequence[ReachableState], ran: Executed, seen: ChangesSeen | N
     given = {memory_key(one) for path, one in three.tensors.items() if seen is not None and seen.is_given_memory(path)}
     for change in _changes(one, two, three):
         path, how = change[:2]
-        # `p.data = saved`: only `p` is rebound, since a step that saves the tensor anew does not read the old one.
+        # After `p.data = saved`, both names have the same new memory. Only `p` counts as rebound, because a step that
+        # saves a new tensor does not read the old one.
         if how != "rebound" or memory_key(three.tensors[path]) not in given or (seen and seen.is_given_memory(path)):
             add(*change)
     for path, (cache, size) in one.caches.items():
@@ -67,7 +68,7 @@ def state(census: Sequence[ReachableState], ran: Executed, seen: ChangesSeen | N
 
 
 def changed_paths(before: ReachableState, after: ReachableState) -> list[str]:
-    """Return the paths of numbers that differ, and of tensors with other memory. Gradients come last."""
+    """Return the paths of numbers that have changed, and of tensors that now have other memory. Gradients come last."""
     found = [path for path, text in after.hosts.items() if before.hosts.get(path, text) != text]
     found += [
         path

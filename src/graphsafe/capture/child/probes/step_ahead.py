@@ -47,9 +47,9 @@ class StepAhead:
         self.writers: dict[str, tuple[CallSite, ...]] = {}
         "State -> the line of the recorded step that wrote it last."
         self._used: set[str] = set()
-        "The state whose memory operations of the recorded step use."
+        "The paths of the state that operations of the recorded step use."
         self._found: list[str] = []
-        "The tensors on the device that the recorded step found as an earlier step left them."
+        "Paths of the tensors on the device that an earlier step left, and that the refresh has not replaced."
         self._may_vary: set[int] = set()
         "Indices of operations whose numbers or memory changed in the first steps."
         self._at = 0
@@ -151,14 +151,15 @@ class StepAhead:
             self._sources.setdefault(copied.data_ptr(), (copied, operation.name, place))
 
     def _found_now(self) -> list[str]:
-        """Return the tensors that are still those of an earlier step. The refresh may have replaced some."""
+        """Return the paths of the tensors that an earlier step left. Tensors that the refresh has replaced do not
+        count."""
         with outside_modes():
             now = {path: address_of(one) for path, one in reachable_state(self._session.subject).tensors.items()}
             return [path for path, one in self._alive.items() if now.get(path) == address_of(one)]
 
     def unread(self) -> list[str]:
-        """Return the tensors on the device that the recorded step found and did not use. Gradients count only if the
-        step changes their parameters."""
+        """Return the paths of the tensors on the device that existed before the recorded step, and that this step did
+        not use. Gradients count only if the step changes their parameters."""
         return [
             path
             for path in self._found
@@ -188,7 +189,7 @@ class StepAhead:
                 return
         before, after, place = expected.text(aspect, operation), operation.text(aspect, expected), user_frames()
         if aspect in ("shape", "number") and at_line(expected_frames) != at_line(place[0]):
-            # Another branch runs the same operation. Its sizes and numbers say nothing about the captured operation.
+            # Another branch runs the same operation. Its sizes and numbers are not those of the captured operation.
             aspect, name = "operation", operation.name
             before, after = f"{name}{at_line(expected_frames)}", f"{name}{at_line(place[0])}"
         self._depart(aspect, operation.name, before, after, place)

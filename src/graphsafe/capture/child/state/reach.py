@@ -50,7 +50,7 @@ class ReachableState:
     sized: dict[str, Any] = field(default_factory=dict)
     "The objects in `lengths` that can change their length: lists, sets and dicts."
     holders: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    "The same as `owners`, for the objects in `sized`."
+    "The container and the key of each object in `sized`, as in `owners`."
     queues: dict[str, int] = field(default_factory=dict)
     "Queues of the class `SimpleQueue` that hold tensors, with their sizes."
     caches: dict[str, tuple[Any, int]] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""The inputs of graphs: tensors that code hands to helpers which capture, and tensors that batches fill in part."""
+"""Inputs of graphs: tensors that are passed to helpers for the capture, and tensors that a batch fills only in part."""

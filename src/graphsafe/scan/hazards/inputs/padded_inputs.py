@@ -1,4 +1,4 @@
-"""Inputs of which each batch fills only the first rows or columns, if the results of the graph depend on the rest."""
+"""Finds inputs that each batch fills only in part, although the results of the graph depend on all rows or columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SWAPS = frozenset("transpose permute swapaxes movedim T mT".split())
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    """Yield lines that mark the rows of a batch with a constant, if no line takes the marks of earlier batches away:
+    """Yield lines that mark the rows of a batch with a constant, if no line clears the marks of earlier batches:
     `self.valid[:n].fill_(1)`."""
     for table in found.all:
         calls = [call for name in table.replaying for call in calls_in(table.functions[name].body)]
@@ -37,7 +37,7 @@ def lines(found: Tables) -> Iterator[Line]:
             for _, node in own_nodes(function) if is_helper or name in table.replaying - table.capturing else ():
                 target = _marked(node)
                 text = place(target.value) if target is not None else None
-                # The constructor and this line are the only ones that write into the input.
+                # Only the constructor and this line write into the input.
                 fills = [one for one in table.filled.get(text or "", ()) if one[0] not in table.preparing]
                 if text in table.inputs - table.parts - table.overwritten and len(fills) == 1:
                     assert isinstance(node, (ast.Call, ast.Assign))
@@ -51,13 +51,13 @@ def has_end(index: ast.expr) -> bool:
 
 
 def part_filled(node: ast.AST) -> ast.Subscript | None:
-    """Return the part of a tensor into which a line writes, if the part may end before the tensor."""
+    """Return the part of a tensor into which a line writes, if the part may end before the tensor ends."""
     target = written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
     return target if isinstance(target, ast.Subscript) and has_end(target.slice) else None
 
 
 def _marked(node: ast.AST) -> ast.Subscript | None:
-    """Return the part of a tensor that a line fills with a constant other than zero, up to a variable."""
+    """Return the part of a tensor that a line fills with a constant other than zero. A variable must end the part."""
     value = node.value if isinstance(node, ast.Assign) else None
     if isinstance(node, ast.Call) and called_name(node) == "fill_":
         value = node.args[0] if node.args else None
@@ -67,9 +67,9 @@ def _marked(node: ast.AST) -> ast.Subscript | None:
 
 
 def depends_on_rest(found: Tables, function: Function, text: str, part: ast.Subscript, filled: Set[str]) -> bool:
-    """Return whether the captured module mixes the part of an input that a line fills with the rest of the input. The
-    module's code must be in the file. `filled` are the inputs that the same function fills in part. Other functions
-    that fill the input may clear the rest."""
+    """Return whether the captured module mixes the filled part of an input with the rest of the input. The module's
+    code must be in the file. `filled` has the inputs that the same function fills in part. If another function fills
+    the input too, the result is False, because that function may clear the rest."""
     for table in found.all:
         elsewhere = {where for where, _ in table.filled.get(text, ())} - table.preparing
         if any(table.functions[where] is not function for where in elsewhere):
@@ -91,7 +91,7 @@ def _end(text: str) -> str:
 
 
 def _axis(part: ast.Subscript) -> int | None:
-    """Return the dimension of which a line fills the beginning: 0 for `x[:n]`, -1 for `x[..., :n]`."""
+    """Return the dimension along which a line fills only the beginning: 0 for `x[:n]`, -1 for `x[..., :n]`."""
     index = elements(part.slice)
     cut = [i for i, one in enumerate(index) if isinstance(one, ast.Slice) and one.upper is not None]
     if len(cut) != 1:
@@ -101,8 +101,8 @@ def _axis(part: ast.Subscript) -> int | None:
 
 
 def _called(found: Tables, call: ast.Call) -> Function | None:
-    """Return the `forward` that a captured call runs: that of the only class whose objects the name stands for, or of
-    the only module in the file."""
+    """Return the `forward` that a captured call runs. Its class is the only one whose objects are assigned to the
+    called name or, if the file assigns none, the only module in the file."""
     methods = {name.removesuffix(".forward"): node for name, node, _ in found.functions if name.endswith(".forward")}
     made = {
         cls
@@ -116,8 +116,8 @@ def _called(found: Tables, call: ast.Call) -> Function | None:
 
 
 def _mixes(found: Tables, method: Function, names: set[str], others: Set[str], axis: int) -> bool:
-    """Return whether a method reduces a tensor along a dimension, pads a convolution of it, or writes to rows whose
-    numbers come from the tensor. `others` are parameters that may mask the rest of the tensor."""
+    """Return whether a method reduces a tensor along a dimension, applies a convolution with padding to it, or uses it
+    as the row numbers of a write. `others` are parameters that may mask the rest of the tensor."""
     nodes = [node for _, node in own_nodes(method)]
     taken, masks = {*names}, {*others}
     for node in sorted((node for node in nodes if isinstance(node, ast.Assign)), key=lambda node: node.lineno):
@@ -149,8 +149,8 @@ def _reduces(call: ast.Call, along: Set[int]) -> bool:
 
 
 def _pads(found: Tables, method: Function, call: ast.Call, axis: int) -> bool:
-    """Return whether a call runs a convolution that reads beyond the ends of the last dimension. The method must not
-    cut the end off again: `self.conv(x)[..., :-2]`."""
+    """Return whether a call runs a convolution with padding along the last dimension. The method must not cut off the
+    end again: `self.conv(x)[..., :-2]`."""
     made = [node.value for node in inside(found.tree, ast.Assign) if place(call.func) in map(place, node.targets)]
     is_cut = any(isinstance(one, ast.Slice) and isinstance(one.upper, ast.UnaryOp) for one in inside(method, ast.Slice))
     return (

@@ -73,8 +73,8 @@ def _narrowed(name: str, function: Function, capturing: Functions) -> Iterator[L
 
 
 def _kept_alone(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
-    """Yield captures for a new key that comes from an argument, in a branch that drops the graphs of all other keys:
-    `if n not in self.graphs: self.graphs.clear(); self.graphs[n] = self.capture(n)`."""
+    """Yield captures for a new key, if the same branch drops the graphs of all other keys. The key comes from an
+    argument: `if n not in self.graphs: self.graphs.clear(); self.graphs[n] = self.capture(n)`."""
     for branch in [node for _, node in own_nodes(function) if isinstance(node, ast.If)]:
         calls = [one.value for one in branch.body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
         emptied = {(dotted(call.func) or "").removesuffix(".clear") for call in calls if called_name(call) == "clear"}
@@ -94,7 +94,8 @@ def _kept_alone(name: str, function: Function, capturing: Functions) -> Iterator
 
 
 def _is_given(key: ast.expr, function: Function) -> bool:
-    """Return whether a key is an argument or is computed from one. A key such as a version of the weights is not."""
+    """Return whether a key is an argument or is computed from one. A stored version of the weights, for example, is
+    neither."""
     known = {one.arg for one in inside(function.args, ast.arg)} - {"self", "cls"}
     for _, node in own_nodes(function):
         if isinstance(node, ast.Assign) and known & {one.id for one in inside(node.value, ast.Name)}:

@@ -75,7 +75,7 @@ def outputs_by_graph(found: Tables) -> Mapping[str, Sequence[Set[str]]]:
 
 
 def outputs_of_other(replay: ast.Call, outputs: Mapping[str, Sequence[Set[str]]]) -> Set[str]:
-    """Return the outputs of another object whose graph a call replays: `runner.y` for `runner.graph.replay()`."""
+    """Return the outputs of another object, if a call replays its graph: `runner.y` for `runner.graph.replay()`."""
     owner, _, attribute = (dotted(replay.func) or "").removesuffix(".replay").rpartition(".")
     written = outputs.get(f"self.{attribute}", ())
     if len(written) != 1 or not owner.isidentifier() or owner == "self":
