@@ -1892,3 +1892,38 @@ def test_a_tensor_without_elements_is_moved_without_a_copy(scan: Scan, made: str
                 return torch.cat([x, {made}.to(x.device)])
         """
     assert [code for code, _ in scan(source)] == codes
+
+
+LOADED = """\
+class Layer:
+    def __init__(self, width):
+        self.weight = torch.empty(width, width)
+
+    def {method}(self, given):
+        for name, value in vars(self).items():
+            if isinstance(value, torch.Tensor):
+                setattr({owner}, name, {value})
+
+class Runner:
+    def __init__(self, layer: Layer, device):
+        self.layer = layer
+        self.logits = torch.zeros(8, 8, device=device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.logits[:4] = self.layer.weight
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "owner", "value", "found"),
+    [
+        ("load_state_dict", "self", "given[name]", False),
+        ("to", "self", "value.to(given)", False),
+        ("report", "given", "value", True),
+    ],
+)
+def test_a_tensor_that_a_method_replaces_by_name(scan: Scan, method: str, owner: str, value: str, found: bool) -> None:
+    """`setattr(self, name, tensor)` may put a tensor of the device into every attribute."""
+    text = LOADED.format(method=method, owner=owner, value=value)
+    store = ("GS303", "self.logits[:4] = self.layer.weight")
+    assert [one for one in scan(text) if one[0] == "GS303"] == [store] * found
