@@ -386,6 +386,21 @@ def test_a_name_for_a_list_does_not_place_its_elements(scan: Scan, name: str, co
     assert [code for code, _ in scan(source)] == codes
 
 
+@pytest.mark.parametrize(
+    ("name", "annotation", "codes"),
+    [("box_list", "", []), ("cpu_boxes", "", ["GS504"]), ("box_list", ": torch.Tensor", ["GS504"])],
+)
+def test_a_list_of_tensors_without_an_annotation(scan: Scan, name: str, annotation: str, codes: list[str]) -> None:
+    """`torch.cat` takes a list, so the name of the list does not say that the tensors are on the host."""
+    source = f"""\
+        class Noise(nn.Module):
+            def forward(self, {name}{annotation}):
+                boxes = torch.cat({name})
+                return boxes + torch.rand_like(boxes)
+        """
+    assert [code for code, _ in scan(source)] == codes
+
+
 @pytest.mark.parametrize(("declared", "count"), [("bool", 0), ("torch.Tensor", 1), ("bool | torch.Tensor", 1)])
 def test_a_parameter_that_is_declared_as_a_flag_is_no_tensor(scan: Scan, declared: str, count: int) -> None:
     source = f"""\
