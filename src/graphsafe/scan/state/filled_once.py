@@ -197,12 +197,13 @@ def converts_once(frame: Frame, node: ast.Assign) -> bool:
 
 
 def turned_off(frame: Frame, test: ast.If) -> str | None:
-    """Return the flag of this object that a step tests and turns off, if only constructors turn it on."""
-    flag = first_step.turned_off(test)
-    if flag is None or not flag.startswith("self."):
-        return None
+    """Return the flag of this object that a step tests and turns off, if only constructors turn it on. Return the flag
+    also if the branch turns it on and later steps return before the branch."""
     here = {frame.function.rpartition(".")[2], *CONSTRUCTORS}
-    return flag if _writers(frame, flag.removeprefix("self.")) <= here else None
+    for flag in (first_step.turned_off(test), *first_step.turned_on(frame.node, test)):
+        if flag is not None and flag.startswith("self.") and _writers(frame, flag.removeprefix("self.")) <= here:
+            return flag
+    return None
 
 
 def _fills_table(frame: Frame, test: LazyTest) -> bool:
