@@ -1942,3 +1942,34 @@ def test_a_tensor_that_a_method_replaces_by_name(scan: Scan, method: str, owner:
     text = LOADED.format(method=method, owner=owner, value=value)
     store = ("GS303", "self.logits[:4] = self.layer.weight")
     assert [one for one in scan(text) if one[0] == "GS303"] == [store] * found
+
+
+SUMMED = """\
+class Loss(nn.Module):
+    def forward(self, x, rows=None):
+        first = rows[0, 1:3].tolist()
+        return x.sum() * first[0]
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.loss = Loss()
+
+    def forward(self, x: torch.Tensor, more: torch.Tensor):
+        return self.loss(x, {first}) + self.loss(x, {second})
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("torch.tensor([[1, 2]])", "rows=torch.ones(2, 2)", False),
+        ("rows=torch.ones(2, 2)", "more", True),
+        ("rows=torch.ones(2, 2)", "rows=made(x)", True),
+        ("rows=torch.ones(2, 2)", "None", False),
+        ("*[torch.ones(2, 2)]", "*[more]", True),
+    ],
+)
+def test_a_module_that_all_steps_call_with_a_host_tensor(scan: Scan, first: str, second: str, found: bool) -> None:
+    read = ("GS101", "first = rows[0, 1:3].tolist()")
+    assert (read in scan(SUMMED.format(first=first, second=second))) is found
