@@ -1005,7 +1005,9 @@ def chosen(rows, start):
     assert [code for code, *_ in found(tmp_path)] == codes
 
 
-@pytest.mark.parametrize(("file", "codes"), [("export_onnx.py", []), ("models_onnx.py", []), ("decoder.py", ["GS101"])])
+@pytest.mark.parametrize(
+    ("file", "codes"), [("export_onnx.py", []), ("models_onnx.py", []), ("exporter.py", []), ("exported.py", ["GS101"])]
+)
 def test_modules_that_are_made_for_an_export_are_not_hot(tmp_path: Path, file: str, codes: list[str]) -> None:
     source = """\
 import torch

@@ -554,3 +554,40 @@ def test_a_branch_that_needs_another_value_than_the_constructor_gives(
 ) -> None:
     source = FLAG.format(value=value, test=test) + "\n" + textwrap.indent(more, " " * 4) + "\n"
     assert [code for code, _ in scan(source)] == codes
+
+
+REPORTED = """\
+    class Guard(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shown = False
+
+        def forward(self, x: torch.Tensor):
+            if {first}:
+                return x
+            bad = torch.isnan(x)
+            if bad.any():
+                print(x.cpu())
+                self.shown = {last}
+            return x
+
+        def again(self):
+            {again}
+    """
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "again", "copies"),
+    [
+        ("self.shown", "True", "pass", False),
+        ("x.shape[0] == 0 or self.shown", "True", "pass", False),
+        ("x.shape[0] == 0 and self.shown", "True", "pass", True),
+        ("x.shape[0] == 0", "True", "pass", True),
+        ("self.shown", "False", "pass", True),
+        ("self.shown", "True", "self.shown = False", True),
+    ],
+)
+def test_a_branch_that_keeps_later_steps_away(scan: Scan, first: str, last: str, again: str, copies: bool) -> None:
+    found = scan(REPORTED.format(first=first, last=last, again=again))
+    assert ("GS102", "if bad.any():") in found
+    assert (("GS103", "print(x.cpu())") in found) is copies

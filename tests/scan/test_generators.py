@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
 
 from .conftest import Scan
 
@@ -53,3 +58,31 @@ class Noise(nn.Module):
         return x
 """
     assert scan(text) == [("GS503", "self.gen.manual_seed(3)")]
+
+
+CHOICE = """\
+import {imports}
+
+class Policy(Base):
+    def forward(self, batch):
+        drawn = {draw}
+        drawn[~batch.mask] = 0
+        return drawn.argmax(-1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "draw", "found"),
+    [
+        ("numpy as np", "np.random.rand(*batch.mask.shape)", False),
+        ("numpy as np, torch", "np.random.rand(*batch.mask.shape)", True),
+        ("random", "[random.random()]", True),
+    ],
+)
+def test_a_step_on_arrays(tmp_path: Path, imports: str, draw: str, found: bool) -> None:
+    """In a file without torch, numbers that a root draws with NumPy may stay on the host."""
+    (tmp_path / "base.py").write_text("from torch import nn\n\nclass Base(nn.Module):\n    pass\n", encoding="utf-8")
+    text = "from base import Base\n" + CHOICE.format(imports=imports, draw=draw)
+    (tmp_path / "policy.py").write_text(text, encoding="utf-8")
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert any(one.code == "GS504" and one.level != "note" for one in findings) is found

@@ -84,3 +84,42 @@ def test_an_object_of_the_step_copies_in_each_step(tmp_path: Path) -> None:
     path.write_text(textwrap.dedent(source), encoding="utf-8")
     codes = [(f.code, f.level) for f in scan_paths([path], Config(root=tmp_path)).findings if f.code[:3] == "GS3"]
     assert ("GS301", "error") in codes
+
+
+KEPT = """\
+import torch
+
+
+def initial():
+    return {{"sizes": torch.linspace(0, 1, 8)}}
+
+
+def after_step(state, x):
+    state["sizes"] = {moved}
+    {more}
+    return x * state["sizes"]
+
+
+def train(model, opt, batches, device):
+    state = initial()
+    for x in batches:
+        x = x.to(device)
+        loss = model(x).sum()
+        loss.backward()
+        opt.step()
+        after_step(state, x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("moved", "more", "found"),
+    [
+        ("state['sizes'].to(x.device)", "pass", False),
+        ("torch.linspace(0, 1, 8).to(x.device)", "pass", True),
+        ("state['sizes'].to(x.device)", "state['sizes'] = torch.linspace(0, 1, 8)", True),
+    ],
+)
+def test_an_entry_of_a_table_that_the_caller_keeps(tmp_path: Path, moved: str, more: str, found: bool) -> None:
+    (tmp_path / "train.py").write_text(KEPT.format(moved=moved, more=more), encoding="utf-8")
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert any(one.code == "GS304" and one.level != "note" and one.location.line == 9 for one in findings) is found

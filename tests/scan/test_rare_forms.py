@@ -53,6 +53,8 @@ class Step(nn.Module):
         ("y = x.type(torch.cfloat)", "return y", None),
         ("y = torch.Tensor([]).to(x)", "return y", None),
         ("y = torch.Tensor([1.0]).to(x)", "return y", "GS304"),
+        ("y = torch.tensor([]).long().cuda()", "return y", None),
+        ("y = torch.tensor([]).sum().cuda()", "return y", "GS304"),
         ("import pickle; y = pickle.dumps(x)", "return y", "GS103"),
         ("y = torch.Tensor.item(x)", "return y", "GS101"),
         ("y = torch.Tensor.add(x, x)", "return y", None),

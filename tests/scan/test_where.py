@@ -386,6 +386,21 @@ def test_a_name_for_a_list_does_not_place_its_elements(scan: Scan, name: str, co
     assert [code for code, _ in scan(source)] == codes
 
 
+@pytest.mark.parametrize(
+    ("name", "annotation", "codes"),
+    [("box_list", "", []), ("cpu_boxes", "", ["GS504"]), ("box_list", ": torch.Tensor", ["GS504"])],
+)
+def test_a_list_of_tensors_without_an_annotation(scan: Scan, name: str, annotation: str, codes: list[str]) -> None:
+    """`torch.cat` takes a list, so the name of the list does not say that the tensors are on the host."""
+    source = f"""\
+        class Noise(nn.Module):
+            def forward(self, {name}{annotation}):
+                boxes = torch.cat({name})
+                return boxes + torch.rand_like(boxes)
+        """
+    assert [code for code, _ in scan(source)] == codes
+
+
 @pytest.mark.parametrize(("declared", "count"), [("bool", 0), ("torch.Tensor", 1), ("bool | torch.Tensor", 1)])
 def test_a_parameter_that_is_declared_as_a_flag_is_no_tensor(scan: Scan, declared: str, count: int) -> None:
     source = f"""\
@@ -1892,3 +1907,69 @@ def test_a_tensor_without_elements_is_moved_without_a_copy(scan: Scan, made: str
                 return torch.cat([x, {made}.to(x.device)])
         """
     assert [code for code, _ in scan(source)] == codes
+
+
+LOADED = """\
+class Layer:
+    def __init__(self, width):
+        self.weight = torch.empty(width, width)
+
+    def {method}(self, given):
+        for name, value in vars(self).items():
+            if isinstance(value, torch.Tensor):
+                setattr({owner}, name, {value})
+
+class Runner:
+    def __init__(self, layer: Layer, device):
+        self.layer = layer
+        self.logits = torch.zeros(8, 8, device=device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.logits[:4] = self.layer.weight
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "owner", "value", "found"),
+    [
+        ("load_state_dict", "self", "given[name]", False),
+        ("to", "self", "value.to(given)", False),
+        ("report", "given", "value", True),
+    ],
+)
+def test_a_tensor_that_a_method_replaces_by_name(scan: Scan, method: str, owner: str, value: str, found: bool) -> None:
+    """`setattr(self, name, tensor)` may put a tensor of the device into every attribute."""
+    text = LOADED.format(method=method, owner=owner, value=value)
+    store = ("GS303", "self.logits[:4] = self.layer.weight")
+    assert [one for one in scan(text) if one[0] == "GS303"] == [store] * found
+
+
+SUMMED = """\
+class Loss(nn.Module):
+    def forward(self, x, rows=None):
+        first = rows[0, 1:3].tolist()
+        return x.sum() * first[0]
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.loss = Loss()
+
+    def forward(self, x: torch.Tensor, more: torch.Tensor):
+        return self.loss(x, {first}) + self.loss(x, {second})
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("torch.tensor([[1, 2]])", "rows=torch.ones(2, 2)", False),
+        ("rows=torch.ones(2, 2)", "more", True),
+        ("rows=torch.ones(2, 2)", "rows=made(x)", True),
+        ("rows=torch.ones(2, 2)", "None", False),
+        ("*[torch.ones(2, 2)]", "*[more]", True),
+    ],
+)
+def test_a_module_that_all_steps_call_with_a_host_tensor(scan: Scan, first: str, second: str, found: bool) -> None:
+    read = ("GS101", "first = rows[0, 1:3].tolist()")
+    assert (read in scan(SUMMED.format(first=first, second=second))) is found

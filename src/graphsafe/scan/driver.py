@@ -146,7 +146,7 @@ class Driver:
         self._looked_into: set[tuple[int, bool]] = set()
         "The ids of summaries whose new roots are known. `_read` keeps these summaries alive, so their ids stay unique."
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
-        "Method's name -> parameter -> the host tensor that calls of unknown methods with this name pass to it."
+        "Method's ref, or name if a call shows only the name -> parameter -> the host tensor that calls pass to it."
         self.record = Record()
 
     @property
@@ -380,11 +380,11 @@ class Driver:
         return self._engine.attributes.told(cls, step.ref) if captures else Arguments()
 
     def _host_parameters(self, ref: str) -> dict[str, Value]:
-        """Return the parameters of an entry point to which all calls of unknown methods with the same name pass host
-        tensors."""
-        on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
-        if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
-            return {}
+        """Return the parameters to which all calls in steps pass host tensors: calls of a root, and for an entry point
+        calls of unknown methods with the same name."""
+        on_host = self._on_host.get(ref, {})
+        if self._whys.get(ref, NO_REASON)[2] in (ENTRY_POINT, AROUND_GRAPHS):
+            on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2], on_host)
         node = self.project.function_node(ref)
         names = [one.arg for one in parameters(node)] if node is not None else []
         return {name: on_host[name] for name in names if name in on_host}

@@ -91,8 +91,8 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     if type(value) is Union:
         return join_all(placed(option, name, step, where) for option in value.options)
     if type(value) is Sequence:
-        parts = tuple(_placed_in_list(item, name, step, where) for item in value.items) if value.items else None
-        return replace(value, elem=_placed_in_list(value.elem, name, step, where), items=parts)
+        parts = tuple(placed_in_list(item, name, step, where) for item in value.items) if value.items else None
+        return replace(value, elem=placed_in_list(value.elem, name, step, where), items=parts)
     if type(value) is Dict:
         items = tuple((key, placed(item, name, step, where)) for key, item in value.items)
         return replace(value, elem=placed(value.elem, name, step, where), items=items)
@@ -101,7 +101,8 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     return value
 
 
-def _placed_in_list(value: Value, name: str, step: bool, where: Where) -> Value:
-    """Return an element of a list. In `features_list: list[Tensor]`, the name says only that there is a list."""
+def placed_in_list(value: Value, name: str, step: bool, where: Where) -> Value:
+    """Return an element of a list, or a value that may be a list of tensors. In `features_list: list[Tensor]` and in
+    `torch.cat(features_list)`, the name says only that there is a list."""
     found = placed(value, _LIST.sub("", name), step, where)
     return replace(found, name=name) if type(found) is Tensor else found

@@ -49,9 +49,10 @@ class RootSite:
 
 @frozen.dataclass(frozen=True, slots=True)
 class PassedByName:
-    """A tensor that a call passes to a method of which only the name is known. `name` is the name of the parameter."""
+    """A tensor that a call passes to a method that may be a root."""
 
     method: str
+    "The name of the method, or its ref if the call shows the class."
     tensor: Tensor
 
 

@@ -73,9 +73,12 @@ def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: Func
     return binding.ref if binding is not None and binding.kind == "class" else None
 
 
-def is_for_arrays(frame: Frame) -> bool:
-    """Return whether the function that draws is declared to return arrays. The drawn numbers may then stay on the
-    host."""
+def is_for_arrays(frame: Frame, node: ast.Call) -> bool:
+    """Return whether the drawn numbers may stay on the host, because the function that draws is declared to return
+    arrays, or because a root draws with NumPy in a file without torch."""
+    is_of_numpy = (dotted(node.func) or "").startswith(("np.", "numpy."))
+    if is_of_numpy and frame.depth == 0 and not frame.file.imports_torch and not frame.file.stars:
+        return True
     returns = frame.node.returns if frame.node is not None else None
     _, *after = _ARRAY.split(ast.unparse(returns)) if returns is not None else [""]
     return bool(after) and "Tensor" not in after[-1]

@@ -49,11 +49,14 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def plain(frame: Frame, node: ast.Assign) -> None:
-    conditions = frame.conditions
+    conditions, unlikely = frame.conditions, frame.unlikely
     if frame.hot and filled_once.converts_once(frame, node):
         frame.guards.append(FIRST_STEP)
+    elif frame.hot and filled_once.converts_given(frame, node):
+        frame.unlikely += 1
     value = frame.evaluate(node.value)
     frame.leave(conditions)
+    frame.unlikely = unlikely
     frame.touches_device = frame.touches_device or may_be_tensor(value)
     if frame.captured and type(value) is Unknown and isinstance(node.value, ast.Call):
         # If an unknown model is called inside a capture, it returns device tensors, because its inputs were copied to

@@ -29,13 +29,13 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.widening import in_any_call
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
-from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
+from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed, perhaps_moved
 from graphsafe.scan.interpreter.construction_sites import assigned, built
 from graphsafe.scan.interpreter.given_values import agree, facts_of, filled, is_empty, of_parameter, without_unplaced
 from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, is_said_to_be_on_host
-from graphsafe.scan.symbols.index import items_of
+from graphsafe.scan.symbols.index import ANY_NAME, items_of
 from graphsafe.scan.symbols.project import is_module_base
 
 CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
@@ -175,7 +175,7 @@ class AttributeTables:
         self, owner: Instance, name: str, level: int, initial: Value | None, promised: Value | None
     ) -> Value | None:
         """Return the join of the values that constructors, methods, callers and annotations give to an attribute."""
-        value = initial
+        value = perhaps_moved(initial) if self._writers(owner.ref, ANY_NAME) else initial
         writers: Sequence[str] = self._writers(owner.ref, name) if level else ()
         if level and is_empty(initial):
             writers = (*writers, *self._writers(owner.ref, items_of(name)))

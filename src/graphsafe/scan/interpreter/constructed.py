@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.summary import Effects
-from graphsafe.scan.domain.values import NoneValue, Unknown, Value
+from graphsafe.scan.domain.values import NoneValue, Tensor, Union, Unknown, Value
 
 
 class UnderConstruction:
@@ -55,3 +56,17 @@ def all_constructed(ref: str, effects: Effects) -> Constructed:
     names = {name for of, name in (*effects.written, *effects.constructed) if of == ref}
     promised = {name for of, name in effects.expected if of == ref}
     return Constructed({name: found.value(name) for name in names}, {name: found.promised(name) for name in promised})
+
+
+def perhaps_moved(value: Value | None) -> Value | None:
+    """Return what an attribute holds if some method may replace its tensor by one on any device: `setattr(self, name,
+    tensor)`."""
+    if type(value) is Union:
+        return join_all(map(_perhaps_moved, value.options))
+    return _perhaps_moved(value) if value is not None else None
+
+
+def _perhaps_moved(value: Value) -> Value:
+    if type(value) is Tensor and value.where == "host":
+        return replace(value, where="any", maybe_host=True)
+    return value

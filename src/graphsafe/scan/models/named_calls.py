@@ -7,8 +7,9 @@ import ast
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.summary import PassedByName
-from graphsafe.scan.domain.values import Tensor, as_tensor
+from graphsafe.scan.domain.values import NoneValue, Tensor, as_tensor
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.symbols.blocks import parameters
 
 
 def note(frame: Frame, node: ast.AST, name: str) -> None:
@@ -26,4 +27,20 @@ def note_arguments(frame: Frame, method: str, arguments: Arguments) -> None:
         tensor, certain = as_tensor(value)
         if tensor is not None and certain and tensor.where != "any":
             passed = Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=keyword)
+            frame.engine.note(PassedByName(method, passed))
+
+
+def note_known(frame: Frame, method: str, arguments: Arguments) -> None:
+    """Record the arguments of a call in a step to a known method, which may also be a root. An argument that is not
+    certainly a host tensor counts as a device tensor."""
+    node = frame.project.function_node(method) if frame.hot else None
+    if node is None or arguments.open:
+        return
+    names = [one.arg for one in parameters(node)][1:]
+    for name, value in (*zip(names, arguments.positional, strict=False), *arguments.keywords.items()):
+        tensor, certain = as_tensor(value)
+        on_host = tensor is not None and certain and tensor.certain and tensor.where == "host"
+        known = tensor if tensor is not None and on_host else Tensor()
+        passed = Tensor(known.where, known.dtype, pinned=known.pinned, step=True, name=name)
+        if type(value) is not NoneValue:
             frame.engine.note(PassedByName(method, passed))

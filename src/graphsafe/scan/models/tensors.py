@@ -242,10 +242,15 @@ def _is_on_made(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call)
 
 
+_SAME_SIZE = frozenset("long int short float double half bfloat16 bool to type detach contiguous".split())
+
+
 @memoize_on_node
 def _is_made_empty(node: ast.Call) -> bool:
-    """Return whether the receiver of a method call is a tensor without elements: `torch.Tensor([]).to(x)`."""
+    """Return whether the receiver of a method call is a tensor without elements: `torch.Tensor([]).long().to(x)`."""
     made = node.func.value if isinstance(node.func, ast.Attribute) else None
+    while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in _SAME_SIZE:
+        made = made.func.value
     data = made.args[0] if isinstance(made, ast.Call) and made.args else None
     return isinstance(data, ast.List) and not data.elts
 

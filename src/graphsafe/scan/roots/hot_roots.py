@@ -57,7 +57,9 @@ _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data|{EXPORTS}")
 "Matches folders whose modules are not roots. Steps run such a module only if other hot code calls it."
 _EVALUATIONS = re.compile(r"eval(s|uations?)?|bench(marks?|marking)?")
 "Matches folders of evaluations and of benchmarks. Only files that replay graphs are steps there."
-_BESIDE_FILE = re.compile(r"tests?_\w+|\w+_tests?(_\w+)?|conftest|(export|convert|onnx|eval\w*)_\w+|\w+_onnx")
+_BESIDE_FILE = re.compile(
+    rf"tests?_\w+|\w+_tests?(_\w+)?|conftest|(export|convert|onnx|eval\w*)_\w+|\w+_onnx|{EXPORTS}"
+)
 "Matches names of files that test or evaluate modules, or export them to other formats."
 FORWARD = "forward of a torch module"
 METRIC = "update or compute of a metric"

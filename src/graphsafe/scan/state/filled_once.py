@@ -9,11 +9,11 @@ from functools import partial
 
 from graphsafe.scan.domain.values import Dict, Instance, as_tensor, depends_on_step, options
 from graphsafe.scan.execution.frame import Frame, LazyTest
-from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.provenance import CAPACITY, CONSTRUCTORS, bound_to, identified_by, is_module
 from graphsafe.scan.state.replaced_values import converts
-from graphsafe.scan.symbols.blocks import statements_within
+from graphsafe.scan.symbols.blocks import parameters, statements_within
 from graphsafe.scan.symbols.index import dotted
 
 _MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_]|\()", re.I)
@@ -196,13 +196,29 @@ def converts_once(frame: Frame, node: ast.Assign) -> bool:
     return here == 1 and _writers(frame, name) <= {frame.function.rpartition(".")[2], *CONSTRUCTORS}
 
 
+def converts_given(frame: Frame, node: ast.Assign) -> bool:
+    """Return whether an assignment only converts an entry of a table that the caller passes, and the entry does not
+    derive from the step's inputs: `state["sizes"] = state["sizes"].to(device)`. If the caller keeps the table, later
+    steps copy nothing. The result is False if further lines of the file assign an entry with this key."""
+    target = node.targets[0]
+    if frame.node is None or not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Constant):
+        return False
+    if dotted(target.value) not in {one.arg for one in parameters(frame.node)}:
+        return False
+    if not converts(node.value, source_text(target)) or depends_on_step(frame.evaluate_quietly(target)):
+        return False
+    stores = re.compile(rf"\[[\"']{re.escape(str(target.slice.value))}[\"']\]\s*=(?!=)")
+    return len(frame.project.files.search(frame.path, stores)) == 1
+
+
 def turned_off(frame: Frame, test: ast.If) -> str | None:
-    """Return the flag of this object that a step tests and turns off, if only constructors turn it on."""
-    flag = first_step.turned_off(test)
-    if flag is None or not flag.startswith("self."):
-        return None
+    """Return the flag of this object that a step tests and turns off, if only constructors turn it on. Return the flag
+    also if the branch turns it on and later steps return before the branch."""
     here = {frame.function.rpartition(".")[2], *CONSTRUCTORS}
-    return flag if _writers(frame, flag.removeprefix("self.")) <= here else None
+    for flag in (first_step.turned_off(test), *first_step.turned_on(frame.node, test)):
+        if flag is not None and flag.startswith("self.") and _writers(frame, flag.removeprefix("self.")) <= here:
+            return flag
+    return None
 
 
 def _fills_table(frame: Frame, test: LazyTest) -> bool:

@@ -123,6 +123,21 @@ def turned_off(test: ast.If) -> str | None:
     return flag if flag is not None and any(flag in map(dotted, targets) for targets in off) else None
 
 
+def turned_on(function: ast.AST | None, test: ast.If) -> Iterator[str]:
+    """Yield `self.shown` for `if bad.any(): …; self.shown = True` after `if self.shown: return`."""
+    on = {
+        dotted(target)
+        for one in test.body
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant) and one.value.value is True
+        for target in one.targets
+    }
+    for before in getattr(function, "body", ()) if on else ():
+        if isinstance(before, ast.If) and before.lineno < test.lineno and isinstance(before.body[-1], ast.Return):
+            by_any = isinstance(before.test, ast.BoolOp) and isinstance(before.test.op, ast.Or)
+            asked = before.test.values if by_any else [before.test]  # type: ignore[attr-defined]
+            yield from (flag for flag in map(dotted, asked) if flag is not None and flag in on)
+
+
 def _is_false(assignment: ast.Assign) -> bool:
     return isinstance(assignment.value, ast.Constant) and not assignment.value.value
 

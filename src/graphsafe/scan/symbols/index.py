@@ -33,6 +33,9 @@ CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph", ".c
 GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 "Endings of the names of graph classes."
 
+ANY_NAME = "*"
+"The key in `writers` for methods that put tensors into attributes whose names the source does not show."
+_OF_TENSORS = frozenset("Tensor is_tensor to cuda".split())
 _REGISTERING = frozenset("register_buffer register_parameter add_module register_module".split())
 _FIELDS = re.compile(r"%\d*[ds]|\{[^{}]*\}")
 "Matches the placeholders of a format string."
@@ -301,7 +304,7 @@ def _written_attributes(function: Definition) -> Iterator[str]:
         node = stack.pop()
         if isinstance(node, ast.Expr):
             if isinstance(node.value, ast.Call):
-                yield from _registered(node.value, owner)
+                yield from _registered(node.value, owner, function)
                 yield from _put_into(node.value, owner)
             continue
         for target in targets_of(node):
@@ -328,8 +331,9 @@ def items_of(attribute: str) -> str:
     return f"{attribute}[]"
 
 
-def _registered(call: ast.Call, owner: str) -> Iterator[str]:
-    """Yield the name in a call such as `self.register_buffer("name", …)` or `setattr(self, "name", …)`."""
+def _registered(call: ast.Call, owner: str, method: Definition) -> Iterator[str]:
+    """Yield the name in a call such as `self.register_buffer("name", …)` or `setattr(self, "name", …)`. For
+    `setattr(self, name, …)` in a method that works on tensors, yield `ANY_NAME`."""
     function = call.func
     first = call.args[0] if call.args else None
     made: ast.expr | None = None
@@ -340,6 +344,10 @@ def _registered(call: ast.Call, owner: str) -> Iterator[str]:
     name = name_made_by(made) if made is not None else None
     if name is not None:
         yield name
+    elif made is not None and any(
+        isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS for node in ast.walk(method)
+    ):
+        yield ANY_NAME
 
 
 def name_made_by(node: ast.expr) -> str | None:

@@ -187,6 +187,8 @@ def _function(frame: Frame, node: ast.Call, function: Function, arguments: Argum
     if function.cached:
         return _cached(frame, node, function, arguments)
     handed_to_loops.note(frame, function, arguments)
+    if type(function.bound) is Instance and function.ref.endswith(".forward"):
+        named_calls.note_known(frame, function.ref, arguments)
     return frame.call(node, function, arguments)
 
 
@@ -206,6 +208,7 @@ def _call_instance(frame: Frame, node: ast.Call, instance: Instance, arguments: 
     for name in ("__call__", "forward"):
         method = frame.project.find_method(instance.ref, name)
         if method is not None:
+            named_calls.note_known(frame, method, arguments)
             return frame.call(node, Function(method, instance), arguments)
     chosen = frame.attributes.of_instance(instance, "forward", frame.level)
     if chosen is not None and any(isinstance(option, Function) for option in options(chosen)):

@@ -10,7 +10,7 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import dataclass, replace
 from graphsafe.scan.domain.held import as_declared
 from graphsafe.scan.domain.joins import join, join_all, sequence
-from graphsafe.scan.domain.naming import MASK_NAME, bound_to, placed
+from graphsafe.scan.domain.naming import MASK_NAME, bound_to, placed, placed_in_list
 from graphsafe.scan.domain.values import (
     ARRAY,
     NONE,
@@ -263,7 +263,8 @@ class _Parameter:
             # Callers are assumed to pass a field of the step's input to the parameter that has the field's name.
             on_host = name in declared_in(frame.project, frame.path).on_host
             on_host = on_host or name in numpy_reads.names_read(self.function) or self._is_made_on_host()
-        placed_value = placed(declared, name, step, "host" if on_host else "device" if is_hot_root else "any")
+        place = placed_in_list if self.node.annotation is None else placed
+        placed_value = place(declared, name, step, "host" if on_host else "device" if is_hot_root else "any")
         may_be_none = self.default is not None and passed is None and is_none(self.default)
         return join(placed_value, NONE) if may_be_none else placed_value
 
