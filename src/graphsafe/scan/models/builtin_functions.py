@@ -274,13 +274,16 @@ def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
 
 
 def vars_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the dict of a plain object's attributes."""
+    """Return the dict of a plain object's attributes. For a method that moves all tensors, these are the tensors that
+    the constructor has made."""
     owner = arguments.first
     if type(owner) is not Instance or frame.attributes.is_module(owner.ref):
         return UNKNOWN
     classes = frame.project.own_classes(owner.ref)
     names = {name for _, facts in classes for name in facts.writers if name.isidentifier()}
-    held = join_all(frame.attribute(node, owner, name, None) for name in sorted(names)) if names else UNKNOWN
+    begun = {name: frame.attributes.initial(owner, name) for name in sorted(names)}
+    read = (made if type(made) is Tensor else frame.attribute(node, owner, name, None) for name, made in begun.items())
+    held = join_all(read) if names else UNKNOWN
     return Dict((), held)
 
 
