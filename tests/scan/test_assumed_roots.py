@@ -192,6 +192,27 @@ def checked(original, x):
 def guard(module):
     module.forward = functools.partial(checked, module.forward)
 """
+BOUND = """\
+import types
+
+
+def checked(self, x):
+    return x if x.abs().amax() > 2.0 else self.linear(x)
+
+
+def halved(self, x):
+    return self.linear(x) / x.amax().item()
+
+
+def export(self, x):
+    return x.tolist()
+
+
+def guard(one, other):
+    one.forward = types.MethodType(checked, one)
+    other.forward = halved.__get__(other, type(other))
+    other.export = types.MethodType(export, other)
+"""
 RESULTS = "a function that computes numbers from tensors"
 TRAINER = """\
 class Trainer:
@@ -227,6 +248,11 @@ class Trainer:
             id="hooks",
         ),
         pytest.param(REPLACED, [("GS102", 5, "replaces the forward of a module")], id="replaced forward"),
+        pytest.param(
+            BOUND,
+            [("GS102", 5, "replaces the forward of a module"), ("GS101", 9, "replaces the forward of a module")],
+            id="bound forward",
+        ),
         pytest.param(TRAINER, [("GS101", 5, RESULTS)], id="training step"),
     ],
 )
