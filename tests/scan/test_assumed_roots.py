@@ -192,6 +192,27 @@ def checked(original, x):
 def guard(module):
     module.forward = functools.partial(checked, module.forward)
 """
+BOUND = """\
+import types
+
+
+def checked(self, x):
+    return x if x.abs().amax() > 2.0 else self.linear(x)
+
+
+def halved(self, x):
+    return self.linear(x) / x.amax().item()
+
+
+def export(self, x):
+    return x.tolist()
+
+
+def guard(one, other):
+    one.forward = types.MethodType(checked, one)
+    other.forward = halved.__get__(other, type(other))
+    other.export = types.MethodType(export, other)
+"""
 RESULTS = "a function that computes numbers from tensors"
 TRAINER = """\
 class Trainer:
@@ -227,6 +248,11 @@ class Trainer:
             id="hooks",
         ),
         pytest.param(REPLACED, [("GS102", 5, "replaces the forward of a module")], id="replaced forward"),
+        pytest.param(
+            BOUND,
+            [("GS102", 5, "replaces the forward of a module"), ("GS101", 9, "replaces the forward of a module")],
+            id="bound forward",
+        ),
         pytest.param(TRAINER, [("GS101", 5, RESULTS)], id="training step"),
     ],
 )
@@ -235,6 +261,47 @@ def test_what_runs_in_a_step_by_its_form_is_hot(
 ) -> None:
     (tmp_path / "code.py").write_text(source)
     assert found(tmp_path) == expected
+
+
+ENGINE = """\
+import torch
+
+
+class Runner:
+    def __init__(self, model):
+        self.model = model
+
+    def run(self, ids):
+        return self.model(torch.tensor(ids, dtype=torch.int64, device="cuda"))
+
+    def forward(self, x):
+        return x * 2
+
+
+class Engine:
+    def __init__(self, model, scheduler):
+        self.runner = Runner(model)
+        self.scheduler = scheduler
+
+    def step(self):
+        ids = self.scheduler.schedule()
+        self.scheduler.finish(ids, self.runner.run(ids))
+
+    def generate(self):
+        while self.scheduler.is_busy():
+            self.step()
+"""
+
+
+@pytest.mark.parametrize(("loop", "lines"), [("while", [9]), ("if", [])])
+def test_an_engine_takes_steps_until_its_requests_are_finished(tmp_path: Path, loop: str, lines: list[int]) -> None:
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine/__init__.py").write_text("")
+    (tmp_path / "engine/core.py").write_text(ENGINE.replace("while", loop))
+    (tmp_path / "example.py").write_text(
+        "from engine.core import Engine\n\nif __name__ == '__main__':\n    Engine(None, None).generate()\n"
+    )
+    assert sorted({line for _, line, _ in found(tmp_path)}) == lines
 
 
 REQUEST = """\

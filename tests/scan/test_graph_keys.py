@@ -346,3 +346,54 @@ def test_an_argument_that_only_the_call_that_captures_reads(tmp_path: Path, body
     (tmp_path / "serve.py").write_text(text, encoding="utf-8")
     findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
     assert [one.message.split("`")[1] for one in findings] == ([] if lacks is None else [lacks])
+
+
+RETURNED = """\
+import torch
+
+
+class Decoder:
+    def __init__(self, model, stream, first: int):
+        self.model, self.stream, self.first = model, stream, first
+        self.graphs = {{}}
+        self.shift = 0
+        self.ids = torch.zeros(8, dtype=torch.long, device="cuda")
+        self.table = torch.zeros(512, 64, device="cuda")
+
+    def prompt(self, ids, shift: int):
+        self.shift = shift
+
+    def _graph(self, slot: int, angle: int):
+        graph = self.graphs.get({key})
+        if graph is not None:
+            return graph
+        turn = self.table[angle]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            self.out = self.model(self.ids, turn, slot)
+        self.graphs[{key}] = graph
+        return graph
+
+    def step(self, ids, slot: int):
+        self.ids.copy_(ids)
+        angle = slot + {added}
+        self._graph(slot, angle).replay()
+        return self.out.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "added", "lacks"),
+    [
+        ("slot", "self.shift", ["angle"]),
+        ("(slot, angle)", "self.shift", []),
+        ("slot", "self.first", []),
+        ("slot", "1", []),
+    ],
+)
+def test_an_argument_of_a_returned_graph_that_changes_without_the_key(
+    tmp_path: Path, key: str, added: str, lacks: list[str]
+) -> None:
+    (tmp_path / "decode.py").write_text(RETURNED.format(key=key, added=added), encoding="utf-8")
+    findings = [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
+    assert [one.message.split("`")[1] for one in findings] == lacks

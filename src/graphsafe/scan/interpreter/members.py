@@ -337,6 +337,7 @@ _OF_PLAIN: Mapping[type, Callable[[Any, str], Value]] = {
     Array: _of_array,
     Number: lambda owner, name: NUMBER,
     DtypeValue: lambda owner, name: NUMBER,
+    Function: lambda owner, name: Lib("types.MethodType", (("function", owner),)) if name == "__get__" else UNKNOWN,
     Unknown: _of_unknown,
 }
 "The kinds of values whose attributes depend only on the value."

@@ -160,6 +160,13 @@ def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return join_all(made) if made else UNKNOWN
 
 
+def _method(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return the method that `types.MethodType(function, obj)` or `function.__get__(obj)` makes."""
+    known = arguments.keywords.get("function")
+    given = (*((known,) if known is not None else ()), *arguments.positional)
+    return replace(given[0], bound=given[1]) if len(given) > 1 and type(given[0]) is Function else UNKNOWN
+
+
 def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Return the object that `dataclasses.replace(obj, …)` makes: a new object of the same class."""
     old = arguments.get(0, "obj")
@@ -229,6 +236,7 @@ _FUNCTIONS: Mapping[str, builtin_functions.Handler] = {
     "collections.deque": builtin_functions.listed("list"),
     "collections.defaultdict": builtin_functions.defaultdict,
     "collections.OrderedDict": builtin_functions.dict_,
+    "types.MethodType": _method,
     "types.SimpleNamespace": builtin_functions.namespace,
     "operator.index": builtin_functions.cast,
     **{f"builtins.{name}": builtin_functions.cast for name in ("int", "float", "bool", "complex")},

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from graphsafe.scan.domain.record import PASSING_HOOK
 from graphsafe.scan.domain.values import Instance, Value, as_tensor
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import LOOPS, calls_in
+from graphsafe.scan.hazards.graph_syntax import LOOPS, Function, calls_in
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import loopers_in
 from graphsafe.scan.interpreter.calls.hooks import forward_hook_reason, hooks_in
@@ -244,22 +244,28 @@ class _Forms:
             return True
         if self._takes_tensors(facts) or self._takes_request(facts):
             return True
+        # An engine takes steps until its requests are finished: `while not self.is_finished(): self.step()`
+        if name == "step" and _calls_in_loop(self._own_callers(facts), "self.step", (ast.While,)):
+            return True
         return any(map(self._takes_tensors, self._passed_on(facts, cls)))
 
     def _is_part(self, facts: FunctionFacts) -> bool:
         """Return whether a method without parameters is a part of another method: other methods of its object call it,
         but only outside loops."""
-        project, path = self._engine.project, self._file.path
-        node = project.function_node(f"{path}::{facts.name}")
+        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
         if node is None or len(inside(node.args, ast.arg)) > 1:
             return False
-        own = f"self.{node.name}"
+        calling = self._own_callers(facts)
+        in_loop = _calls_in_loop(calling, f"self.{node.name}", LOOPS)
+        return bool(calling) and not in_loop and all(one.name not in COLD_NAMES for one in calling)
+
+    def _own_callers(self, facts: FunctionFacts) -> Sequence[Function]:
+        """Return the other methods of the same class that call a method."""
+        project, path = self._engine.project, self._file.path
+        own = f"self.{facts.name.rpartition('.')[2]}"
         others = [one for one in self._file.functions.values() if one.owner == facts.owner and one.name != facts.name]
         callers = [each for one in others if (each := project.function_node(f"{path}::{one.name}")) is not None]
-        calling = [one for one in callers if any(dotted(call.func) == own for call in inside(one, ast.Call))]
-        loops = [loop for one in calling for kind in LOOPS for loop in inside(one, kind)]
-        in_loop = any(dotted(call.func) == own for call in calls_in(loops))
-        return bool(calling) and not in_loop and all(one.name not in COLD_NAMES for one in calling)
+        return [one for one in callers if any(dotted(call.func) == own for call in inside(one, ast.Call))]
 
     def _is_of_other_library(self, cls: str) -> bool:
         bases = [base for base in self._engine.project.mro(cls) if "::" not in base and "." in base]
@@ -329,3 +335,9 @@ class _Forms:
             if any(as_tensor(attributes.of_class(cls, name))[0] is not None for name in fields):
                 return True
         return False
+
+
+def _calls_in_loop(callers: Sequence[Function], called: str, kinds: Sequence[type[ast.stmt]]) -> bool:
+    """Return whether a loop of one of these kinds calls a function."""
+    loops = [loop for one in callers for kind in kinds for loop in inside(one, kind)]
+    return any(dotted(call.func) == called for call in calls_in(loops))

@@ -7,21 +7,27 @@ self.graph.replay(); return self.out`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
     Function,
     Line,
+    called_name,
+    calls_in,
     captures_in,
+    head,
     is_plain_replay,
     parents_in,
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, Tables, targets
-from graphsafe.scan.hazards.keys.graph_keys import number_parameters
+from graphsafe.scan.hazards.keys.graph_keys import number_parameters, switched_attributes
+from graphsafe.scan.hazards.keys.key_names import ALL, is_covered, names_in
+from graphsafe.scan.hazards.owners.capturing import Functions
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import matched, parameters
 
 
 class _First(NamedTuple):
@@ -32,9 +38,11 @@ class _First(NamedTuple):
 
 
 def lines(found: Tables) -> Iterator[Line]:
-    for name, function, _ in found.functions:
+    functions = {name: node for name, node, _ in found.functions}
+    for name, function in functions.items():
         if function.name not in CONSTRUCTORS:
             yield from _lacking(name, function)
+            yield from _lacking_in_calls(name, function, functions)
 
 
 def _lacking(name: str, function: Function) -> Iterator[Line]:
@@ -55,6 +63,45 @@ def _lacking(name: str, function: Function) -> Iterator[Line]:
         lacking = sorted((numbers & read) - elsewhere - stored)
         if lacking:
             yield Line(name, "key-lacks", first.test, lacking[0])
+
+
+def _lacking_in_calls(name: str, function: Function, functions: Functions) -> Iterator[Line]:
+    """Yield assignments of graphs that a function captures on demand and returns: `graph = self.graphs.get(n)`. The
+    capture uses another number, and a call computes this number from values that do not determine the key."""
+    blocks = captures_in(function)
+    numbers = number_parameters(function) if blocks else frozenset()
+    parents = parents_in(function) if numbers else {}
+    for block in blocks if numbers else ():
+        first = _first_call(block, parents)
+        for node in first.statements if first is not None else ():
+            entry = node.targets[0] if isinstance(node, ast.Assign) else None
+            held = {one.id for item in block.items for one in inside(item, ast.Name)}
+            kept = {one.id for one in inside(node, ast.Name) if isinstance(one.ctx, ast.Load)}
+            if not isinstance(entry, ast.Subscript) or not held & kept:
+                continue
+            told = names_in(entry.slice, function, {})
+            read = {name for one in inside(block, ast.Name) for name in names_in(one, function, {})}
+            switched = switched_attributes(name, place(entry.value), functions)
+            lacking = sorted(
+                one
+                for one in (numbers & read) - told
+                if any(_is_free(one, told, function, caller, switched) for caller in functions.values())
+            )
+            if lacking:
+                yield Line(name, "key-lacks", node, lacking[0])
+
+
+def _is_free(number: str, told: Set[str], function: Function, caller: Function, switched: Set[str]) -> bool:
+    """Return whether a call by `caller` computes an argument from values that may change while the arguments `told`
+    stay the same. These values are the caller's parameters, and attributes that are `switched`."""
+    own = {one.arg for one in parameters(caller)} - {"self", "cls"}
+    for call in calls_in([caller]) if caller is not function else ():
+        given = {one.arg: value for value, one in matched(call, function)} if called_name(call) == function.name else {}
+        sources = {one.removesuffix(ALL) for one in names_in(given[number], caller, {})} if number in given else set()
+        key = {one for name in given.keys() & told for one in names_in(given[name], caller, {})}
+        if any(not is_covered(one, key) for one in sources if head(one) in own or one in switched):
+            return True
+    return False
 
 
 def _first_call(block: CaptureBlock, parents: dict[ast.AST, ast.AST]) -> _First | None:

@@ -67,7 +67,7 @@ def _lacking(
         captures = [*_captures_for(node, branch, capturing, functions)]
         if not captures:
             continue
-        switched = _switched(name, place(entry.value), functions)
+        switched = switched_attributes(name, place(entry.value), functions)
         told = names_in(entry.slice, function, own)
         # If the key contains some attributes of an options object, the other attributes of the object count as inputs.
         told |= {head(one) for one in told if "[" in one}
@@ -104,7 +104,7 @@ def _lacking_where_stored(
                 told = names_in(branch.test, function, own)
                 for one in names_in(entry.slice, made, own):
                     told |= names_in(given[head(one)], function, own) if head(one) in given else {one}
-                switched = _switched(name, place(entry.value), functions)
+                switched = switched_attributes(name, place(entry.value), functions)
                 frozen = _frozen(call, function, made, switched, fields, own)
                 lacking = [
                     text
@@ -207,7 +207,7 @@ def _known_to(call: ast.Call) -> Iterator[ast.expr]:
     yield from (*call.args, *(word.value for word in call.keywords))
 
 
-def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
+def switched_attributes(name: str, table: str | None, functions: Functions) -> Set[str]:
     """Return the attributes that methods other than constructors assign without dropping the graphs."""
     owner = name.rpartition(".")[0]
     methods = [node for other, node in functions.items() if owner and other.rpartition(".")[0] == owner]

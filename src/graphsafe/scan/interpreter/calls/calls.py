@@ -237,12 +237,8 @@ def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Val
         return containers.method(frame, node, receiver, name, arguments)
     if isinstance(receiver, Array):
         return NUMBER if name in ("item", "tolist", "sum", "max", "min", "mean", "any", "all") else ARRAY
-    if isinstance(receiver, ClassValue):
+    if isinstance(receiver, (ClassValue, ProjectModule, Function)):
         return call_value(frame, node, members.attribute(frame, function, receiver, name, None), arguments)
-    if isinstance(receiver, ProjectModule):
-        return call_value(frame, node, members.attribute(frame, function, receiver, name, None), arguments)
-    if isinstance(receiver, Function):
-        return unknown_result(arguments)
     return tensors.method_of_unknown(frame, node, receiver, name, arguments)
 
 
