@@ -202,19 +202,20 @@ def _copied_once(table: GraphTensors) -> Iterator[Line]:
 
 
 def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield a line if a replay misses a new value of an input: the last line that fills an input before this replay.
-    The function has a parameter with the name of an input, such as `lens` for `self.lens`. No line writes into this
-    input, although the function fills other inputs from its parameters."""
+    """Yield replays that miss a new value of an input. The function has a parameter with the name of an input, such as
+    `lens` for `self.lens`. No line writes into this input, although the function fills other inputs from its
+    parameters."""
     functions = sorted(table.replaying - table.capturing - table.preparing)
     written_to = {_end(text) for text in _written_in(found, class_of(found.tree, functions[0]))} if functions else set()
     for function in functions:
         node = table.functions[function]
-        line = _last_fill(table, node)
+        nodes = [inner for _, inner in own_nodes(node)]
+        replay = next(filter(is_plain_replay, nodes))
         for name in bucket_inputs.left_out(found, table, node):
             if _end(name) not in written_to:
-                yield Line(function, "not-refreshed", line, name)
-        if table.scope is None and not is_plain_replay(line):
-            yield from (Line(function, "not-refreshed", line, name) for name in _ignored(table, node, written_to))
+                yield Line(function, "not-refreshed", replay, name)
+        if table.scope is None and any(viewed(part) in table.inputs for part in map(_filled, nodes) if part):
+            yield from (Line(function, "not-refreshed", replay, name) for name in _ignored(table, node, written_to))
         # Other callers may leave out an argument that has a default.
         optional = len(node.args.defaults)
         required = [*node.args.posonlyargs, *node.args.args]
@@ -229,16 +230,12 @@ def _never_refreshed(found: Tables, table: GraphTensors) -> Iterator[Line]:
             if not is_tensor or _end(name) not in given - written_to:
                 continue
             if all(where in table.preparing for where, _ in made):
-                yield Line(function, "not-refreshed", line, name)
+                yield Line(function, "not-refreshed", replay, name)
 
 
-def _last_fill(table: GraphTensors, function: Function) -> ast.Assign | ast.Call:
-    """Return the last line that fills an input before the replay, or the replay if no line does."""
-    nodes = [inner for _, inner in own_nodes(function)]
-    replay = next(filter(is_plain_replay, nodes))
-    before = [one for one in nodes if isinstance(one, (ast.Assign, ast.Call)) and one.lineno <= replay.lineno]
-    fills = [one for one in before if (target := written(one)) is not None and viewed(target) in table.inputs]
-    return max(fills, key=lambda one: (one.lineno, one.col_offset), default=replay)
+def _filled(node: ast.AST) -> ast.expr | None:
+    """Return the tensor into which a line writes, or None."""
+    return written(node) if isinstance(node, (ast.Assign, ast.Call)) else None
 
 
 def _ignored(table: GraphTensors, function: Function, written_to: Set[str]) -> Iterator[str]:

@@ -238,9 +238,6 @@ def converts(node: ast.expr | None, text: str) -> bool:
     if isinstance(node, ast.ListComp):
         loop = node.generators[0]
         return source_text(loop.iter) == text and converts(node.elt, source_text(loop.target))
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in CONVERSIONS
-        and source_text(node.func.value) == text
-    )
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in CONVERSIONS:
+        return False
+    return source_text(node.func.value) == text or converts(node.func.value, text)
