@@ -19,7 +19,7 @@ _FEW = 3
 
 
 def findings_html(shown: Sequence[Finding], filters: Filters, source: Lines) -> str:
-    """Return the filters and the findings, in order. If there are many fresh buffers that are notes, they are
+    """Return the filters and the findings, in order. If there are many notes about fresh buffers, they are
     folded."""
     fresh = [finding for finding in shown if is_folded(finding)]
     folded = fresh if len(fresh) > _FEW else []

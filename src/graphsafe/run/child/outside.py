@@ -89,7 +89,7 @@ class Memory:
         """Record the running line. It has freed the storage, or a tensor that gave the storage a name.
 
         The memory is lost when its last tensor is freed. If something still holds the memory after a tensor is freed,
-        this line replaces the lines that were recorded for earlier tensors.
+        the line that freed this tensor replaces the lines of earlier tensors.
         """
         if sys.is_finalizing() or self.status != "alive":
             return

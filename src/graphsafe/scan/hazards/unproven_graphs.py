@@ -76,7 +76,7 @@ def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call
     if end is None or replay is None or not any(_is_made_here(table, name) for name in table.inputs):
         return None
     later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]
-    # A call that receives an input after the capture may fill it. A call that changes a whole model may fill it too.
+    # A call that receives an input after the capture may fill it. So may a call that changes a whole model.
     given = {place(value) for call in later for value in [*call.args, *(keyword.value for keyword in call.keywords)]}
     is_filled = any(line > end for name in table.inputs for _, line in table.filled.get(name, ()))
     written = any(

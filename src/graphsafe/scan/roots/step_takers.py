@@ -159,8 +159,8 @@ class FileTakers:
         """Record the way in which a function takes a step. Some functions are left out, because a call of them is not
         one step.
 
-        A function with a loop over batches takes many steps. A generation runs a model once and then again in a loop. A
-        function whose name says that it evaluates runs a model outside steps.
+        A function with a loop over batches takes many steps. A generation runs a model once and then again in a loop.
+        If the name of a function says that it evaluates, the function runs a model outside steps.
         """
         self._noted.add(name)
         steps = [*self._steps_so_far(name)]

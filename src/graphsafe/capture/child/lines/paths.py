@@ -15,8 +15,8 @@ from graphsafe.capture.device.structures import by_schema, is_written, tensors_i
 
 
 def calls_of(operations: Iterable[Operation], varying: Collection[int]) -> list[str]:
-    """Return each operation as a string that is the same in every process. The strings leave out memory and string
-    arguments. For operations whose indices are in `varying`, they leave out numbers too."""
+    """Return each operation as a string that is the same in every process. The strings contain neither memory
+    nor arguments that are strings. For operations whose indices are in `varying`, they contain no numbers either."""
     return [
         repr((one.name, () if at in varying else [n for n in one.numbers if NUMBER.match(n)], one.shapes))
         for at, one in enumerate(operations)

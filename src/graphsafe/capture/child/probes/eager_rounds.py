@@ -311,8 +311,8 @@ def _run(job: Job, channel: Channel, early: Rounds | None = None) -> Rounds | No
             return None
         reference = given[1]
         session.warm_up()
-        # The program itself runs plain steps. But if the two kinds of steps differ by rounding, only steps along the
-        # path of captures use the same kernels as replays, so the rounds run these.
+        # The program itself runs plain steps. Their results may differ from those of replays by rounding. Steps that
+        # take the path of captures use the same kernels as replays, so the rounds then run such steps.
         session.capture_path = reference.rounding is not None and not reference.refused
         changed = {path for step in reference.steps for path in step.values}
         goes_on, watch = can_compare_continued(session, reference), PathWatch(session)

@@ -32,7 +32,7 @@ class Taken:
     path: str = ""
     "The name of the path; empty if it is not known."
     is_other: bool = False
-    "Whether this path is one of the other paths that further steps took."
+    "Whether the captured step took another path, and some further step took this one."
     written: Set[str] = frozenset()
     "The state that the step wrote in place."
     differing: Set[str] | None = frozenset()

@@ -95,8 +95,8 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
 
 
 def put_in_place(source: Function, written: Function) -> None:
-    """Make all function objects that have the code of `source` run the code `written`, which is from another file.
-    Raises Uncuttable."""
+    """Put the code of `written`, which is from another file, into all function objects that have the code of
+    `source`. Raises Uncuttable."""
     functions = living(source)
     codes = [_rewritten(written, {}, function.__code__) for function in functions]
     for function, code in zip(functions, codes, strict=True):

@@ -88,7 +88,8 @@ class Split:
             self._write(path, {one: (marks[one], calls[one]) for one in own})
 
     def _write(self, path: str, marks: Mapping[Function, tuple[Set[ast.expr], Set[ast.expr]]]) -> None:
-        """Rewrite a file. `marks`: function -> the expressions that break, and calls that lead to other expressions."""
+        """Rewrite a file. `marks` maps each function to its expressions that break, and to its calls that lead to such
+        expressions elsewhere."""
         lines = list(file_lines(path) or ())
         changes = {function: edits(function, nodes, lines, calls) for function, (nodes, calls) in marks.items()}
         changes = {function: found for function, found in changes.items() if found}

@@ -174,7 +174,7 @@ class Walk:
                 self._visit(part, scope, place, depth)
 
     def _parts(self, node: ast.AST, scope: Scope, place: tuple[str, int, int], depth: int) -> Iterable[ast.AST]:
-        """Record the values that the expression itself uses. Return its parts, which may use further values."""
+        """Record the values that the expression itself uses. Return its parts that may use further values."""
         if isinstance(node, ast.Call):
             return self._call(node, scope, place, depth)
         if isinstance(node, ast.Subscript):
