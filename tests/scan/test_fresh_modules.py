@@ -33,13 +33,13 @@ FOUND = {
     "fresh6": 77,
     "fresh7": 36,
     "fresh8": 61,
-    "fresh9": 42,
-    "fresh10": 41,
-    "fresh11": 43,
+    "fresh9": 41,
+    "fresh10": 40,
+    "fresh11": 41,
     "fresh12": 35,
     "fresh13": 72,
-    "fresh14": 75,
-    "fresh15": 66,
+    "fresh14": 74,
+    "fresh15": 65,
     "fresh16": 76,
 }
 "Folder -> its hazards that are found."

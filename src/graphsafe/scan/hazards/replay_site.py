@@ -17,6 +17,7 @@ from graphsafe.scan.domain.record import Place
 from graphsafe.scan.hazards import (
     changed_outside,
     copy_streams,
+    handed_tensors,
     kept_graphs,
     kept_outputs,
     lost_memory,
@@ -47,8 +48,6 @@ from graphsafe.scan.hazards.graph_syntax import (
     written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
-from graphsafe.scan.hazards.inputs import handed_tensors, padded_inputs
-from graphsafe.scan.hazards.inputs.padded_inputs import has_end, part_filled
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.hazards.keys import captured_rounds, first_arguments, graph_keys
 from graphsafe.scan.hazards.outputs import imported_runners
@@ -81,7 +80,7 @@ def events(
     handed_tensors.note(found, {**helpers, **handed_tensors.own_helpers(found)})
     methods = frozenset(name.rpartition(".")[2] for name, _, _ in found.functions if "." in name)
     for name, function, known in found.functions:
-        site = _Site(function, known, methods, measures or bool(MEASURES.search(name)), found)
+        site = _Site(function, known, methods, measures or bool(MEASURES.search(name)))
         for event in site.events():
             yield name, event
     for name, how, node in unproven_graphs.lines(found):
@@ -104,7 +103,6 @@ def _changes(found: Tables) -> Iterator[Line]:
         captured_rounds,
         lost_memory,
         copy_streams,
-        padded_inputs,
         stale_replays,
     ):
         yield from module.lines(found)
@@ -154,19 +152,13 @@ class _Site:
     """One function, with the names of the tensors that this function, or another method of its object, captures."""
 
     def __init__(
-        self,
-        function: Function,
-        captured: list[GraphTensors],
-        methods: frozenset[str],
-        measures: bool,
-        found: Tables,
+        self, function: Function, captured: list[GraphTensors], methods: frozenset[str], measures: bool
     ) -> None:
         """`methods` are the names of methods that the file defines. A call of such a method does not count as a call of
         a container's method: the file's own `put`, for example, may copy its argument."""
         self._containers = KEEPS - methods
         self._measures = measures or bool(TIMING.search(ast.unparse(function)))
         self._function = function
-        self._found = found
         around = [one.scope for one in captured if isinstance(one.scope, Function) and one.scope is not function]
         own = own_names(function)
         self._outer = set().union(*map(own_names, around)) - own
@@ -261,8 +253,8 @@ class _Site:
             yield _event("AttrWrite", "output-kept", line, ast.unparse(line.value))
 
     def _partly(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
-        target = part_filled(node)
-        if target is None:
+        target = written(node)
+        if not isinstance(target, ast.Subscript) or not _has_end(target.slice):
             return
         text = place(target.value)
         if text not in self._inputs or not self._before_replay(node) or self._rest_written(text, node):
@@ -274,10 +266,7 @@ class _Site:
             # If each size has its own graph, a replay reads only the part that is filled. Callers then drop the results
             # of padding rows.
             return
-        filled = {place(one.value) or "" for node in self._own if (one := part_filled(node)) is not None}
-        certain = writes or sometimes or self._is_length_unused(target)
-        certain = certain or padded_inputs.depends_on_rest(self._found, self._function, text or "", target, filled)
-        confidence: Confidence = "likely" if certain else "possible"
+        confidence: Confidence = "likely" if writes or sometimes or self._is_length_unused(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 
     def _fills_sometimes(self, node: ast.AST, text: str) -> bool:
@@ -329,7 +318,7 @@ class _Site:
             target = written(node)
             if isinstance(node, ast.Call) and target is not None and place(target) == text:
                 return True
-            if isinstance(target, ast.Subscript) and place(target.value) == text and not has_end(target.slice):
+            if isinstance(target, ast.Subscript) and place(target.value) == text and not _has_end(target.slice):
                 return True
         return False
 
@@ -385,6 +374,12 @@ def _captures_always(function: Function) -> bool:
         and not any(isinstance(one, ast.If) for one in ancestors(block, parents))
         for block in captures_in(function)
     )
+
+
+def _has_end(index: ast.expr) -> bool:
+    """Return whether a slice may end before the buffer ends: `[:n]`, `[0, :n]`."""
+    slices = (part for part in elements(index) if isinstance(part, ast.Slice))
+    return any(part.upper is not None and part.lower is None for part in slices)
 
 
 def _holds(scope: ast.AST, block: ast.AST) -> bool:
