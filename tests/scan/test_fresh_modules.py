@@ -39,7 +39,7 @@ FOUND = {
     "fresh12": 35,
     "fresh13": 72,
     "fresh14": 74,
-    "fresh15": 65,
+    "fresh15": 64,
     "fresh16": 76,
 }
 "Folder -> its hazards that are found."

@@ -1226,41 +1226,26 @@ class Runner:
         self.graph.replay()
         return self.y.clone()
 """
-SCHEDULER = """\
-class Scheduler:
-    def __init__(self, runner):
-        self.runner = runner
-        self.waiting = []
-
-    def advance(self):
-        return self.runner.run(self.waiting.pop())
-"""
 SCRIPT = """\
 from pool import Pool
 from runner import Runner
-from scheduler import Scheduler
 
 
 def main(waves, stream, device):
     pool = Pool(device)
     runner = Runner(pool, stream)
-    scheduler = Scheduler(runner)
     {lines}
 
 
 if __name__ == "__main__":
     main()
 """
-ROUND = "while scheduler.waiting:\n            scheduler.advance()"
-WAVES = f"for wave in waves:\n        scheduler.waiting.extend(wave)\n        {ROUND}\n        pool.clear()"
 TWICE = "a = runner.run(waves[0])\n    pool.clear()\n    b = runner.run(waves[1])"
 
 
 @pytest.mark.parametrize(
     ("lines", "change", "found"),
     [
-        (WAVES, "self.rows = self.rows * 0", True),
-        (WAVES, "self.rows.zero_()", False),
         (TWICE, "self.rows = self.rows * 0", True),
         (TWICE, "self.rows.zero_()", False),
         ("pool.clear()\n    a = runner.run(waves[0])", "self.rows = self.rows * 0", False),  # no replay comes before
@@ -1270,5 +1255,5 @@ TWICE = "a = runner.run(waves[0])\n    pool.clear()\n    b = runner.run(waves[1]
 def test_a_script_in_a_file_of_its_own_changes_state_between_the_replays(
     told: Told, lines: str, change: str, found: bool
 ) -> None:
-    files = {"pool": POOL.format(change=change), "runner": RUNNER, "scheduler": SCHEDULER}
+    files = {"pool": POOL.format(change=change), "runner": RUNNER}
     assert told(**files, main=SCRIPT.format(lines=lines)) == ({change} if found else set())

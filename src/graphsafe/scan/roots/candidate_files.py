@@ -165,7 +165,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
         public = frozenset(path for package in others for path in _using_torch(files, package, packages[package]))
     scripts = [*_scripts(files)]
     applied = frozenset(_applied(packages, files, public, scripts))
-    names = step_names(*_by_steps(packages, files))
+    names = step_names(_taking_steps(packages, files))
     loopers = [f"{name}(".encode() for name in sorted(all_loopers(files))]
     found: list[str] = []
     broken: dict[str, list[str]] = {}
@@ -235,16 +235,13 @@ def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[b
             yield package
 
 
-def _by_steps(packages: Mapping[str, Sequence[str]], files: Files) -> tuple[list[bytes], list[bytes]]:
-    """Return the contents of the files that replay or train, and then the contents of all other files. Files that never
-    run in steps (tests, examples) are left out."""
-    found: tuple[list[bytes], list[bytes]] = [], []
+def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterator[bytes]:
+    """Yield the contents of the files that replay or train, except files that never run in steps (tests, examples)."""
     for package, paths in packages.items():
         for path in paths:
             data = files.data(path) or b""
-            if not _is_outside(path, package):
-                found[not takes_surely(data)].append(data)
-    return found
+            if takes_surely(data) and not _is_outside(path, package):
+                yield data
 
 
 def _is_outside(path: str, package: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,7 +29,6 @@ _LONGEST = len("self._")
 _SURE = b".replay(", b".backward(", *(f".{name}(".encode() for name in ENGINE_STEPS)
 _DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.(?:replay|backward|%s)\(" % _ENGINE, re.M)
 _DERIVED = re.compile(rb"^[ \t]*class (\w+)\(([^()=\n]+)\)", re.M)
-_WORD = re.compile(rb"[A-Z][a-z0-9]*")
 _CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
 "Names that prove nothing, because many functions of a project have them, or because loops do not call such functions."
 
@@ -68,18 +67,12 @@ def takes_surely(data: bytes) -> bool:
     return any(word in data for word in _SURE)
 
 
-def step_names(texts: Iterable[bytes], others: Iterable[bytes] = ()) -> StepNames:
+def step_names(texts: Iterable[bytes]) -> StepNames:
     """Return the names of the functions that replay, train or call an engine's step, or that call such a function of
-    their file. A text search finds them.
-
-    `others` has the contents of the other files. A function there counts if it calls a method that replays. Its file
-    must also contain the name of the method's class, or an object that is named after the last word of this name:
-    `runner.` for `DecodeRunner`.
-    """
+    their file. A text search finds them."""
     functions: set[bytes] = set()
     classes: set[bytes] = set()
     derived: dict[bytes, set[bytes]] = {}
-    replaying: set[tuple[bytes, bytes]] = set()
     for data in texts:
         for match in _DERIVED.finditer(data):
             for base in match[2].split(b","):
@@ -87,33 +80,20 @@ def step_names(texts: Iterable[bytes], others: Iterable[bytes] = ()) -> StepName
         found = _taking(data)
         classes.update(owner for owner, name in found if name == b"__call__" and owner)
         functions.update(name for _, name in found if name != b"__call__")
-        if b".replay()" in data:
-            replaying |= {(owner, name) for owner, name in found if owner and name not in _CALLED_BY_OTHERS}
     waiting = [*classes]
     while waiting:
         further = derived.get(waiting.pop(), set()) - classes
         classes |= further
         waiting += further
-    for data in others if replaying else ():
-        called = {name for owner, name in replaying if owner in data or _object(owner) in data}
-        if called:
-            functions.update(name for _, name in _taking(data, called) if name != b"__call__")
     named = {name for name in functions - _CALLED_BY_OTHERS if not MEASURES.search(name.decode())}
     return StepNames(frozenset(named), frozenset(classes))
 
 
-def _object(cls: bytes) -> bytes:
-    words = _WORD.findall(cls)
-    return words[-1].lower() + b"." if words else cls
-
-
-def _taking(data: bytes, called: Set[bytes] = frozenset()) -> set[tuple[bytes, bytes]]:
-    """Return the class and the name of each function in a file that takes a step. A call of one of the methods `called`
-    is a step too. The class is the nearest one above the function in the text."""
+def _taking(data: bytes) -> set[tuple[bytes, bytes]]:
+    """Return the class and the name of each function in a file that takes a step. The class is the nearest one above
+    the function in the text."""
     found: set[tuple[bytes, bytes]] = set()
     pattern = _DEFINED
-    if called:
-        pattern = re.compile(rb"%s|\.(?:%s)\(" % (_DEFINED.pattern, b"|".join(sorted(called))), re.M)
     while True:
         before = len(found)
         owner = name = b""
@@ -126,6 +106,5 @@ def _taking(data: bytes, called: Set[bytes] = frozenset()) -> set[tuple[bytes, b
                 found.add((owner, name))
         if len(found) == before:
             return found
-        known = {name for _, name in found if name != b"__call__"} | {*called}
-        names = b"|".join(sorted(known) or [b"replay"])
+        names = b"|".join(sorted({name for _, name in found if name != b"__call__"}) or [b"replay"])
         pattern = re.compile(rb"%s|[.\s(](?:%s)\(" % (_DEFINED.pattern, names), re.M)
