@@ -8,6 +8,7 @@ from typing import Any
 
 from graphsafe.capture.answers.probes import HostCall
 from graphsafe.capture.parent.finding_table import Key
+from graphsafe.capture.shared.memory_names import path_of
 from graphsafe.files import from_here
 from graphsafe.report.model import CallSite, Finding, Span
 from graphsafe.report.probes.horizon import Departure
@@ -76,5 +77,5 @@ def rebound_by(departure: Departure) -> str | None:
     at another offset of the same tensor, because then only a Python number has changed."""
     if departure.what != "memory":
         return None
-    before, after = (text.rpartition(" from element ")[0] for text in (departure.before, departure.after))
-    return before if before and before != after else None
+    before, after = path_of(departure.before), path_of(departure.after)
+    return before if before != after else None

@@ -23,6 +23,8 @@ SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt|canvas|orig|original)_(size
 "Matches names of sizes. A tensor with such a name counts as a device tensor only if other evidence shows its device."
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
 "Matches names of masks. `use_attention_mask` does not match, because it is the name of a switch."
+BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
+"Matches names of layers that behave differently in training mode, and of the mode itself."
 QUESTION_NAME = re.compile(r"_?(is|has|are|was)_")
 "Matches names such as `is_done`, which ask a question. A tensor with such a name is a mask."
 

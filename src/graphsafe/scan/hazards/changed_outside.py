@@ -4,11 +4,11 @@ that may fail unnoticed."""
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from graphsafe.scan.domain.held import FROZEN_OPTIONS
+from graphsafe.scan.domain.naming import BY_MODE
 from graphsafe.scan.hazards.failure_handlers import Called, catches, swallows
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
@@ -29,7 +29,6 @@ from graphsafe.scan.hazards.owners.own_methods import class_of, meant_in, of_one
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
 
-_BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 _OPTIMIZERS = ("opt", "optim")
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "double": "float64", "float": "float32"}
 "Name of a module's method -> the data type to which the method converts the parameters."
@@ -154,7 +153,7 @@ def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> 
 def _depends_on_mode(tree: ast.Module) -> bool:
     """Return whether a file names a layer that behaves differently in training mode."""
     names = [*(node.attr for node in inside(tree, ast.Attribute)), *(node.id for node in inside(tree, ast.Name))]
-    return any(map(_BY_MODE.search, names))
+    return any(map(BY_MODE.search, names))
 
 
 def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.summary import Effects
-from graphsafe.scan.domain.values import NoneValue, Tensor, Union, Unknown, Value
+from graphsafe.scan.domain.values import NoneValue, Tensor, Unknown, Value, options
 
 
 class UnderConstruction:
@@ -61,9 +61,7 @@ def all_constructed(ref: str, effects: Effects) -> Constructed:
 def perhaps_moved(value: Value | None) -> Value | None:
     """Return what an attribute holds if some method may replace its tensor by one on any device: `setattr(self, name,
     tensor)`."""
-    if type(value) is Union:
-        return join_all(map(_perhaps_moved, value.options))
-    return _perhaps_moved(value) if value is not None else None
+    return join_all(map(_perhaps_moved, options(value))) if value is not None else None
 
 
 def _perhaps_moved(value: Value) -> Value:

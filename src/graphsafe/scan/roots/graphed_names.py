@@ -29,9 +29,9 @@ def _names(tree: ast.Module) -> Set[str]:
     makers = {_MAKER}
     for name, function in functions.items():
         returned = [node.value for _, node in own_nodes(function) if isinstance(node, ast.Return)]
-        if any(isinstance(value, ast.Call) and called_name(value) == _MAKER for value in returned):
+        makes = any(isinstance(value, ast.Call) and called_name(value) == _MAKER for value in returned)
+        if makes or _returns_replaying(function):
             makers.add(name)
-        makers.update([name] * _returns_replaying(function))
     found = {name.rpartition(".")[2] for name in _bound(tree, makers)}
     classes = {cls.name for cls in inside(tree, ast.ClassDef)}
     return frozenset(found - functions.keys() - classes)

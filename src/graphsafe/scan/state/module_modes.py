@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.naming import BY_MODE
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.values import UNSET, Instance, Number, options
 from graphsafe.scan.execution.frame import Frame
@@ -15,8 +15,6 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.state.writes import write
 from graphsafe.scan.symbols.index import dotted
 
-BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
-"Matches names of layers that behave differently in training mode."
 SWITCHES = {"eval": "training", "train": "training", "requires_grad_": "requires_grad"}
 "Method of a module -> the mode that it switches."
 ENDS = tuple(f".<{name}>" for name in sorted({*SWITCHES.values()}))

@@ -14,7 +14,7 @@ from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import RATES
 from graphsafe.scan.domain.numbers import const_of
-from graphsafe.scan.domain.state_log import SELDOM, StateLog, Use, Write
+from graphsafe.scan.domain.state_log import SELDOM, Read, StateLog, Use, Write
 from graphsafe.scan.domain.values import UNSET, Instance, NoneValue, Number, RuntimeObject, Unknown
 from graphsafe.scan.state import module_modes
 from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_or_several
@@ -87,12 +87,20 @@ def _outlasts_steps(write: Write) -> bool:
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
 
 
+def _is_held(read: Read, graphs: Graphs) -> bool:
+    """Return whether captured code reads the value."""
+    return read.captured or graphs.is_held(read.ref)
+
+
+def _is_captured_later(write: Write, graphs: Graphs) -> bool:
+    """Return whether a capture comes after the write, so that its graph sees the new value."""
+    return graphs.captures_after(write.ref, write.span[0]) or graphs.recaptures(write.ref, write.span[0])
+
+
 def _rate(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event for a changed option of an optimizer, if all steps of optimizers are captured."""
     reads = log.readers.get(write.key, ()) if write.key == RATES else ()
-    if not reads or not all(read.captured or graphs.is_held(read.ref) for read in reads):
-        return None
-    if graphs.captures_after(write.ref, write.span[0]) or graphs.recaptures(write.ref, write.span[0]):
+    if not reads or not all(_is_held(read, graphs) for read in reads) or _is_captured_later(write, graphs):
         return None
     return event_of(write, "AttrWrite", "rate-changed", "likely")
 
@@ -105,8 +113,8 @@ def _mode(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     switched = (one for place in (*log.writes.values(), *log.between.values()) for one in place)
     if any(one.key == write.key and const_of(one.value) is not False for one in switched):
         return None
-    held = any(read.captured or graphs.is_held(read.ref) for read in log.readers.get(write.key, ()))
-    if not held or graphs.captures_after(write.ref, write.span[0]) or graphs.recaptures(write.ref, write.span[0]):
+    held = any(_is_held(read, graphs) for read in log.readers.get(write.key, ()))
+    if not held or _is_captured_later(write, graphs):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")
 
@@ -117,7 +125,7 @@ def _number_of_layer(write: Write, log: StateLog, graphs: Graphs) -> Event | Non
     is_read = type(write.before) is RuntimeObject and write.text.rpartition(".")[2] in _OF_LAYERS
     if not is_read or type(write.value) not in (Number, Unknown) or graphs.recaptures(write.ref, write.span[0]):
         return None
-    held = any(read.captured or graphs.is_held(read.ref) for read in log.readers.get(write.key, ()))
+    held = any(_is_held(read, graphs) for read in log.readers.get(write.key, ()))
     return event_of(write, "AttrWrite", "number-changed", "likely") if held else None
 
 
@@ -134,12 +142,12 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
     # There may be one graph for each branch, and a number that selects the branch then also selects the graph. In this
     # case, code around the graphs must read the number.
     reads = log.readers.get(write.key, ())
-    chooses = any(not (read.captured or graphs.is_held(read.ref)) for read in reads)
+    chooses = any(not _is_held(read, graphs) for read in reads)
     seen = [use for use in uses if use.kind != "branch" or not chooses]
     if graphs.recaptures(write.ref, write.span[0]) or not any(graphs.is_held(use.ref, use.line) for use in seen):
         return None
     # A function that takes the number as an argument may have been captured with another number.
-    if not any(read.captured or graphs.is_held(read.ref) or graphs.captures_after(read.ref, 0) for read in reads):
+    if not any(_is_held(read, graphs) or graphs.captures_after(read.ref, 0) for read in reads):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")
 
@@ -164,7 +172,7 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     elif given.where == "host" or not certain or (given.attr is not None and not given.fresh):
         return None
     reads = log.readers.get(write.key, ())
-    if not any(read.captured or graphs.is_held(read.ref) for read in reads):
+    if not any(_is_held(read, graphs) for read in reads):
         return None
     is_new = (is_memory and not is_object) or (given is not None and given.fresh)
     # No key of a graph depends on weights or on a new tensor. An existing tensor may belong to the graph that is

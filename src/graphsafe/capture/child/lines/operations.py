@@ -14,12 +14,12 @@ import torch
 from graphsafe.capture.child.lines.kernel_settings import settings_for
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_valueless, is_written, memory_key, tensors_in
+from graphsafe.capture.shared.memory_names import memory_name
 
 Aspect = Literal["operation", "number", "shape", "memory"]
 _COPIES = ("aten.copy_", "aten._to_copy", "aten.copy.")
 _MOST_ELEMENTS = 1_000
 "At most this many elements of a list are compared."
-_FROM = " from element "
 NUMBER = re.compile(r"-?(\d|inf\b|nan\b|True\b|False\b)")
 "Matches the beginning of an entry of `Operation.numbers` that is a number and not a string."
 
@@ -61,11 +61,6 @@ class Operation:
 
     def _of(self, aspect: Aspect) -> tuple[str, ...]:
         return {"number": self.numbers, "shape": self.shapes, "memory": self.memory}.get(aspect, ())
-
-
-def path_of(memory: str) -> str | None:
-    """Return the path in an entry of `Operation.memory`, or None if the entry has no path."""
-    return memory.rpartition(_FROM)[0] or None
 
 
 @dataclass(slots=True)
@@ -228,4 +223,4 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         if path is None and address not in self._made and self._on_device(tensor):
             path = self._unnamed.name_of(address, tensor)
         offset = tensor.storage_offset()
-        return f"{path}{_FROM}{offset}" if path is not None else f"element {offset} of its memory" * bool(offset)
+        return memory_name(path, offset) if path is not None else f"element {offset} of its memory" * bool(offset)

@@ -9,12 +9,13 @@ import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.files_read import FilesSeen
-from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of, path_of
+from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import inputs_of, reachable_state, tensors_kept_by
 from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.memory_names import path_of
 from graphsafe.capture.shared.places import at_line
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Under
