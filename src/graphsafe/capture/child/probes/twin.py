@@ -54,7 +54,7 @@ _REPEATS_OF_CHANCE = 12
 "Number of replays of each graph if eager steps differ by chance. Three replays often do not show such a difference."
 _MOST_TRIALS = 24
 _MOST_NAMED = 4
-
+_MOST_REPORTED = 64
 
 Explained = tuple[list[Difference], list[Cause], str | None]
 
@@ -157,7 +157,7 @@ class Twins:
             captures=self._captures,
             # If the driver does not show some nodes, the graphs cannot be called equal.
             agree=status == "pass" and not found and not self._opaque,
-            differences=tuple(found),
+            differences=tuple(found[:_MOST_REPORTED]),
             causes=tuple(one.path for one in causes),
             elsewhere=elsewhere,
             changes=tuple(causes),

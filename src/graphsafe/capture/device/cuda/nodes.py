@@ -29,7 +29,6 @@ from graphsafe.report.probes.twin import Difference
 
 _WORD = 8
 "Number of bytes that are compared at once. These bytes hold one address, or one or two scalars."
-_MOST_DIFFERENCES = 64
 _NEWEST_CALLS = (
     "cuGraphKernelNodeGetParams_v2 cuKernelGetName cuFuncGetName cuKernelGetParamInfo cuFuncGetParamInfo "
     "cuStreamGetCaptureInfo_v2 cuGraphGetEdges_v2"
@@ -95,8 +94,10 @@ def differences(
     segments: Segments,
     places: Sequence[Place | None] = (),
 ) -> tuple[Difference, ...]:
-    """Return at most `_MOST_DIFFERENCES` differences, in the order of the graph. `places` are the places of the nodes
-    of `second`, as far as they are known.
+    """Return all differences in the order of the graph. `places` are the known places of the nodes of `second`.
+
+    A kernel over lists of tensors has hundreds of words that nothing writes, and that differ by chance. A limit of the
+    number of differences would hide the words that come after them.
 
     An address in the first graph's pool may become any address in the second graph's pool, since each capture allocates
     its own results. An address outside of the pools has to stay the same.
@@ -106,8 +107,6 @@ def differences(
         op = _first_other(first, second)
         found.append(_difference(op, "count", second, f"{len(first)} nodes", f"{len(second)} nodes", places))
     for number, (one, other) in enumerate(zip(first, second, strict=False)):
-        if len(found) >= _MOST_DIFFERENCES:
-            break
         if (one.kind, one.name) != (other.kind, other.name):
             found.append(_difference(number, "operation", second, _named(one), _named(other), places))
             break  # later nodes no longer correspond to each other, so all would differ

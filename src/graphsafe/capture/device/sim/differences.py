@@ -18,7 +18,6 @@ from graphsafe.capture.device.sim.session import Graph
 from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, storages
 from graphsafe.report.probes.twin import Difference
 
-_MOST_DIFFERENCES = 64
 _SHOWN = 8
 "The largest number of elements of a host tensor that a report shows."
 
@@ -27,7 +26,7 @@ Change = tuple[Any, str, str]
 
 
 def differences(first: Graph, second: Graph) -> tuple[Difference, ...]:
-    """Return at most 64 differences in graph order. Each difference has the line of its node in `second`, or in `first`
+    """Return all differences in graph order. Each difference has the line of its node in `second`, or in `first`
     if `second` has no such node.
 
     The comparison stops at the first node whose operation differs, because later nodes no longer correspond to each
@@ -37,8 +36,6 @@ def differences(first: Graph, second: Graph) -> tuple[Difference, ...]:
     found: list[Difference] = []
     one, other = first.nodes, second.nodes
     for number, (before, after) in enumerate(zip_longest(one, other)):
-        if len(found) >= _MOST_DIFFERENCES:
-            break
         if before is None or after is None or before.func is not after.func:
             if len(one) != len(other):
                 change: Change = ("count", f"{len(one)} nodes", f"{len(other)} nodes")
@@ -47,7 +44,7 @@ def differences(first: Graph, second: Graph) -> tuple[Difference, ...]:
             found.append(_difference(number, after or before, change))
             break
         found += [_difference(number, after, change) for change in _changes(before, after, pairing)]
-    return tuple(found[:_MOST_DIFFERENCES])
+    return tuple(found)
 
 
 def _difference(number: int, node: Node | None, change: Change) -> Difference:
