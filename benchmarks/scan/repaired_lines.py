@@ -149,6 +149,7 @@ def main() -> int:
             "tenth",
             "eleventh",
             "twelfth",
+            "thirteenth",
         ),
         default="first",
         help="the set of labels",
