@@ -53,7 +53,8 @@ ArgumentKind = Literal[
     "tensor", "mask", "tensors", "host-tensor", "number", "bool", "string", "none", "sequence", "empty", "dtype",
     "device", "host-device", "other",
 ]  # fmt: skip
-"""`tensor` is a device tensor. `mask` is a device tensor of bool, for which conditions on `tensor` also hold.
+"""The kinds of arguments. `tensor` is a device tensor. `mask` is a device tensor of bool, for which conditions on
+`tensor` also hold.
 
 A list or tuple is `empty`, `mask` (it contains masks), `tensors` (it contains other device tensors) or `sequence`.
 `device` is an accelerator, `host-device` the CPU. The literal value of a `dtype` is the name of the dtype (`bool`).
@@ -66,7 +67,7 @@ Basis = Literal["measured", "tag", "documented", "schema"]
 """
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input", "operand"]
-"""The values that are taken for tensors, because code uses a method or attribute with this name on them.
+"""The values that count as tensors if code uses a method or attribute with this name on them.
 
 `value`: any value without other evidence. `parameter`: only a parameter of hot code, because arrays share some of these
 names but are rarely parameters of hot code. `step-input`: only an argument of a step. `operand`: only a value whose
@@ -101,7 +102,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The facts about a call on which effects depend.
+    """The facts about a call that decide which effects it has.
 
     `x.histc(8)` and `torch.histc(x, 8)` have the same facts: the receiver is the first argument.
     """
@@ -121,11 +122,11 @@ class Call:
 class Condition:
     """A condition on a call. It holds if all its parts hold.
 
-    `given`: the call passes one of these parameters, and not as a literal `None`. `absent`: the call passes none of
-    these parameters. `kinds`: the argument for a parameter has one of these kinds. `literals`: the argument is one of
-    these literal values. `same`: the arguments for these parameters have the same source code. `dtypes`: the first
-    tensor argument has one of these dtypes. `inside`: the call is inside one of these context managers. `torch`: the
-    version of torch is in this range (`>=2.12`).
+    `given`: the call passes one of these parameters, and the argument is not a literal `None`. `absent`: the call
+    passes none of these parameters. `kinds`: the argument for a parameter has one of these kinds. `literals`: the
+    argument is one of these literal values. `same`: the arguments for these parameters have the same source code.
+    `dtypes`: the first tensor argument has one of these dtypes. `inside`: the call is inside one of these context
+    managers. `torch`: the version of torch is in this range (`>=2.12`).
     """
 
     given: tuple[str, ...] = ()
@@ -140,8 +141,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One effect of an op. `rule` is None if the effect is harmless in a graph, as a draw from a registered generator
-    is."""
+    """One effect of an op. `rule` is None if the effect is harmless in a graph (a draw from a registered generator, for
+    example)."""
 
     kind: EffectKind
     rule: str | None
@@ -160,8 +161,7 @@ class Effect:
     PyTorch refuses such a copy before it calls CUDA.
     """
     only_if_certain: bool = False
-    """Whether the effect is ignored unless it is certain. Few calls with unknown arguments really have such an
-    effect."""
+    "Whether the effect is included only if it is certain. Few calls with unknown arguments really have such an effect."
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Result:
 
     Some kinds stand for a tensor at the op's `placement`. `mask` has the dtype bool, `int` and `float` have the dtype
     of this name, `same` has the dtype of the first argument, and `tensor` has an unknown dtype. A `reduction` is a 0-d
-    tensor with values of kind `of`. `self` is the first argument itself, as of in-place methods. `tuple` has
+    tensor with values of kind `of`. `self` is the first argument itself, as for in-place methods. `tuple` has
     `elements`; a single element stands for any number of them. `host` and `shape` are Python values. `object` is a
     value that may contain device tensors.
     """
@@ -221,7 +221,7 @@ class Op:
     """
     mutates: tuple[str, ...] = ()
     view: bool = False
-    "Whether the result shares its storage with the first argument, so that nothing is launched."
+    "Whether the result shares its storage with the first argument. If so, nothing is launched."
     pointwise: bool = False
     "Whether the result has the broadcast shape of the tensor arguments. Then 0-d tensors give a 0-d result."
     valueless: bool = False
@@ -237,7 +237,7 @@ class Op:
     attribute: bool = False
     "Whether the operation is an attribute of a tensor, which is read without a call."
     tensor_hint: TensorHint | None = None
-    "Whether using this method or attribute proves that a value is a tensor."
+    "The values that the use of this method or attribute proves to be tensors, or None."
     copies_values: bool = False
     "Whether the result is made from Python values, as by `torch.tensor([1, 2])`. Then a number gives a 0-d tensor."
     takes_tensor: bool = True
@@ -248,8 +248,7 @@ class Op:
     checks_on_cpu: bool = False
     "Whether the operation checks values, and so reads them, only on the CPU."
     sums_in_any_order: bool = False
-    """Whether the operation sums floats in varying order on CUDA (atomics), so that the last bits differ from run to
-    run."""
+    "Whether the operation sums floats in varying order on CUDA (atomics). If so, the last bits differ from run to run."
     no_kernel: tuple[str, ...] = ()
     "The dtypes (`int64`) of the first tensor for which CUDA has no kernel, although the CPU has one."
     basis: Basis

@@ -102,7 +102,7 @@ class OpTable:
         return self.aten(name, overload) is not None or overload in self._known.get(name.removeprefix("aten::"), ())
 
     def is_nondeterministic(self, name: str, overload: str = "") -> bool:
-        """Return whether an aten op sums floats in varying order on CUDA, so that equal runs differ in their last
+        """Return whether an aten op sums floats in varying order on CUDA. If so, equal runs differ in their last
         bits."""
         op = self.aten(name, overload)
         return op is not None and op.sums_in_any_order

@@ -229,8 +229,8 @@ def _own_files(folder: Path) -> list[tuple[Path, bytes]]:
 def _pack(pack: Path, root: Path | None) -> Mapping[str, Any]:
     """Return the data of a pack, which is a file or a folder of files. Raises RulebookError.
 
-    A repository may name a file with secrets outside of its folder as a pack, or contain a link to such a file. So the
-    error about a pack outside of its folder quotes nothing from the file.
+    The pack that a repository names may be a file outside of the repository's folder, for example a file with secrets,
+    or a link to such a file. So the error about a pack outside of the folder quotes nothing from the file.
     """
     try:
         found = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml")) if pack.is_dir() else [pack]

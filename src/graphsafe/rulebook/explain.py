@@ -28,7 +28,7 @@ WIDTH = 120
 _PREFIX = re.compile(r"[A-Z]+\d{0,2}")
 _CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)(?P<named>\d{1,3})|(?P<plain>\d{3})", re.IGNORECASE)
 _LEAST_WORDS = 3
-"""A message must have this many words to be recognised inside a known error message. A shorter one could be in any
+"""Only a message of at least this many words is recognised inside a known error message. A shorter text could be in any
 message."""
 
 

@@ -100,7 +100,8 @@ class Rule:
 
     def level_of(self, found: Level | None = None) -> Level:
         """Return the level of a finding. `found` is the level that the rulebook gives to the matching event, or None
-        for the rule's own level. A configured level never raises a `found` level that is below the rule's own level.
+        for the rule's own level. If `found` is below the rule's own level, a configured level can lower it but not
+        raise it.
         """
         found = found or self.level
         if self.configured is None:

@@ -106,7 +106,7 @@ def explain_path(
 ) -> list[Hotness]:
     """Return why the functions that `name` refers to are hot, or not hot, in the project of `paths`.
 
-    All roots of the project count, even if `paths` contains only a few files. Raises RequestError.
+    All roots of the project are considered, even if `paths` contains only a few files. Raises RequestError.
     """
     rulebook = rulebook_of(config)
     files, given = _files(paths, config, {})
@@ -176,8 +176,8 @@ def _absolute(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _project_files(paths: Iterable[Path], config: Config, complain: Complaint) -> list[Path]:
-    """Return the files whose code may call the given files or be called by them: the files of the project or, without a
-    project, the files in the same packages or folders."""
+    """Return the files whose code may call the given files or be called by them. These are the files of the project.
+    Without a project, they are the files in the same packages or folders."""
     root = config.root
     if _is_project(config):
         return list(_absolute(python_files(root, config.exclude, root, complain)))

@@ -23,9 +23,9 @@ Result = TypeVar("Result")
 def run_deep(work: Callable[[], Result]) -> Result:
     """Run `work` in a separate thread; return its result, or raise its error.
 
-    The garbage collector is off meanwhile, because reference counts already free the syntax trees. With the collector
-    on, it visited all other objects again for each tree. A scan of a small project then took twice as long, and that of
-    a large project even longer.
+    The garbage collector is off meanwhile, because reference counts already free the syntax trees. While the collector
+    was on, it visited all other objects again for each tree. A scan of a small project then took twice as long, and
+    that of a large project even longer.
     """
     results: list[Result] = []
     errors: list[BaseException] = []

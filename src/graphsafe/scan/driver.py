@@ -146,7 +146,7 @@ class Driver:
         self._looked_into: set[tuple[int, bool]] = set()
         "The ids of summaries whose new roots are known. `_read` keeps these summaries alive, so their ids stay unique."
         self._on_host: Mapping[str, Mapping[str, Tensor]] = {}
-        "Method's ref, or name if a call shows only the name -> parameter -> the host tensor that calls pass to it."
+        "Method (ref, or name if calls show only the name) -> parameter -> the host tensor that calls pass to it."
         self.record = Record()
 
     @property
@@ -380,8 +380,8 @@ class Driver:
         return self._engine.attributes.told(cls, step.ref) if captures else Arguments()
 
     def _host_parameters(self, ref: str) -> dict[str, Value]:
-        """Return the parameters to which all calls in steps pass host tensors: calls of a root, and for an entry point
-        calls of unknown methods with the same name."""
+        """Return the parameters to which all calls in steps pass host tensors. For an entry point, these are the calls
+        of unknown methods with its name."""
         on_host = self._on_host.get(ref, {})
         if self._whys.get(ref, NO_REASON)[2] in (ENTRY_POINT, AROUND_GRAPHS):
             on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2], on_host)

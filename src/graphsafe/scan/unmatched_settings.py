@@ -1,5 +1,5 @@
-"""Finds patterns and targets of the configuration that match nothing in the project, and marks that belong to no
-function. Usually a name was mistyped, or code has moved.
+"""Finds patterns and targets of the configuration that match nothing in the project, and finds mark comments that
+belong to no function. Usually a name was mistyped, or code has moved.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def state_of(folders: Iterable[Path]) -> State:
 
 
 def wait_for_change(folders: Iterable[Path], before: State) -> State:
-    """Return the new state when it differs from `before` and nothing has changed since the last check."""
+    """Wait until the state differs from `before` and nothing has changed since the last check. Return the new state."""
     folders = list(folders)
     last = before
     while True:

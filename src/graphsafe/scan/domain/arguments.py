@@ -12,8 +12,8 @@ from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import UNKNOWN, Function, Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
-"""The number of levels at which the scan reads the methods that assign an attribute. When it reads a method at one
-level, attributes have the values that methods of the level below assign."""
+"""The number of levels at which the scan reads the methods that assign an attribute. While a method of one level is
+read, an attribute has the values that the methods of the level below assign to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Frozen dataclasses that are as cheap to make as ordinary ones, and copies of them with a few fields changed.
 
 The type checker rejects assignments to their fields, as for `dataclass(frozen=True)`. The standard decorator also
-rejects these assignments at run time. Its constructor therefore sets each field through `object.__setattr__`. Creating
-an object then takes four times as long, and a scan of a large project creates millions of values. `replace` takes half
-the time of `dataclasses.replace`.
+rejects these assignments at run time, so its constructors set each field through `object.__setattr__`. This makes the
+creation of an object take four times as long, and a scan of a large project creates millions of values. `replace` takes
+half the time of `dataclasses.replace`.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
 
 
 def weights(ref: str) -> str:
-    """Return the name that stands for all parameters and buffers of a module class together. The name for an empty
-    string stands for those of all modules."""
+    """Return the name that stands for all parameters and buffers of a module class together. If `ref` is empty, the
+    name stands for the parameters and buffers of all modules."""
     return f"{ref}.<weights>"
 
 
@@ -102,8 +102,8 @@ def as_declared(declared: Value, value: Unknown) -> Value:
 
 
 def is_free(value: Value) -> bool:
-    """Return whether a value is certainly free of state: it is not state of an attribute or a global, and contains
-    none."""
+    """Return whether a value is certainly free of state: it is not state of an attribute or a global, and contains no
+    such state."""
     for option in options(value):
         kind = type(option)
         if kind is Tensor:

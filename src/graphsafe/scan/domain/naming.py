@@ -14,8 +14,8 @@ HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Matches words that engines use in names of the host's copy of a tensor."
 _LIST = re.compile(r"(^|_)lists?(?=_|$)")
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
-"""Matches the words of HOST_NAME that count even if other facts about the value are known. The other words do not count
-in this case, because they may also name a list."""
+"""Matches the words of HOST_NAME that show a host tensor even if other facts about the value are known. In this case,
+the other words are ignored, because they may also name a list."""
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 """Matches names of image sizes. Engines keep these sizes on the host, but the library transformers sends them to the
 device."""

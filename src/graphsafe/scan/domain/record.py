@@ -17,8 +17,8 @@ AROUND_GRAPHS = "an entry point of an engine, around its graphs"
 TARGET = "target "
 "The prefix of a configured target's reason; the target's name follows."
 RETURNED = "returned by the factory "
-"""The prefix of the reason for a step that a factory returns. The factory is not configured as a target's, but looks
-like one."""
+"""The prefix of the reason for a step that a factory returns. The configuration does not name this factory, but its
+signature is that of a target's factory."""
 COMPILED = "torch.compile"
 "The prefix of a compiled root's reason."
 HANDED = "handed to a loop"
@@ -26,8 +26,8 @@ WRAPPED = "captured by "
 "The prefix of the reason for a function that a wrapper captures; the wrapper's name follows."
 HOOK = "a hook of a module or tensor"
 PASSING_HOOK = "a hook that records, and is removed again"
-"""The reason for a forward hook that its own file also removes. Such a hook watches some runs of a model, and is
-removed before a capture."""
+"""The reason that is given when the root is a forward hook that its own file also removes. Such a hook watches some
+runs of a model, and is removed before a capture."""
 REPLACED_FORWARD = "replaces the forward of a module"
 LOOP = "runs once per iteration, around graphs or models"
 SITE = "code inside torch.cuda.graph"

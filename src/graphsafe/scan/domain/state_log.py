@@ -63,15 +63,16 @@ class Write:
     "Whether the write only converts the value, or is part of the code that makes another missing value."
     compile_test: CompileTest | None = None
     replaces: bool = False
-    """Whether a new module or a new object with tensors replaces the constructor's. For an element of a table: whether
-    the constructor put tensors into the table."""
+    """Whether a new module, or a new object with tensors, replaces the one that the constructor made. For an element of
+    a table: whether the constructor put tensors into the table."""
     dropped: bool = True
     "For an element of a table: whether some line empties the table."
     handed: bool = False
     """For a borrowed object: whether the object may still outlive the step, because it allocates its own memory as a
     cache does."""
     refilled: bool = False
-    "For a line that runs only in the first step: whether other steps copy into the value: `self.buffer[:n].copy_(x)`."
+    """For a line that runs only in the first step: whether other steps copy into the value, as in
+    `self.buffer[:n].copy_(x)`."""
     between: bool = False
     "Whether the write is in code that runs between steps."
     sources: frozenset[str] = frozenset()
@@ -79,8 +80,8 @@ class Write:
     continues: bool = False
     "Whether the write reads a value that the same call has set before."
     resets: bool | None = False
-    """Whether the write runs in every call of its function, and sets a value that does not depend on earlier steps. It
-    is None if the write sets such a value, but only in some calls."""
+    """Whether the write runs in every call of its function, and sets a value that does not depend on earlier steps. The
+    field is None if the write sets such a value, but only in some calls."""
     chosen: bool = False
     "Whether the value is an element of an attribute: `self.x = self.inputs[n]`."
 
@@ -135,7 +136,7 @@ class StateLog:
     writes: dict[Place, list[Write]] = field(default_factory=dict)
     "Writes by place. Several writes at one place differ in the arguments of the enclosing function."
     between: dict[Place, list[Write]] = field(default_factory=dict)
-    "Writes in code that runs occasionally between steps, such as the iterations of an outer loop."
+    "Writes in code that runs occasionally between steps, for example in the iterations of an outer loop."
     uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)
     inputs: set[str] = field(default_factory=set)
     """Attributes whose tensors get new values from step to step: a line writes into them, or a step without arguments

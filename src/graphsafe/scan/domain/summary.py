@@ -73,8 +73,8 @@ class Included:
     seldom: bool = False
     "For a guarded call: whether some steps still reach the call, as under `if step % 100 == 0`."
     without_uses: bool = False
-    """Whether the call is in a condition that does not affect the device's work. Uses of state in the callee then do
-    not count."""
+    """Whether the call is in a condition that does not affect the device's work. Uses of state in the callee are then
+    ignored."""
     once: bool = False
     "Whether the call runs only to fill a missing value. A graph that is captured in such a call is replayed later."
     sure: bool = False

@@ -186,7 +186,7 @@ class Sequence:
     elem: Value
     "The join of the items."
     held_by: str | None = None
-    "The attribute or global that holds the container, as for a tensor (held.py)."
+    "The name of the attribute or global that holds the container (held.py). Tensors have such a name in `attr`."
     names: tuple[str, ...] = ()
     "The names of the items of a named tuple."
     weight: int = field(init=False, compare=False, repr=False)
@@ -343,7 +343,7 @@ def together(tensors: Iterable[Tensor]) -> Where:
 
 
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
-    """Return whether some tensors may be on the device, but the name of each of these suggests the host."""
+    """Return whether some tensors may be on the device, but the name of each such tensor suggests the host."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
     return bool(hints) and all(hints)
 

@@ -68,8 +68,8 @@ class CallBudget:
         return self._scope is not None and self._read() >= self._scope.readings
 
     def _read(self) -> int:
-        """Return the work done so far, in functions and bytes. Time does not count, because the report must be the same
-        on every machine."""
+        """Return the work done so far, in functions and bytes. Time is left out, because the report must be the same on
+        every machine."""
         return self._readings + self._project.asked_bytes // BYTES_PER_READING
 
     def out_of_scope(self, ref: str, hot: bool, depth: int, caller: int, composes: bool = False) -> int | None:

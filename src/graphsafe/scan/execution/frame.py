@@ -162,7 +162,8 @@ class Frame:
         return UNKNOWN if handler is None else handler(self, node)
 
     def evaluate_quietly(self, node: ast.expr) -> Value:
-        """Return the value of an expression without its effects, for expressions that are evaluated more than once."""
+        """Return the value of an expression without recording its effects. This is for expressions that are evaluated
+        more than once."""
         return self.engine.quietly(lambda: self.evaluate(node))
 
     def name(self, name: str) -> Value:

@@ -30,7 +30,7 @@ def chooses_result(frame: Frame, node: ast.If, before: Mapping[str, Value], retu
     """Return whether a branch of an `if` returns a tensor, or rebinds a name that is bound to a tensor in `before`.
 
     `returned` is the number of values in `frame.returns` before the branches were read. A `return` in a loop over steps
-    does not count, because it only ends the loop.
+    is ignored, because it only ends the loop.
     """
     if not frame.step_loops and any(map(may_be_tensor, frame.returns[returned:])):
         return True

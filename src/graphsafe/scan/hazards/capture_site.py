@@ -182,8 +182,8 @@ def _before_in_loop(function: Function, block: ast.AST, after: list[ast.Call]) -
 
 
 def _commented_out(frame: Frame, line: int) -> set[str]:
-    """Return the names of functions in commented-out calls such as `# model(*inputs)`, from the function's start to a
-    line."""
+    """Return the names of functions in commented-out calls such as `# model(*inputs)`. The calls are above `line`, in
+    the current function."""
     lines = frame.project.files.source(frame.path).lines
     before = lines[frame.node.lineno : line] if frame.node is not None else ()
     return {found[1] for found in map(COMMENTED_OUT.match, before) if found is not None}
@@ -232,7 +232,7 @@ def _makes_object(value: ast.expr) -> bool:
 def _is_called_once(frame: Frame, name: str | None) -> bool:
     """Return whether only the captured block calls the object `name`, and no line binds the object to another name.
 
-    The object must be a private method, or an attribute such as `self.net` that the constructor makes.
+    Return False unless the object is a private method, or an attribute such as `self.net` that the constructor makes.
     """
     owner, _, attribute = (name or "").rpartition(".")
     lines = frame.project.files.source(frame.path).lines

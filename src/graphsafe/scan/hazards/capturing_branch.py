@@ -54,7 +54,7 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _ways(frame: Frame, node: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Return the statements that run only with, or only without, a capture under way.
+    """Return the statements that run only while a capture is under way, and those that run only without a capture.
 
     If the branch returns the same expression as the end of the function, the two cases differ only by the statements
     between the two returns.

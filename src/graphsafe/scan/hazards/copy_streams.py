@@ -33,7 +33,7 @@ HOST_WAITS = frozenset(("synchronize", "query", "elapsed_time"))
 _TRANSFERS = frozenset(
     "copy_ fill_ zero_ to cuda pin_memory record_stream current_stream stream zip enumerate range len".split()
 )
-"A block counts as one that only copies if it contains no other calls than these."
+"The calls in blocks that only copy. A block with any other call does more than copy."
 _WALKS = frozenset("parameters named_parameters buffers named_buffers state_dict items values".split())
 "Methods whose results are the tensors of an object, without a copy."
 _READS = frozenset("clone cpu to float half sum mean argmax item tolist".split())
@@ -177,8 +177,9 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
 
 
 def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
-    """Yield the calls of `copy_` whose source is a parameter of the function, if their block also replays. The stream
-    must be local to the function. A caller cannot know such a stream, so it computes the values on another stream."""
+    """Yield the calls of `copy_` whose source is a parameter of the function, if their block also replays. Only streams
+    that are local to the function are considered. A caller cannot know such a stream, so the caller computes the values
+    on another stream."""
     given = {one.arg for one in parameters(function)} - {"self"}
     calls = [*inside(block, ast.Call)]
     entered = block.items if isinstance(block, ast.With) else []
@@ -190,7 +191,8 @@ def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
 
 
 def _taken(block: ast.AST, function: Function, owners: Sequence[GraphTensors]) -> Iterator[ast.Call]:
-    """Yield the first call after a block that replays, if it reads an output. Any other call may order the streams."""
+    """Yield the first call after a block that replays, if this call reads an output. Any other call may order the
+    streams."""
     body = getattr(parents_in(function)[block], "body", ())
     calls = [*inside(block, ast.Call)]
     replay = next(filter(is_plain_replay, calls), None)
@@ -231,7 +233,7 @@ def _parts_named(node: ast.AST) -> Iterator[int]:
 
 
 def _whole(value: ast.expr) -> ast.expr:
-    """Return the object of whose parts an expression is one: `self.net` for `dict(self.net.named_parameters())`."""
+    """Return the object from which an expression takes parts: `self.net` for `dict(self.net.named_parameters())`."""
     while isinstance(value, (ast.Call, ast.Subscript)):
         if isinstance(value, ast.Subscript):
             value = value.value

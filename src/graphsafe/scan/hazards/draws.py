@@ -74,8 +74,8 @@ def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: Func
 
 
 def is_for_arrays(frame: Frame, node: ast.Call) -> bool:
-    """Return whether the drawn numbers may stay on the host, because the function that draws is declared to return
-    arrays, or because a root draws with NumPy in a file without torch."""
+    """Return whether the drawn numbers may stay on the host. They may if the function that draws is declared to return
+    arrays, or if a root draws with NumPy in a file without torch."""
     is_of_numpy = (dotted(node.func) or "").startswith(("np.", "numpy."))
     if is_of_numpy and frame.depth == 0 and not frame.file.imports_torch and not frame.file.stars:
         return True
@@ -87,8 +87,8 @@ def is_for_arrays(frame: Frame, node: ast.Call) -> bool:
 def is_seeded(frame: Frame) -> bool:
     """Return whether some function of the file seeds the host's generators and may be called in steps.
 
-    Eager steps may then draw the same numbers in each step, just like replays. A script or a factory does not count,
-    because it seeds only once, before the steps.
+    Eager steps may then draw the same numbers in each step, just like replays. Scripts and factories are left out,
+    because they seed only once, before the steps.
     """
     file = frame.project.files.index(frame.path)
     if file is None or not frame.project.files.search(frame.path, SEEDED):

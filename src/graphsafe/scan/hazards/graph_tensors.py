@@ -45,7 +45,7 @@ class GraphTensors:
     inputs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
     updated: set[str] = field(default_factory=set)
-    "Tensors that captures write in place, so that every replay changes them."
+    "Tensors that captures write in place. Every replay changes them."
     parts: set[str] = field(default_factory=set)
     "Inputs that captures read through views: `self.ids[:n]`."
     spread: set[str] = field(default_factory=set)

@@ -284,7 +284,8 @@ def _entries(call: ast.Call) -> Sequence[ast.expr]:
 
 def carries(made: ast.stmt, names: Set[str], parents: Parents) -> ast.Assign | None:
     """Return the line by which a loop keeps a result of the statement `made` for the next iteration: `last = y` in `y =
-    run(x); change = y - last; last = y`. The next iteration must read this result after it has run `made` again."""
+    run(x); change = y - last; last = y`. Such a line is returned only if the next iteration runs `made` again before it
+    reads the kept result."""
     loop = parents.get(made)
     if not isinstance(loop, LOOPS):
         return None

@@ -99,7 +99,7 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
 
 def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
     """Return whether an expression makes a tensor to which nothing else refers. Examples are `torch.arange(n)`, and a
-    call of a function in the same file that computes its result."""
+    call of a function that is defined in the same file and computes its result."""
     # This loop is for chains such as `torch.ones(n, n).tril()` and `(a >= b).float()`.
     is_tensor = False
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and dotted(value.func) is None:

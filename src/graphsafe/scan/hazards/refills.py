@@ -37,7 +37,8 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
         number
         for number, line in enumerate(lines, 1)
         if name in line and fills.search(line)
-        # A constructor may only make an array of the tensor, which other code fills.
+        # A line of a constructor is kept only if it makes an array of the tensor, because other code may fill this
+        # array.
         if ".numpy(" in line or not any(facts.holds(number) for facts in first)
     ]
     own = f"self.{name}"
@@ -48,7 +49,7 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
 
 def _may_wait(frame: Frame, path: str) -> bool:
     """Return whether a file may wait for the device between two iterations. The loops around the copy are known only in
-    a file that replays. In any other file, every wait counts."""
+    a file that replays. In any other file, a single wait is enough."""
     file = frame.project.files.index(path)
     if file is None or not file.replays:
         return bool(frame.project.files.search(path, _ANY_WAIT))

@@ -152,8 +152,9 @@ def _owners(node: ast.expr) -> Iterator[str]:
 
 
 def spelled_out(tree: ast.Module) -> ast.Module:
-    """Return the file's tree, or a copy with `self.x` in place of each local name that stands for it, and with
-    `torch.cuda.graph` in place of the file's own context managers that capture. All nodes keep their positions."""
+    """Return the file's tree, or a copy in which some names are replaced. In the copy, `self.x` replaces each local
+    name that stands for it, and `torch.cuda.graph` replaces the file's own context managers that capture. All nodes
+    keep their positions."""
     return _spelled_out(tree) or tree
 
 
@@ -167,8 +168,8 @@ def _spelled_out(tree: ast.Module) -> ast.Module | None:
 
 
 def _own_captures(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the names in `with` statements of the file's own context managers that capture: `with recording(graph):`
-    after `with torch.cuda.graph(graph): yield`."""
+    """Yield the names by which `with` statements call the file's own context managers that capture: `with
+    recording(graph):` after `with torch.cuda.graph(graph): yield`."""
     own = {
         function.name
         for function in functions_in(tree)

@@ -74,8 +74,9 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def _filled_before(frame: Frame, function: Function, block: ast.With | ast.AsyncWith) -> Iterator[ast.Call]:
-    """Yield the copies on the current stream, directly before a block that replays a graph on another stream, into
-    inputs of the graph. No line in between makes a stream wait. Copies that the host waits for are left out."""
+    """Yield the copies on the current stream that fill inputs of a graph. They come directly before a block that
+    replays this graph on another stream, and no line in between makes a stream wait. Copies that the host waits for are
+    left out."""
     calls = [*inside(block, ast.Call)]
     replay = next(filter(is_plain_replay, calls), None)
     if replay is None or frame.owner is None or block not in function.body:
@@ -123,8 +124,8 @@ def defaulted(frame: Frame, default: ast.expr | None) -> None:
 def _waits_elsewhere(frame: Frame, function: Function, stream: str) -> bool:
     """Return whether another function of the file waits for the stream. This may be the wait that seems to be missing.
 
-    A wait next to a capture, as after a warm-up, does not count, because it does not join streams that the captured
-    step forks. A wait of an unrelated class for its own stream with the same name does not count either.
+    A wait next to a capture, as after a warm-up, is ignored, because it does not join streams that the captured step
+    forks. A wait of an unrelated class for its own stream with the same name is ignored too.
     """
     lines = frame.project.files.source(frame.path).lines
     waiting = {number for number, line in enumerate(lines, 1) if "wait_" in line}
@@ -303,8 +304,8 @@ class _Side:
         )
 
     def is_joined(self) -> bool:
-        """Return whether something waits for the side stream after the block. An event that is recorded on the stream
-        counts too if other code may wait for it."""
+        """Return whether something waits for the side stream after the block. Also return True if an event is recorded
+        on the stream and other code may wait for this event."""
         early = {*map(self._text, self._recorded_early()), *self.unheard()}
         for call in self._after:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ""

@@ -128,7 +128,7 @@ def _derived_before(
 
 
 def _computes_from(value: ast.expr, text: str, makers: Mapping[str, Function]) -> bool:
-    """Return whether an expression computes with a tensor's values, so that the result has its own memory.
+    """Return whether an expression computes with a tensor's values. The result then has its own memory.
 
     `makers` are the functions of the file; a call of one of them may compute too.
     """
@@ -175,8 +175,8 @@ def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
 
 
 def _copied_once(table: GraphTensors) -> Iterator[Line]:
-    """Yield lines of loops that replay and only compute the next value of a name, if the value from before the loop was
-    copied into an input: `self.place.copy_(place)`, and then `place = place + 1` after each replay."""
+    """Yield the lines that compute the next value of a name in a loop that replays, if only the value from before the
+    loop was copied into an input: `self.place.copy_(place)`, and then `place = place + 1` after each replay."""
     methods = {name.rpartition(".")[2] for name in table.functions}
     for function in sorted(table.replaying):
         parents = parents_in(table.functions[function])
@@ -284,8 +284,8 @@ def _made_in(nodes: Sequence[ast.AST]) -> Set[str]:
 
 
 def _used_for_values(function: Function) -> set[str]:
-    """Return the names whose values a function reads. A read of the form alone, as in `lens.shape[0]` and `len(lens)`,
-    does not count."""
+    """Return the names whose values a function reads. A read of the shape or type alone is ignored, as in
+    `lens.shape[0]` and `len(lens)`."""
     form = {
         id(node.value)
         for node in inside(function, ast.Attribute)

@@ -203,7 +203,7 @@ def index_tensor(value: Value, part: ast.expr | None = None) -> tuple[Tensor | N
 def _names_mask(part: ast.expr) -> bool:
     """Return whether an index has the name of a mask, or is a part of a mask: `is_done`, `batch.mask[:-1]`.
 
-    Calls do not count, because `mask.nonzero()` gives integers.
+    Calls are excluded, because `mask.nonzero()` gives integers.
     """
     while isinstance(part, ast.Subscript):
         part = part.value

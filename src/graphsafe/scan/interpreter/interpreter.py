@@ -368,7 +368,7 @@ class Interpreter:
             self.note(NewRoot(ref, receiver, why, given=given))
 
     def quietly(self, work: Callable[[], Result]) -> Result:
-        """Return the result of `work` without its effects."""
+        """Return the result of `work` without recording its effects."""
         outer = self.effects
         self.effects = Effects(outer)
         try:

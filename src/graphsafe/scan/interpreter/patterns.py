@@ -56,8 +56,8 @@ def _parts(pattern: ast.pattern, value: Value) -> Iterator[tuple[ast.pattern, Va
 
 
 def _items(patterns: SequenceOf[ast.pattern], value: Value) -> list[Value]:
-    """Return one value for each pattern of a sequence pattern. They are unknown if the value is not a sequence, or a
-    tuple of another length."""
+    """Return one value for each pattern of a sequence pattern. The values are unknown if `value` is not a sequence, or
+    if it is a tuple of another length."""
     if type(value) is not Sequence or value.kind not in ("list", "tuple", "size"):
         return [UNKNOWN] * len(patterns)
     star = next((i for i, part in enumerate(patterns) if isinstance(part, ast.MatchStar)), None)

@@ -16,7 +16,7 @@ _MAKES = re.compile("^_*([A-Z]|build|make|create|init|load|compile)|captur|warm"
 
 
 def note_steps(frame: Frame, node: ast.AST) -> None:
-    """Record whether lines run between two calls of a function with steps, outside of loops. This is so if the script
+    """Record whether lines outside of loops run between two calls of a function with steps. This is so if the script
     makes the same call again later: `engine.run(first); engine.update(); engine.run(second)`."""
     body = frame.node
     if not isinstance(body, Function) or not isinstance(node, ast.Call):

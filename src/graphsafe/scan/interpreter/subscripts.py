@@ -294,7 +294,7 @@ def _place(single: bool) -> Mapping[str, str]:
 
 def _spans_dimensions(node: ast.expr, ndim: int | None) -> bool:
     """Return whether an index contains a slice, None or `...`. An ellipsis spans no dimension if the other parts index
-    all dimensions. This shows only if the tensor's number of dimensions is known."""
+    all dimensions. This can be decided only if the tensor's number of dimensions is known."""
     whole = (None, Ellipsis) if ndim is None else (None,)
     return any(
         isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value in whole)

@@ -83,8 +83,8 @@ def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[
 
 
 def _is_siblings(project: Project, ref: str, family: set[str]) -> bool:
-    """Return whether a method belongs to another subclass of a shared base. The class at hand never runs such a
-    method."""
+    """Return whether a method belongs to another subclass of a shared base. The class whose bases are in `family` never
+    runs such a method."""
     facts = project.function_facts(ref)
     if facts is None or facts.owner is None:
         return False

@@ -53,8 +53,8 @@ def included(summaries: Iterable[Summary]) -> Iterator[Summary]:
 
 
 def new_roots(step: Summary, seen: set[tuple[int, bool]]) -> Iterator[NewRoot]:
-    """Yield the roots to which a step leads. A call in code that captures do not reach leads to a guarded root. `seen`
-    contains the summaries that were already searched, by id and by whether they are guarded."""
+    """Yield the roots to which a step leads. If no capture reaches a call, the roots to which the call leads are
+    guarded. `seen` contains the summaries that were already searched, by id and by whether they are guarded."""
     waiting = [(step, False)]
     while waiting:
         summary, guarded = waiting.pop()
@@ -98,8 +98,8 @@ def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
 
 
 def gather(named: Sequence[tuple[str, Summary]]) -> Record:
-    """Make the record from the summaries of the driver's steps, each with the name of its root. As roots, the record
-    has only the functions that contain a capture."""
+    """Make the record from the summaries of the driver's steps, each with the name of its root. The only roots in this
+    record are the functions that contain a capture."""
     steps = [summary for _, summary in named]
     record = Record()
     writes: Writes = {}
@@ -222,8 +222,9 @@ _TYPED = re.compile(r"\b(a boolean|an integer) \w*\s?tensor$")
 
 
 def _rank(event: Event) -> tuple[object, ...]:
-    """Return a sort key that puts the plainest event of a place first. If the calls of a function pass tensors of
-    several types, the message names no type: `a device tensor`, not `a boolean device tensor`."""
+    """Return a sort key for the events at one place. Unguarded, certain and severe events come first. If the calls of a
+    function pass tensors of several types, the message names no type: `a device tensor`, not `a boolean device
+    tensor`."""
     words = sorted(event.words.items())
     names_type = _TYPED.search(event.words.get("value", "")) is not None
     return *plainness(event), names_type, words, event.guard or "", event.once, repr(event.compile_test)
@@ -265,8 +266,8 @@ def _order(state: StateLog, named: Iterable[tuple[str, Summary]]) -> None:
 
 
 def _state_items(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:
-    """Return the items that concern the order of reads and writes. These are writes, reads and uses of written state,
-    captures, and calls of functions with such items."""
+    """Return the items that concern the order of reads and writes. These are all writes and captures, the reads and
+    uses of state that is written, and the calls of functions that contain any of these."""
     if id(summary) not in known:
         known[id(summary)] = [
             item

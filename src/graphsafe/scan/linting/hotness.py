@@ -91,7 +91,7 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
         matching = [found for found in matching if found.name == name]
     matching = matching or list(_inherited(project, root, where, name))
     if matching:
-        # If a name has several definitions (overloads, or the functions of a property), the last one counts.
+        # If a name has several definitions (overloads, or the functions of a property), the last one is used.
         return sorted({found.ref: found for found in matching}.values(), key=lambda found: (found.path, found.line))
     if where.endswith(".py") and not any(_is_in(files, path, where, root) for path in files.names):
         raise RequestError(f"--explain-path {text}: {where} is not among the files of this scan's project")

@@ -93,8 +93,8 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._candidates.with_graphs, self._has_unread_module)
-        # Code of a library is also used outside of the project. Code of an application must be named by its own
-        # scripts.
+        # Code of a library is also used outside of the project. In an application, a definition that nothing in the
+        # project names is doubtful.
         documents = self._project.files.documents if self._candidates.is_application else None
         unnamed = UnnamedCode(self._project, self._paths, self._record.roots, calls, documents)
         for place, event in self._events(wanted, regions):
@@ -220,7 +220,8 @@ class Linter:
         chains: Mapping[str, Sequence[Edge]],
         counts: Mapping[str, int],
     ) -> Finding:
-        """Make one finding from a rule's events on one line. It describes the plainest and leftmost of these events."""
+        """Make one finding from a rule's events on one line. It describes one of these events: unguarded events come
+        first, then certain ones, then the leftmost one."""
         rule, match, place, event = min(group, key=lambda item: (*plainness(item[3])[:2], item[3].span))
         level = rule.level_of(event.level or match.level)
         data: dict[str, str] = dict(event.words)

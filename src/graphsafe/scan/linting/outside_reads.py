@@ -13,7 +13,8 @@ from graphsafe.scan.symbols.project import Project
 def is_read_outside(project: Project, key: str, is_held: Callable[[str, int], bool]) -> bool:
     """Return whether code outside the graphs reads the attribute `key`, and no such code assigns it.
 
-    A read on an object of unknown class counts if only one class of the project assigns an attribute with that name.
+    A read on an object of unknown class is included if only one class of the project assigns an attribute with that
+    name.
     """
     owner, _, name = key.rpartition(".")
     found = False

@@ -28,7 +28,7 @@ from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project, ref_of
 
 _PAUSES = b"time.sleep(", b"ray.get("
-"Calls that wait for time or for other processes, so that no graph contains them."
+"Calls that wait for time or for other processes. No graph contains such calls."
 _HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
 "Matches methods of classes that keep a step's inputs on the host, such as replay buffers."
 _GENERATORS = re.compile(r"Generator\w*\.__call__$")
@@ -77,7 +77,7 @@ class Regions:
             ref
             for ref, why in record.roots.items()
             if ref not in replaying
-            # Roots with these reasons do not count, because users seldom capture them as a whole. The host waits for
+            # Roots with these reasons are left out, because users seldom capture them as a whole. The host waits for
             # the numbers that some of them return. A plain class may be a module or the engine around a module. Metrics
             # are updated after a step.
             and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP, BY_LIBRARY)
@@ -112,8 +112,8 @@ class Regions:
         ready = [callee for ref, callees in by_block.items() if ref not in unready for callee in callees]
         begun_in_capture = [callee for ref in sorted(unready) for callee in by_block.get(ref, ())]
         self._first_run = calls.reached(begun_in_capture, without=replaying) - calls.reached(ready, without=replaying)
-        # The host runs loops around models, and a prompt may have any length. So no graph contains such a loop, code
-        # that processes prompts, or a function that is not compiled, unless a capture of the project contains it.
+        # The host runs loops around models, and a prompt may have any length. So such loops, code that processes
+        # prompts, and functions that are never compiled are in no graph, unless a capture of the project contains them.
         beside = {
             ref
             for ref in hot
@@ -214,7 +214,8 @@ class Regions:
                 yield inner.lineno
 
     def is_set_for_captures(self, key: str) -> bool:
-        """Return whether a capturing method assigns an attribute, so that each graph has its own value for it."""
+        """Return whether a capturing method assigns an attribute. Each graph then has its own value for the
+        attribute."""
         cls, _, name = key.rpartition(".")
         facts = self._project.class_facts(cls) if "::" in cls else None
         methods = facts.writers.get(name, ()) if facts is not None else ()

@@ -1,8 +1,9 @@
 """Finds definitions that nothing in a project names: no code, no configuration, no script and no document.
 
-A definition is a function or class at the top of a file. Imports alone do not count, except in an `__init__.py`, which
-exports what it imports. Tests do not count, because they are not steps. A definition is also unnamed if only unnamed
-definitions name it. Names are compared as text, so two definitions with the same name count as one.
+A definition is a function or class at the top of a file. An import alone is not enough to name a definition, except in
+an `__init__.py`, which exports what it imports. Tests are ignored, because they are not steps. A definition is also
+unnamed if only unnamed definitions name it. Names are compared as text, so two definitions with the same name count as
+one.
 
 A public function or a metric is also doubtful if code of the project names it, but only code outside steps: a
 constructor, or a function that evaluates a model.
@@ -50,7 +51,7 @@ _EVALUATES = re.compile(r"(?<![^\W_])eval(uates?|uations?)?(?![^\W_])")
 _TRAINS = re.compile(r"(?<![^\W_])(train\w*|fit|run)(?![^\W_])")
 "Matches words in names of functions that train a model for an epoch."
 _MOST_STRINGS = 8
-"The largest number of strings in the decorators of a definition that count as its names in registries."
+"At most this many strings in a definition's decorators count as names under which a registry knows the definition."
 _MOST_BEFORE = 500
 "The number of bytes before a name that are searched for the beginning of a comment."
 _NAMED_ELSEWHERE = (ENTRY_POINT, AROUND_GRAPHS, BY_LIBRARY, OPERATOR, ENTRY)
@@ -90,8 +91,8 @@ class Namings:
         asked = path, name
         if asked in self._named:
             return self._named[asked]
-        # Each definition on the way names the one before it. The search is depth first, because finding all definitions
-        # that name one definition would read the whole project.
+        # `way` is a chain of definitions, each of which names the one before it. The search is depth first, because
+        # finding all definitions that name one definition would read the whole project.
         way = [(asked, self._users(*asked))]
         seen = {asked}
         while way:
@@ -161,8 +162,8 @@ class Namings:
                     waiting.append(alias[1])
 
     def _sources(self, path: str, data: bytes, asked: Definition) -> Iterator[tuple[int, bool]]:
-        """Yield the places that bind a name in a file, and whether they bind it to another definition of this name: to
-        one in the file itself, or to an import from a file of the project that defines the name."""
+        """Yield the places that bind a name in a file, each with whether it binds the name to another definition. Such
+        a definition is in the file itself, or is imported from another file of the project that defines the name."""
         name = asked[1].encode()
         layout, whole = self._layout(path), _whole((name,))
         for at, one in zip(layout.starts, layout.names, strict=True):
@@ -184,8 +185,8 @@ class Namings:
         return asked[0] not in files and defines
 
     def _is_another(self, path: str, at: int, data: bytes, sources: Sequence[tuple[int, bool]]) -> bool:
-        """Return whether a name at a place means another definition. The imports in the function around the place count
-        before those at the top of the file."""
+        """Return whether a name at a place means another definition. Imports in the function around the place take
+        precedence over imports at the top of the file."""
         if data[at - 1 : at] in (b".", b'"', b"'", b"`"):
             return False
         starts = self._layout(path).starts
@@ -229,7 +230,8 @@ class Namings:
                 yield from _STRING.findall(data[layout.starts[first] : layout.starts[number]])[:_MOST_STRINGS]
 
     def _nearest_first(self, path: str) -> Iterator[str]:
-        """Yield all files that count. Files in the same folder come first, because most definitions are used there."""
+        """Yield all files in which a definition may be named. Files in the same folder come first, because most
+        definitions are used there."""
         near = self._by_folder.get(os.path.dirname(path), ())
         yield from near
         yield from (other for other in self._naming if other not in near)
@@ -272,8 +274,8 @@ class UnnamedCode:
         self._of_roots: dict[str, str] = {}
 
     def doubt(self, ref: str) -> str:
-        """Return why every root that leads to a function is doubtful, or an empty string. The text continues the reason
-        for the root."""
+        """Return why every root that leads to a function is doubtful, or an empty string. In messages, the text follows
+        the reason for the root."""
         if ref not in self._known:
             self._known[ref] = self._doubt(ref)
         return self._known[ref]

@@ -274,8 +274,8 @@ def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
 
 
 def vars_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the dict of a plain object's attributes. For a method that moves all tensors, these are the tensors that
-    the constructor has made."""
+    """Return the dict of a plain object's attributes. If the constructor has made a tensor for an attribute, the dict
+    contains this tensor, because the calling method may be the one that moves all tensors."""
     owner = arguments.first
     if type(owner) is not Instance or frame.attributes.is_module(owner.ref):
         return UNKNOWN

@@ -31,8 +31,8 @@ def note_arguments(frame: Frame, method: str, arguments: Arguments) -> None:
 
 
 def note_known(frame: Frame, method: str, arguments: Arguments) -> None:
-    """Record the arguments of a call in a step to a known method, which may also be a root. An argument that is not
-    certainly a host tensor counts as a device tensor."""
+    """Record the arguments that a call in a step passes to a known method. The method may also be a root. An argument
+    that is not certainly a host tensor counts as a device tensor."""
     node = frame.project.function_node(method) if frame.hot else None
     if node is None or arguments.open:
         return

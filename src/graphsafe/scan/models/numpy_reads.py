@@ -64,7 +64,7 @@ def copied(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
 def names_read(function: ast.AST) -> Set[str]:
     """Return the names whose tensors numpy reads without a copy to the host: `x.numpy()`, `np.isfinite(x.reshape(-1))`.
 
-    Reads in branches do not count. Neither do names that the function rebinds or whose type it tests.
+    Reads in branches are left out, and so are names that the function rebinds or whose type it tests.
     """
     found = {name for call in inside(function, ast.Call) for name in _names_read(call)}
     if not found:

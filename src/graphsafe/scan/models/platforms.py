@@ -30,7 +30,7 @@ AMD_NAME = re.compile(
 )
 """Matches words in the name of a module, class or function that is for AMD GPUs.
 
-`aiter` alone does not count, because Python has a function with this name.
+`aiter` alone does not match, because Python has a function with this name.
 """
 _ON_ROCM = replace(ON_CUDA, const=False)
 NO_VERSION = Number(None, overridable_by="platform", type="str")

@@ -25,7 +25,8 @@ from graphsafe.scan.symbols.project import ref_of
 AUTOGRAD = "of a torch.autograd.Function"
 STEP = "step of an optimizer, scheduler or sampler"
 HOST_STEP = "step of a class that derives from a class of another library"
-"The reason for environments and simulations, whose steps run on the host around a model."
+"""The reason that is given when the root is the step of an environment or simulation. Such a step runs on the host,
+around a model."""
 CALLABLE = "a callable that takes tensors"
 WAY = "a forward of a plain class that takes tensors"
 OPERATOR = "the implementation of a custom operator"
@@ -34,16 +35,16 @@ FACTORY = "made by a public function"
 PUBLIC = "a public function that works on tensors"
 LAUNCHES = "launches a kernel"
 UNCALLED = "a public function of an application, which no known step calls"
-"""The reason for a public function that may run only once. Findings in code that only such functions reach are only
-possible."""
+"""The reason that is given when the root is a public function that may run only once. If only such functions reach some
+code, the findings in this code are only `possible`."""
 DOUBTFUL = (UNCALLED, PASSING_HOOK)
-"Reasons that make findings only possible."
+"Reasons that make findings only `possible`."
 RESULTS = "a function that computes numbers from tensors"
 PERHAPS = "a public function that computes with its arguments"
-"The reason for a public function that is a root only if it returns tensors."
+"The reason that is given for a public function that is a root only if it returns tensors."
 
 RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP, HOST_STEP)
-"Reasons that do not count for a function that generates a sequence. Such a function runs once, with a model in a loop."
+"Reasons that are ignored for a function that generates a sequence. Such a function runs once, with a model in a loop."
 BY_FORM = (STEP, HOST_STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
 "Reasons that depend only on the form of a function."
 
@@ -273,7 +274,7 @@ class _Forms:
         return not is_optimizer and any(map(_OTHER_LIBRARY.match, bases))
 
     def _sets_rates(self, facts: FunctionFacts, cls: str) -> bool:
-        """Return whether a class schedules the learning rate, so that its `step` computes with numbers on the host."""
+        """Return whether a class schedules the learning rate. Its `step` then computes with numbers on the host."""
         if self._engine.project.derives(cls, _RATE_BASES):
             return True
         takes = self._takes_tensors(facts) or self._takes_request(facts)

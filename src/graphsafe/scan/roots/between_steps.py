@@ -1,5 +1,5 @@
-"""Methods that may run between an object's replays, because users call them, because a thread runs them, or because
-they loop over steps and may be called again.
+"""Methods that may run between an object's replays: users call them, a thread runs them, or they loop over steps and
+may be called again.
 
 The lines of such methods run in no step and emit no events. But they may change state, and a graph does not see this
 change.

@@ -92,17 +92,17 @@ class Candidates:
     with_graphs: frozenset[str]
     "The files of packages that capture or replay graphs themselves, or that use an engine with graphs."
     chooses_device: bool
-    "Whether the project changes the current device, so that each of its processes has its own device."
+    "Whether the project changes the current device. Each of its processes then has its own device."
     on_one_device: frozenset[str]
-    """The files whose work is all on one device: those of programs that use only the current device. If each process
-    of the project chooses a device by its rank, these are all files."""
+    """The files whose work is all on one device: those of programs that use only the current device. If each process of
+    the project chooses a device by its rank, the set contains all files."""
     scope: Scope | None
     "The files and the number of functions that may be read, or None if the whole project is read."
     step_names: StepNames
     "The names of the project's functions that replay or train."
     broken: Mapping[str, Sequence[str]]
-    """Missing module -> the files that cannot be imported because they import it. No step begins in these files,
-    although they may contain a root."""
+    """Missing module -> the files that cannot be imported because they import it. These files are not searched for
+    roots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +208,10 @@ def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
 
 
 def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
-    """Return the outermost folder around a package, up to `top`, whose name occurs in the package's own imports.
-    Without such a folder, return the package.
+    """Return a folder around a package, up to `top`, if the package's own imports contain the folder's name. If there
+    are several such folders, return the outermost one. If there is none, return the package.
 
-    The folder has no `__init__.py`, but Python can import it as a namespace package.
+    Such a folder has no `__init__.py`, but Python can import it as a namespace package.
     """
     found = package
     for folder in Path(package).parents:
@@ -229,7 +229,7 @@ def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
 
 def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[bytes], bool]) -> Iterator[str]:
     """Yield the packages that contain a file for which `does` is true. Files that never run in steps (tests, examples)
-    do not count."""
+    are ignored."""
     for package, paths in packages.items():
         if any(not _is_outside(path, package) and does(files.data(path) or b"") for path in paths):
             yield package
@@ -245,8 +245,8 @@ def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterat
 
 
 def _is_outside(path: str, package: str) -> bool:
-    """Return whether a file of a package never runs in steps (tests, examples). The folder around the package counts
-    too."""
+    """Return whether a file of a package never runs in steps (tests, examples). The names of the file, of its folders
+    and of the folder around the package show this."""
     if not package:
         return False
     around = Path(package).parent

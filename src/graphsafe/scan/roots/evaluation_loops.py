@@ -43,7 +43,7 @@ def is_over_validation_data(loop: ast.stmt) -> bool:
 
 def is_for_evaluation(loop: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
     """Return whether a loop over data evaluates the model, in a function that trains in another loop. Such a loop is
-    inside `with torch.no_grad():`, or after `model.eval()`. A loop over `range(…)` does not count, because it may be a
+    inside `with torch.no_grad():`, or after `model.eval()`. A loop over `range(…)` is excluded, because it may be a
     rollout, which is a part of the step."""
     if not isinstance(loop, ast.For) or any(called_name(call) == "range" for call in calls_in([loop.iter])):
         return False

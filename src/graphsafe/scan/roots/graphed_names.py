@@ -1,5 +1,5 @@
-"""Names of callables for which `make_graphed_callables` has made graphs, and of returned functions that replay. A call
-of such a callable replays a graph."""
+"""Names of callables that replay a graph: results of `make_graphed_callables`, and replaying functions that another
+function has returned."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def _names(tree: ast.Module) -> Set[str]:
 
 
 def _returns_replaying(function: Function) -> bool:
-    """Return whether a function returns a function inside it that replays a graph, or that returns such a function."""
+    """Return whether a function returns an inner function that replays a graph. The inner function may also return a
+    further inner function that replays."""
     own = [node for _, node in own_nodes(function)]
     returned = {place(node.value) for node in own if isinstance(node, ast.Return) and node.value is not None}
     return any(

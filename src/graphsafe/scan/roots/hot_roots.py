@@ -32,11 +32,12 @@ OTHER_HARDWARE = re.compile(
     r"(?<![^_.])(npu|xpu|ipex|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
 )
-"Matches words in names of modules, classes and functions that show that the code is for hardware without CUDA graphs."
+"""Matches words in names of modules, classes and functions. Such a word shows that the code is for hardware without
+CUDA graphs."""
 HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
 MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
-"""Matches modules that move data between host and device. Such a module is also for CUDA, even if its name contains
-other hardware."""
+"""Matches modules that move data between host and device. Such a module is also for CUDA, even if its name contains the
+name of other hardware."""
 PREPARING_MODULE = re.compile(r"(^|\.)(processors\.|((image|video)_)?processing_|feature_extraction_|tokenization_)")
 "Matches modules that prepare a step's inputs before the step runs."
 COLD_BEGINNINGS = (
@@ -66,7 +67,7 @@ METRIC = "update or compute of a metric"
 MEASURING = re.compile(r"(^|[._])metrics?$")
 "Matches modules of metrics, which measure a model's results outside the step."
 BY_LIBRARY = "a method that a library's base class calls in every step, around graphs"
-"The reason for hooks of trainers and environments."
+"The reason that is given when a hook of a trainer or environment is a root."
 COLD_PATHS = "cold-paths names it"
 HOT_PATH = "named in hot-paths"
 HOT_PATH_AROUND = "named in hot-paths, around graphs"

@@ -2,7 +2,7 @@
 files may call the given files.
 
 A text search finds the import statements, so that few other files need to be parsed. In a large project, nearly every
-file imports every other file indirectly, so only the nearest roots count.
+file imports every other file indirectly, so only the nearest roots are considered.
 """
 
 from __future__ import annotations

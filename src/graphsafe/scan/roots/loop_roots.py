@@ -35,7 +35,7 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 Loops = tuple[int, ...]
-"The first lines of the loops that run in every step. The set is empty if the whole function runs in every step."
+"The first lines of the loops that run in every step. The tuple is empty if the whole function runs in every step."
 
 IS_RUN = b"\nif __name__ =="
 "Every file that is run as a script contains this code."
@@ -52,8 +52,8 @@ _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
-    """Return whether a file may contain a loop around steps or a function that takes a step. A script that calls such a
-    function counts too."""
+    """Return whether a file may contain a loop around steps or a function that takes a step. Also return True for a
+    script that calls such a function."""
     if IS_RUN in data and names.may_be_called_in(data):
         return True
     may_take = may_take_step(data) or names.may_be_called_in(data) or GRAPHED in data
@@ -88,8 +88,8 @@ class LoopRoots:
         return self._takers.of(file).objects_given(name) if file is not None else {}
 
     def generating(self, file: FileIndex) -> Set[str]:
-        """Return the functions of a file that run once because they contain a loop that generates, or call such a
-        function.
+        """Return the functions of a file that run once because they contain a loop that generates, or because they call
+        such a function.
 
         A loop counts as one that generates if it runs a model without training or replaying, or if it shows its
         progress. Functions that are called only around such loops also run once. A function that trains in loops is
@@ -156,7 +156,8 @@ class LoopRoots:
         }
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
-        """Yield the functions of a file that call functions with step loops, or make objects with such methods."""
+        """Yield the functions of a file that call functions with step loops, or make objects whose methods have step
+        loops."""
         data = self._takers.engine.project.files.data(file.path) or b""
         if MEASURES.search(file.module) or not (self.of(file) or self._takers.names.may_be_called_in(data)):
             return
@@ -173,7 +174,8 @@ class LoopRoots:
                     yield f"{file.path}::{name}"
 
     def _begins(self, file: FileIndex, name: str) -> bool:
-        """Return whether a name in a file refers to a function with a step loop, or to a class with such methods."""
+        """Return whether a name in a file refers to a function with a step loop, or to a class whose methods have step
+        loops."""
         project = self._takers.engine.project
         binding = project.resolve(file, name)
         if binding is None or binding.kind not in ("function", "class"):
@@ -316,7 +318,7 @@ class _File:
         """Return the first lines of the innermost loops around calls that take a step."""
         captures = self._file.captures if facts is None else facts.captures
         # A loop in code that captures is a warm-up, unless the loop replays, or trains after the capture. In a loop
-        # with only a few iterations, only the changes of state count (statements.py).
+        # with only a few iterations, only the changes of state are recorded (statements.py).
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)

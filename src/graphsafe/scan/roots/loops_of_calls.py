@@ -10,8 +10,8 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def loop_of(call: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> ast.stmt | None:
-    """Return the innermost loop around a call. `for g in graphs: g.replay()` does not count, because its iterations
-    form one step. `for _ in range(4): graph.replay()` counts only if there is no other loop around."""
+    """Return the innermost loop around a call. `for g in graphs: g.replay()` is skipped, because its iterations form
+    one step. `for _ in range(4): graph.replay()` is returned only if there is no other loop around it."""
     receiver = (dotted(call.func) or "").partition(".")[0]
     repeated: ast.stmt | None = None
     child: ast.AST = call
@@ -38,5 +38,5 @@ def only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
 
 def has_steps(loop: ast.stmt | None) -> bool:
     """Return whether a loop has many iterations, and each iteration is a step. A few micro-batches or graphs form one
-    step together, so a loop over them does not count."""
+    step together, so the result is False for a loop over them."""
     return loop is not None and not is_short(loop)

@@ -68,8 +68,8 @@ def loops_of_run(engine: Engine, file: FileIndex, name: str) -> tuple[int, ...]:
 
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
-    """Return whether a method reads attributes that another public method with tensor arguments assigns. A constructor
-    counts too, unless the class is a module: constructors of modules take weights."""
+    """Return whether a method reads attributes that another public method with tensor arguments assigns. This other
+    method may be the constructor, unless the class is a module: constructors of modules take weights."""
     if facts.owner is None or facts.decorators:
         return False
     read = _reads(node)
@@ -119,8 +119,8 @@ def _reads(method: ast.AST) -> frozenset[str]:
 
 @memoize_on_node
 def _fills(method: ast.AST) -> frozenset[str]:
-    """Return the attributes of `self` that a function assigns. An attribute also counts if the function adds to its
-    list, set or dict."""
+    """Return the attributes of `self` that a function assigns. An attribute is also included if the function adds to
+    its list, set or dict."""
     gathers = [call.func for call in inside(method, ast.Call) if isinstance(call.func, ast.Attribute)]
     held: list[ast.expr] = [function.value for function in gathers if function.attr in _GATHERING]
     held += [inner.value for inner in inside(method, ast.Subscript) if isinstance(inner.ctx, ast.Store)]

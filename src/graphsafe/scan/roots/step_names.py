@@ -90,8 +90,8 @@ def step_names(texts: Iterable[bytes]) -> StepNames:
 
 
 def _taking(data: bytes) -> set[tuple[bytes, bytes]]:
-    """Return the class and the name of each function in a file that takes a step. The class is the nearest one above
-    the function in the text."""
+    """Return the functions of a file that take a step, each as its class and its name. The class is the nearest one
+    above the function in the text."""
     found: set[tuple[bytes, bytes]] = set()
     pattern = _DEFINED
     while True:

@@ -25,7 +25,7 @@ from graphsafe.scan.symbols.project import Binding, ref_of
 
 Strength = Literal["replays", "trains", "runs"]
 """The ways in which a function takes a step, the most certain first. A function that only runs a model may do so once,
-or for an evaluation. So such a function counts only if a loop calls it."""
+or for an evaluation. So such a function takes a step only if a loop calls it."""
 Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Parents = Mapping[ast.AST, ast.AST]
 
@@ -209,7 +209,7 @@ class FileTakers:
         return maker is not None and _returns_replay(maker)
 
     def _makers(self, around: str) -> Mapping[str, Sequence[ast.expr]]:
-        """Map the names that a function binds to the functions and classes whose results the names stand for."""
+        """Return, for each name that a function binds, the functions and classes whose results the name stands for."""
         if around not in self._made:
             found: dict[str, list[ast.expr]] = {}
             for node in self.parents(around):

@@ -25,8 +25,8 @@ def takes_tensors(function: Definition, ops: OpTable, is_method: bool, with_arit
 def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_arithmetic: bool) -> Iterator[str]:
     """Yield the parameters that are tensors. A method's receiver is left out.
 
-    `with_arithmetic` also counts a parameter that is multiplied, compared or indexed, unless its annotation or default
-    shows another type. Numbers and arrays are used in the same way, so the caller must decide whether such a use is
+    With `with_arithmetic`, a parameter that is multiplied, compared or indexed is yielded too, unless its annotation or
+    default shows another type. Numbers and arrays are used in the same way, so the caller decides whether such a use is
     enough.
     """
     for parameter, default in [*with_defaults(function)][1 if is_method else 0 :]:
@@ -54,8 +54,8 @@ def _is_undeclared(parameter: ast.arg, default: ast.expr | None) -> bool:
 
 
 def _names_tensor(annotation: ast.expr) -> bool:
-    """Return whether an annotation promises a tensor. `np.ndarray | Tensor` does not count, because host code uses
-    it."""
+    """Return whether an annotation promises a tensor. The result is False for `np.ndarray | Tensor`, because host code
+    uses this annotation."""
     names = [*_names(annotation)]
     return any("Tensor" in name.replace("'", " ").split(".")[-1] for name in names) and not any(
         _ARRAY.search(name) for name in names
@@ -96,7 +96,7 @@ def _operands(function: ast.AST) -> Set[str]:
 
 
 def _is_number(operand: ast.expr) -> bool:
-    """Return whether an operand is a number like `x.item()`, so that the other operands are numbers too."""
+    """Return whether an operand is a number like `x.item()`. The other operands are then numbers too."""
     return isinstance(operand, ast.Call) and isinstance(operand.func, ast.Attribute) and operand.func.attr == "item"
 
 

@@ -38,7 +38,7 @@ def _joined(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _ends(statement: ast.stmt, graph: str) -> bool:
-    """Return whether a statement ends the capture, also as `try: … finally: graph.capture_end()`."""
+    """Return whether a statement ends the capture, either directly or as `try: … finally: graph.capture_end()`."""
     if isinstance(statement, ast.Try):
         return any(_graph_of(one, ENDS) == graph for one in statement.finalbody)
     return _graph_of(statement, ENDS) == graph

@@ -37,8 +37,8 @@ class Documents:
 
 
 def any_contains(contents: Iterable[bytes], pattern: re.Pattern[bytes], words: Collection[bytes]) -> bool:
-    """Return whether some content contains a match of a pattern. Every match must contain one of the words. A search
-    for words is much faster, so only contents with such a word are searched for the pattern."""
+    """Return whether some content contains a match of a pattern. Callers ensure that every match contains one of the
+    words. A search for words is much faster, so only contents with such a word are searched for the pattern."""
     return any(any(word in data for word in words) and pattern.search(data) is not None for data in contents)
 
 

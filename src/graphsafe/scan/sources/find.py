@@ -19,7 +19,7 @@ ALWAYS_SKIPPED = frozenset(
 DOCUMENTS = tuple(".yaml .yml .json .toml .cfg .ini .gin .jsonnet .sh .bash .bat .ps1 .md .rst .txt .ipynb".split())
 "Suffixes of configurations, scripts and documents, which may name code."
 OUTSIDE = "points outside the project; not read"
-"The reason for the limit `outside-link`."
+"The reason that a report gives with the limit `outside-link`."
 Complaint = Callable[[str, str, str], None]
 "A function that takes the kind of a limit, its subject, and the reason why the subject was not read."
 

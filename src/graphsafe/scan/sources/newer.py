@@ -39,7 +39,7 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 
 
 def rewrite(text: str) -> str | None:
-    """Rewrite type aliases, type parameters, `except*`, template strings, and f-strings that are too new.
+    """Rewrite type aliases, type parameters, `except*`, template strings, and f-strings with newer syntax.
 
     Return the new text. Return None if libcst cannot parse the code either, or if nothing needs to be rewritten.
     """

@@ -60,8 +60,8 @@ class Comment:
         return ((self.line, name) for name in self.names if self.understood and code.upper().startswith(name))
 
     def stands_for(self, first: int, last: int) -> bool:
-        """Return whether the comment is on one of these lines. If none of these lines can contain a comment, the next
-        line that can contain a comment counts too."""
+        """Return whether the comment is on one of these lines. If none of these lines can contain a comment, the
+        comment may also be on the next line that can contain one."""
         return first <= self.line <= last or (self.first <= first and last <= self.line)
 
     def covers(self, code: str) -> bool:
@@ -69,8 +69,8 @@ class Comment:
 
 
 def comments(source: Source) -> list[Comment]:
-    """Return the suppressions of a file. A string that looks like a suppression does not count, and neither does code
-    in a comment."""
+    """Return the suppressions of a file. A string that looks like a suppression is left out, and so is code in a
+    comment."""
     if _PERHAPS.search(source.text) is None:
         return []
     candidates = {number for number, line in enumerate(source.lines, 1) if _PERHAPS.search(line) is not None}

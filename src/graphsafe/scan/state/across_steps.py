@@ -49,8 +49,8 @@ class Change(NamedTuple):
 def events(log: StateLog) -> Iterator[Change]:
     """Yield at most one event per place.
 
-    If a place has several causes, the most precise one counts. If several calls lead to the place, the most certain
-    event counts.
+    If a place has several causes, the most precise one is used. If several calls lead to the place, the most certain
+    event is yielded.
     """
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     flow = StateFlow(log)
@@ -152,7 +152,7 @@ def growing(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
         return None
     if tensor is not None and (tensor.ndim == 0 or tensor.where == "host"):
         return None
-    # A list to which a step appends may be emptied once per step, alone or with the dict that holds it.
+    # If a step appends to a list, it may also empty the list itself, or the dict that holds the list.
     lists = {write.key, write.key.rpartition("[")[0]}
     appended = write.keyed and write.augmented and not flow.emptied.isdisjoint(lists)
     # torch joins only tensors of one device. So if one write joins host tensors, all tensors of this attribute are on
@@ -191,8 +191,8 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
 
 
 def _adopted(write: Write) -> Event | None:
-    """Return the event for a tensor of the first step that becomes a buffer, into which later steps copy their
-    tensors. The buffer has the size of the first step."""
+    """Return the event for a tensor that the first step stores as a buffer. Later steps copy their tensors into this
+    buffer, which has the size of the first tensor."""
     tensor, _ = as_tensor(write.value)
     is_made = tensor is not None and (tensor.fresh or tensor.attr is not None or tensor.where == "host")
     is_known = tensor is not None or holds_device(write.value)

@@ -33,8 +33,8 @@ def first_step_only(frame: Frame) -> bool:
 
 
 def _missing(frame: Frame, test: LazyTest) -> str:
-    """Return the state that is missing according to a test: `self.plan`, even if the test names a local `plan =
-    self.plan`. After `plan = self.plans.get(key)`, the state is the table `self.plans`.
+    """Return the state that is missing according to a test: `self.plan`, even if the test uses a local name for it, as
+    after `plan = self.plan`. After `plan = self.plans.get(key)`, the state is the table `self.plans`.
     """
     if not test.target.isidentifier():
         return test.target
@@ -88,9 +88,9 @@ def _fills_in_place(frame: Frame, method: str, flag: str) -> bool:
 
 
 def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
-    """Return whether a table that is too small is filled again by the method that the constructor used to fill it.
+    """Return whether the constructor fills a table by the same method that later fills it again when it is too small.
 
-    A constructor makes such a table, as for rotary embeddings, for the longest input.
+    The constructor makes such a table for the longest input, for example a table of rotary embeddings.
     """
     called = _follows(frame.node, test.line)[2] if frame.node is not None else ()
     made = frame.project.method_node(frame.owner, "__init__") if called else None

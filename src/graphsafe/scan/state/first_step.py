@@ -144,8 +144,8 @@ def _is_false(assignment: ast.Assign) -> bool:
 
 @memoize_on_node
 def replaced_setting(node: ast.If) -> str | None:
-    """Return `self.table` for `if isinstance(self.table, str): self.table = …`. The constructor got a name or a number,
-    and the first step replaces it by what it stands for."""
+    """Return `self.table` for `if isinstance(self.table, str): self.table = …`. The constructor got a name or a number.
+    The first step replaces it by the object for which the name or number stands."""
     test = node.test
     if not isinstance(test, ast.Call) or dotted(test.func) != "isinstance" or len(test.args) != 2:
         return None
@@ -245,8 +245,8 @@ def returned_if_there(test: ast.If) -> tuple[str, ...]:
 
 
 def is_refilled(frame: Frame, text: str) -> bool:
-    """Return whether a function copies into an attribute or a view of it: `self.buffer[:n].copy_(x)`. The function must
-    copy into a view of some tensor, because otherwise all steps probably have tensors of one size."""
+    """Return whether a function copies into an attribute or a view of it: `self.buffer[:n].copy_(x)`. The result is
+    False if the function copies into no view at all, because then all steps probably have tensors of one size."""
     return frame.node is not None and text in _refilled(frame.node)
 
 

@@ -14,7 +14,8 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def note(frame: Frame, call: ast.Call, since: int) -> None:
-    """Record the growth of attributes that the called method writes, if the call runs only because they are too small.
+    """Record the growth of attributes that the called method writes, if the call runs only when these attributes are
+    too small.
 
     `since` is the number of items that were recorded before the call.
     """

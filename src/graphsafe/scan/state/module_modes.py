@@ -18,7 +18,7 @@ from graphsafe.scan.symbols.index import dotted
 SWITCHES = {"eval": "training", "train": "training", "requires_grad_": "requires_grad"}
 "Method of a module -> the mode that it switches."
 ENDS = tuple(f".<{name}>" for name in sorted({*SWITCHES.values()}))
-"The ends of the keys in the state log that stand for a mode of modules."
+"The endings of those keys in the state log that stand for a mode of modules."
 
 
 def note_training(frame: Frame, node: ast.Call, ref: str) -> None:
@@ -31,8 +31,8 @@ def note_training(frame: Frame, node: ast.Call, ref: str) -> None:
 
 
 def note_switch(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Record a call of a module's method that switches a mode. The switch counts for the module and for the modules
-    that contain it."""
+    """Record a call of a module's method that switches a mode. The switch is recorded for the module and for the
+    modules that contain it."""
     function = node.func
     if not isinstance(function, ast.Attribute) or not (frame.hot or frame.between):
         return
@@ -48,9 +48,9 @@ def note_switch(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
 
 
 def _modules(frame: Frame, node: ast.expr) -> Iterator[tuple[str, str]]:
-    """Yield the class and the name of a module of the project, and then of the modules that contain it: for
-    `self.net.body`, also the class of `self.net` with the name `net`. The names distinguish objects of one class, such
-    as a teacher and its student."""
+    """Yield the class and the name of a module of the project. Then yield the same for the modules that contain it: for
+    `self.net.body`, the class of `self.net` with the name `net`. The names distinguish objects of one class, such as a
+    teacher and its student."""
     while True:
         for option in options(frame.evaluate_quietly(node)):
             if type(option) is Instance and frame.attributes.is_module(option.ref):

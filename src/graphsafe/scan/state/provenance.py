@@ -134,8 +134,8 @@ def is_module(frame: Frame, value: Value) -> bool:
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
     """Return whether a write runs only if a test shows that its target is missing.
 
-    `item` is the expression of a value that is put into a container.
-    `if table is None: table = make(); self.tables[n] = table` counts too.
+    `item` is the expression of a value that is put into a container. The test may also be about a local name that is
+    this value: `if table is None: table = make(); self.tables[n] = table`.
     """
     base = text.partition("[")[0]
     owner, _, name = base.rpartition(".")
@@ -237,7 +237,7 @@ def _size_asked(side: ast.expr) -> ast.expr:
 
 
 def is_rare(frame: Frame) -> bool:
-    """Return whether the current line runs only after a comparison of sizes, so that most steps do not reach it."""
+    """Return whether the current line runs only after a comparison of sizes. Most steps do not reach such a line."""
     return any(test.target.startswith(CAPACITY) for test in frame.lazy)
 
 

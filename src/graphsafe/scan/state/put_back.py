@@ -86,8 +86,8 @@ def _pairs(statement: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 def _restored(statements: Iterable[ast.stmt], end: Iterable[ast.stmt]) -> Iterator[str]:
-    """Yield the state that gets its saved value back, and the name or attribute in which the value was saved. The value
-    must have been saved before its first change."""
+    """Yield the state that gets its saved value back, and the name or attribute in which the value was saved. State
+    that was changed before it was saved is left out."""
     saved: set[tuple[str, str]] = set()
     changed: set[str] = set()
     for statement in statements:

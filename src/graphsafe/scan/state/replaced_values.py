@@ -178,8 +178,8 @@ def puts_back(node: ast.expr | None, text: str) -> bool:
 
 
 def is_same_tensor(frame: Frame, value: Value, node: ast.expr | None, text: str) -> bool:
-    """Return whether the value of an expression is the old tensor itself, perhaps after a write into the tensor:
-    `state["m"].mul_(0.9).add_(g)`, or a local name of the tensor."""
+    """Return whether the value of an expression is the old tensor itself. The expression may also write into the
+    tensor, as in `state["m"].mul_(0.9).add_(g)`, or be a local name for it."""
     return node is not None and as_tensor(value)[1] and {*_written(frame, node, text, frozenset())} == {text}
 
 
@@ -197,7 +197,7 @@ def _written(frame: Frame, node: ast.expr, text: str, known: frozenset[str]) -> 
     elif not isinstance(node, ast.Name) or node.id == text:
         yield source_text(node)
     elif node.id not in known:
-        # In a loop, a later line may bind the name for the next iteration, so all lines count.
+        # In a loop, a later line may bind the name for the next iteration, so all lines are searched.
         for bound in all_bound(frame, node.id):
             if bound is None:
                 yield None
@@ -206,8 +206,9 @@ def _written(frame: Frame, node: ast.expr, text: str, known: frozenset[str]) -> 
 
 
 def as_computed(frame: Frame, value: Value, node: ast.expr | None, text: str) -> Value:
-    """Return the value of an assignment, without a doubt whether it is a new tensor: an entry of a table is none, and a
-    name for the old tensor or for a sum, as after `x = self.x` and a loop over `x = x + y`, stands for the sum."""
+    """Return the value of an assignment, after deciding whether it is a new tensor. An entry of a table is not a new
+    tensor. A name may stand for the old tensor or for a sum, as after `x = self.x` and a loop over `x = x + y`. Such a
+    name counts as the sum, which is a new tensor."""
     if type(value) is not Tensor or "[" in text:
         return value
     if value.fresh:

@@ -93,7 +93,7 @@ def _is_held(read: Read, graphs: Graphs) -> bool:
 
 
 def _is_captured_later(write: Write, graphs: Graphs) -> bool:
-    """Return whether a capture comes after the write, so that its graph sees the new value."""
+    """Return whether a capture comes after the write. The graph of this capture then sees the new value."""
     return graphs.captures_after(write.ref, write.span[0]) or graphs.recaptures(write.ref, write.span[0])
 
 
@@ -106,8 +106,8 @@ def _rate(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
 
 
 def _mode(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
-    """Return the event for a line that switches a module to evaluation, or its gradients off. Captured code must train
-    the module, and no other line may switch it back."""
+    """Return the event for a line that switches a module to evaluation, or its gradients off. There is an event only if
+    captured code trains the module and no other line switches it back."""
     if not write.key.endswith(module_modes.ENDS) or const_of(write.value) is not False:
         return None
     switched = (one for place in (*log.writes.values(), *log.between.values()) for one in place)
@@ -139,8 +139,8 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
     const = const_of(write.value)
     if const is not UNSET and (write.before is None or const == const_of(write.before)):
         return None
-    # There may be one graph for each branch, and a number that selects the branch then also selects the graph. In this
-    # case, code around the graphs must read the number.
+    # There may be one graph for each branch. A number that selects the branch then also selects the graph. This is
+    # assumed if code around the graphs reads the number.
     reads = log.readers.get(write.key, ())
     chooses = any(not _is_held(read, graphs) for read in reads)
     seen = [use for use in uses if use.kind != "branch" or not chooses]
@@ -154,7 +154,7 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
 
 def _is_other_tensor(write: Write) -> bool:
     """Return whether an unknown value replaces a tensor on the device. An element of a table, such as the input for a
-    size, does not count, because it may belong to the graph that is replayed next."""
+    size, is excluded, because it may belong to the graph that is replayed next."""
     before, certain = one_or_several(write.before) if write.before is not None else (None, False)
     return (
         type(write.value) is Unknown and not write.chosen and before is not None and certain and before.where != "host"

@@ -90,12 +90,13 @@ def _is_passing(owner: Instance) -> bool:
 
 
 def _makes_memory(frame: Frame, owner: Instance) -> bool:
-    """Return whether an object is a module, or its constructor makes tensors, like a cache that callers keep."""
+    """Return whether an object is a module, or has a constructor that makes tensors (such as a cache that callers
+    keep)."""
     return frame.attributes.is_module(owner.ref) or any(tensor.fresh for tensor in _held_by(frame, owner))
 
 
 def _held_by(frame: Frame, owner: Instance) -> Iterator[Tensor]:
-    """Yield the tensors on the device that an object has from its constructor."""
+    """Yield the device tensors that an object has from its constructor."""
     known = (frame.project.class_facts(base) for base in frame.project.mro(owner.ref) if "::" in base)
     names = dict.fromkeys(frame.attributes.field_names(owner.ref))
     names.update((name, None) for facts in known if facts is not None for name in facts.writers)

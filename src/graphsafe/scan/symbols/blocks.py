@@ -114,7 +114,7 @@ def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
 
 @memoize_on_node
 def kept_names(constructor: Definition) -> Mapping[str, str]:
-    """Map attributes of `self` to the names, mostly of parameters, that top-level statements assign to them."""
+    """Map attributes of `self` to the names (mostly of parameters) that top-level statements assign to them."""
     receiver = constructor.args.args[0].arg if constructor.args.args else ""
     found: dict[str, str] = {}
     for statement in constructor.body:

@@ -40,8 +40,8 @@ class DefaultDevices:
 
 
 def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
-    """Return whether the tensors of models that this file makes without `device=` may be on a device, and whether this
-    is also true of all its other tensors."""
+    """Return whether tensors that this file makes without `device=` may be on a device. The first result is about the
+    tensors of models, and the second one about all other tensors."""
     return files.table("default-devices", lambda: _read(files)).cover(path)
 
 

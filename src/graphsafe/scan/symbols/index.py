@@ -81,7 +81,7 @@ class ClassFacts:
     bases: tuple[str, ...]
     decorators: tuple[str, ...] = ()
     methods: dict[str, str] = field(default_factory=dict)
-    "Name -> qualified name. Of overloads, the last one counts."
+    "Name -> qualified name. Of several overloads, the last one is listed."
     writers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Attribute of `self` -> the methods that assign it. The key `items_of(attribute)` lists the methods that put
     values into the attribute's container."""

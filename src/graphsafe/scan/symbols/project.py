@@ -74,8 +74,8 @@ class Project:
     # names
 
     def module(self, name: str, importer: str) -> FileIndex | None:
-        """Return the file that `import name` in `importer` imports, or None. Of several files, the nearest to the
-        importer counts."""
+        """Return the file that `import name` in `importer` imports, or None. If there are several such files, return
+        the one nearest to the importer."""
         plain = self.files.in_plain_folder(name, importer) if name not in self._modules else None
         candidates = self._modules.get(name) or ([plain] if plain is not None else [])
         if not candidates:

@@ -185,8 +185,8 @@ def _captures_for(
 def _made_by(
     key: ast.expr, origins: Set[str], function: Function, functions: Functions
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
-    """Return the `return` statement of the function that makes a key: `key_of` for `key = self.key_of(batch)`. The
-    function must be in the file, and the call must pass to it the object from which the missing value comes."""
+    """Return the `return` statement of the function that makes a key: `key_of` for `key = self.key_of(batch)`. Return
+    None unless the function is in the file and the call passes to it the object from which the missing value comes."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
         if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):

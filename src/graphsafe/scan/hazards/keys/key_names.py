@@ -20,9 +20,9 @@ def names_in(
 ) -> set[str]:
     """Return the names, attributes and entries from which a function computes a value.
 
-    If the value is the result of another function of the file, the `return` statement of that function shows which
-    arguments count. The result of any other call, such as `pack(batch)`, may depend on all attributes of its arguments.
-    `outer` contains the functions that are already being read.
+    If the value is the result of another function of the file, the `return` statement of that function shows on which
+    arguments the value depends. The result of any other call, such as `pack(batch)`, may depend on all attributes of
+    its arguments. `outer` contains the functions that are already being read.
     """
     found: set[str] = set()
     waiting: list[ast.AST] = [value]

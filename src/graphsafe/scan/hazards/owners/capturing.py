@@ -17,8 +17,8 @@ _KINDS = ("Event", "Stream")
 
 
 def with_captures(found: Tables) -> Iterator[tuple[str, Function, Functions]]:
-    """Yield all functions of a file that captures. Each comes with the functions that it may call and that capture,
-    directly or through other calls. These functions are listed by the last parts of their names."""
+    """Yield all functions of a file that captures. Each comes with the functions that it may call and that lead to a
+    capture, directly or through further calls. These functions are listed by the last parts of their names."""
     functions = {name: node for name, node, _ in found.functions}
     of_class: dict[str, Functions] = {}
     for name, function in functions.items() if any(map(captures_in, functions.values())) else ():

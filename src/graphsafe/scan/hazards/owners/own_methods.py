@@ -15,8 +15,8 @@ from graphsafe.scan.symbols.index import dotted
 
 @memoize_on_node
 def _with_bases(tree: ast.AST) -> Mapping[str, frozenset[str]]:
-    """Map each class of a file, by its qualified name, to the names of itself and of its bases in the file. A base is
-    found by the last part of its name."""
+    """Map each class of a file, by its qualified name, to its own name and the names of its bases in the file. A base
+    is found by the last part of its name."""
     bases: dict[str, list[str]] = {}
     waiting = [("", tree)]
     for prefix, node in waiting:

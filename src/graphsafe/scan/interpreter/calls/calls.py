@@ -297,8 +297,8 @@ def _defined_method(
 def _overridden(
     frame: Frame, node: ast.Call, receiver: Instance, method: str, overrides: Seq[tuple[str, str]], arguments: Arguments
 ) -> Value:
-    """Call a method of an object whose class is known only from an annotation, so that the call may run the method of
-    any subclass."""
+    """Call a method of an object whose class is known only from an annotation. Such a call may run the method of any
+    subclass."""
     body = frame.project.function_node(method)
     found: list[Value] = []
     if body is None or not is_abstract(body):

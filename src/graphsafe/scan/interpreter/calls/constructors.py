@@ -30,7 +30,7 @@ from graphsafe.scan.symbols.environment_variables import variable_made
 MAX_COMPOSED = 4
 "The largest nesting depth of objects for which constructor arguments are kept."
 MAX_PARTS = 16
-"The number of modules in an `nn.Sequential` up to which its parts are followed."
+"The parts of an `nn.Sequential` are followed only if it has at most this many modules."
 _RECORDS = ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict")
 
 

@@ -80,8 +80,8 @@ def _repeats_first(function: Definition) -> bool:
     """Return whether a function calls its first parameter in many identical iterations: `for _ in range(rounds):
     work(batch)`.
 
-    A loop that keeps the results does not count, because it builds something. A loop that may be left early does not
-    count either, because it retries until a call succeeds.
+    A loop that keeps the results is excluded, because it builds something. A loop that may be left early is excluded
+    too, because it retries until a call succeeds.
     """
     first = function.args.args[0].arg
     loops = [one for one in ast.walk(function) if isinstance(one, ast.For) and ast.unparse(one.iter)[:6] == "range("]

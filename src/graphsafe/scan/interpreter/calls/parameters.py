@@ -237,8 +237,8 @@ class _Parameter:
         return class_named(frame.project, frame.ref, facts, self.node.arg) if facts is not None else None
 
     def _is_tensor_by_use(self, from_step: bool) -> bool:
-        """Return whether the parameter is a tensor because the body uses it as one, or because it belongs to a root and
-        has the name of a mask."""
+        """Return whether the body uses the parameter as a tensor. Also return True for a parameter of a root that has
+        the name of a mask."""
         frame, name, is_root = self.frame, self.node.arg, self.frame.depth == 0
         if not frame.hot and not (is_root and not frame.engine.is_cold(frame.ref)):
             return False

@@ -64,8 +64,8 @@ def asks_tracers(test: ast.expr, branch: bool) -> bool:
 
 
 def decided(parts: Iterable[bool | None], decisive: bool) -> bool | None:
-    """Return the result of `or` (`decisive` is True) or `and` (`decisive` is False), or None if it depends on unknown
-    operands."""
+    """Return the result of `or` if `decisive` is True, and the result of `and` if it is False. Return None if the
+    result depends on unknown operands."""
     known = set(parts)
     return decisive if decisive in known else None if None in known else not decisive
 

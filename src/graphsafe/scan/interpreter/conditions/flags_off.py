@@ -14,8 +14,8 @@ _OFF = r"(?:None|False|0(?:\.0*)?)\s*(?:[,)#\n\r]|$)"
 
 
 def never_taken(frame: Frame, test: ast.expr, known: Number | None) -> bool | None:
-    """Return the branch of an `if` that needs a flag which nothing in the project changes to the needed value, or
-    None."""
+    """Return the branch of an `if` that never runs, because nothing in the project gives a flag the value that the
+    branch needs. Return None if there is no such branch."""
     return True if _stays_off(frame, test, known) else _against_constant(frame, test, known)
 
 
@@ -45,7 +45,7 @@ def _is_off(frame: Frame, test: ast.expr) -> bool:
 
 def _is_given(frame: Frame, name: str) -> bool:
     """Return whether the project turns a flag on. It does if any code gives the flag a value other than None, False and
-    0, or names it in a string, as for a command-line option. Configurations, scripts and documents count too."""
+    0, or names it in a string, as for a command-line option. Configurations, scripts and documents are searched too."""
     files = frame.project.files
     words = name.encode(), name.replace("_", "-").encode()
 
@@ -81,8 +81,9 @@ def _sets(name: str) -> re.Pattern[bytes]:
 
 
 def _against_constant(frame: Frame, test: ast.expr, known: Number | None) -> bool | None:
-    """Return the branch of an `if` that needs another value of a flag than constructors give it, or None. Nothing else
-    may name the flag: `self.simple = True` is the only assignment, and no parameter gives the value."""
+    """Return the branch of an `if` that never runs, because constructors give a flag the opposite value. Return None if
+    other code may change the flag. For example, no other code may change it if `self.simple = True` is the only
+    assignment and no parameter gives the value."""
     flag = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
     if known is None or not frame.hot or type(known.const) is not bool or known.overridable_by not in _BY_DEFAULT:
         return None

@@ -36,13 +36,13 @@ def is_rare(frame: Frame, test: ast.expr) -> bool:
 def leaves_most_steps(frame: Frame, node: ast.If) -> bool:
     """Return whether few steps reach the code after an `if`: `if not self.should_log(step): return`, `if step % every
     != 0: return`."""
-    # Only tests by name count here: after `if not step % 10: return`, most steps go on.
+    # Only tests by name are used here: after `if not step % 10: return`, most steps go on.
     taken = _holds(frame, node.test, asks_by_name) or _few_go_on(frame, node.body)
     return taken and (_holds(frame, node.test, fails_by_name) or _few_go_on(frame, node.orelse))
 
 
 def _few_go_on(frame: Frame, body: Sequence[ast.stmt]) -> bool:
-    """Return whether few steps reach the end of a block, because the others leave the function."""
+    """Return whether few steps reach the end of a block, because most steps leave the function before it."""
     if not body:
         return False
     return isinstance(body[-1], ast.Return) or any(
